@@ -58,6 +58,8 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     environment = Environment(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
     )
+    hooks = RecordedHooks(events, lambda run_id, message: _send(worker, run_id, message))
+    journal.on_run_start = lambda run_id: hooks.send_messages(run_id, 0)
     with ScratchDir() as spill_folder:
         services = SessionServices(
             session=_find_session_id(events),
@@ -75,7 +77,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             child_model=_find_child_model(children),
             child_budget=_find_child_budget(children, events),
             output_checks=RecordedOutputChecks(events),
-            hooks=RecordedHooks(events, lambda run_id, message: _send(worker, run_id, message)),
+            hooks=hooks,
         )
         worker = LocalWorker(services, UNLIMITED)
         model = ReplayModel(

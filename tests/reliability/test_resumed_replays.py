@@ -14,8 +14,16 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mudroom import Budget, Effect, Report, Session, Tool, ToolResult
-from mudroom._core.events import MessageSent, NoteInjected, RunStarted, StoredEvent
+from mudroom import Agent, Budget, Effect, Reason, Report, Session, Tool, ToolResult
+from mudroom._core.agents import WorkspaceKind
+from mudroom._core.events import (
+    MessageDelivered,
+    MessageSent,
+    NoteInjected,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+)
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.ports import (
     ApprovalDecision,
@@ -30,6 +38,8 @@ from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
+from mudroom.workers.local import LOST_COPY
+from mudroom.workspaces import copy
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 OPEN_TODO = call("todo", todos=[{"content": "step", "status": "pending"}])
@@ -124,6 +134,22 @@ class AllowingApprover:
         return ApprovalDecision(True)
 
 
+def work_in_a_copy(request: Request) -> Answer:
+    if request.prompt == "PARENT":
+        return [[call("task", prompt="CHILD", agent="copier")], "done"][request.turn]
+    write = call("write", file_path="a.txt", content="one")
+    steps = [[write], [call("read", file_path="a.txt")]]
+    return steps[request.turn] if request.turn < len(steps) else "child is done"
+
+
+COPIER = Agent(
+    name="copier",
+    description="Tries things.",
+    instructions="Try it.",
+    workspace=WorkspaceKind.COPY,
+)
+
+
 class Scenario(Struct, frozen=True):
     """A run whose record is cut off: its script and its options."""
 
@@ -151,6 +177,7 @@ class Scenario(Struct, frozen=True):
             journal=journal,
             budget=self.budget,
             sandbox="off",
+            agents=[COPIER],
             tools=[replace(ECHO, needs_confirmation=self.needs_confirmation)],
             hooks=self.hooks,
             approver=self.approver,
@@ -202,6 +229,66 @@ def check_resumed(undisturbed: list[StoredEvent], resumed: list[StoredEvent], wh
 
 def count_notes(events: list[StoredEvent]) -> Counter[tuple[str, str]]:
     return Counter((event.run, event.text) for event in events if isinstance(event, NoteInjected))
+
+
+def lost_copies(events: list[StoredEvent]) -> list[str]:
+    return [
+        event.run
+        for event in events
+        if isinstance(event, MessageDelivered) and event.text.count(LOST_COPY)
+    ]
+
+
+async def test_a_child_whose_copy_was_lost_is_told_once_and_its_record_replays(
+    tmp_path: Path,
+) -> None:
+    scenario = Scenario(work_in_a_copy)
+    journal = MemoryJournal()
+    async with scenario.open(tmp_path, journal) as session:
+        await session.run("PARENT")
+    events = journal.events
+    started = [n for n, event in enumerate(events) if isinstance(event, RunStarted)]
+    ended = next(n for n, event in enumerate(events) if isinstance(event, RunFinished))
+    for cut in range(started[1] + 1, ended + 1):
+        journal = MemoryJournal()
+        await journal.append(*events[:cut])
+        async with scenario.open(tmp_path, journal, session.id) as resumed:
+            report = await resumed.resume_unfinished()
+        where = f"cut off after event {cut}: {events[cut - 1]}"
+        assert report and report.text == "done", where
+        assert lost_copies(journal.events) == ["1.1.1"], where
+        assert not find_violations(journal.events, timed=False), where
+        assert await replay(journal.events) == journal.events, where
+    assert not (tmp_path / "a.txt").exists()
+
+
+@pytest.mark.parametrize("is_resumed", [False, True])
+async def test_a_copy_that_fails_ends_the_child_with_an_error_in_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_resumed: bool
+) -> None:
+    scenario = Scenario(work_in_a_copy)
+    journal = MemoryJournal()
+    resume = ""
+    (tmp_path / "large.txt").write_text("large")
+    if is_resumed:
+        async with scenario.open(tmp_path, journal) as session:
+            await session.run("PARENT")
+        events = journal.events
+        journal = MemoryJournal()
+        child = [n for n, event in enumerate(events) if isinstance(event, RunStarted)][1]
+        await journal.append(*events[: child + 6])
+        resume = session.id
+    monkeypatch.setattr(copy, "MAX_FILES", 0)
+    async with scenario.open(tmp_path, journal, resume) as session:
+        if resume:
+            await session.resume_unfinished()
+        else:
+            await session.run("PARENT")
+    reports = {e.run: e.report for e in journal.events if isinstance(e, RunFinished)}
+    assert reports["1.1.1"].reason is Reason.ERROR
+    assert "too large for a copy" in reports["1.1.1"].error
+    assert reports["1"].reason is Reason.GOAL
+    assert not find_violations(journal.events, timed=False)
 
 
 def compare_report(report: Report) -> tuple[object, ...]:

@@ -17,8 +17,9 @@ import pytest
 
 from mudroom import Session
 from mudroom._core.events import AnyEvent, RunStarted, SessionClosed, SessionOpened, StoredEvent
-from mudroom.cli.actions.session_store import find_last_session, open_store
+from mudroom.cli.actions.session_store import find_last_session
 from mudroom.journals.memory import MemoryJournal
+from mudroom.journals.sessions import open_store
 from mudroom.journals.sqlite.folder import list_sessions, session_path
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import ScriptedModel

@@ -93,7 +93,7 @@ class InboxMessage(Struct, frozen=True):
 
     Arguments:
         id: unique in the session; a message that is sent twice is delivered once.
-        sender: "user", or the run id of the sender.
+        sender: "user", "mudroom", or the run id of the sender.
     """
 
     id: str

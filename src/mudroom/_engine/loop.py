@@ -22,13 +22,16 @@ from .tool_calls import run_tool_calls
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
 
 
-async def execute(run: RunContext) -> Report:
+async def execute(run: RunContext, *, failure: str = "") -> Report:
     """Execute a run to its end and return its report.
+
+    Arguments:
+        failure: reason why the run cannot work; it only starts or resumes, and ends with ERROR.
 
     A failure inside the run becomes the reason of the report. Raises JournalError at once. In a
     root run, raises any other exception of an adapter after the report is stored.
     """
-    ending = await _run_to_ending(run)
+    ending = await _run_to_ending(run, failure)
     run.control.end()
     report = await finish_run(run, ending)
     if ending.exception and not run.brief.parent:
@@ -36,9 +39,11 @@ async def execute(run: RunContext) -> Report:
     return report
 
 
-async def _run_to_ending(run: RunContext) -> Ending:
+async def _run_to_ending(run: RunContext, failure: str) -> Ending:
     try:
         resumption = await start_or_resume(run)
+        if failure:
+            return Ending(Reason.ERROR, failure)
         if resumption.summary_reason is not None:
             return Ending(resumption.summary_reason, is_summary_requested=True)
         async with asyncio.timeout(run.timer.time_left) as deadline:

@@ -58,9 +58,13 @@ class RecordedEvents:
     Arguments:
         events: the recorded events.
         remove_times: takes a text, returns it without measured times.
+
+    Attributes:
+        on_run_start: called with the id of each run that starts.
     """
 
     def __init__(self, events: Sequence[StoredEvent], remove_times: Callable[[str], str]) -> None:
+        self.on_run_start: Callable[[str], None] | None = None
         self._events = events
         self._remove_times = remove_times
         self._appended = 0
@@ -90,6 +94,8 @@ class RecordedEvents:
             if recorded != replayed:
                 text = f"the replay differs.\nrecorded: {recorded}\nnow:      {replayed}"
                 raise ReplayDiverged(text, where=where)
+            if isinstance(event, RunStarted) and self.on_run_start:
+                self.on_run_start(event.run)
         self._appended += len(events)
         return self._appended
 
@@ -229,7 +235,6 @@ class RecordedHooks(Hooks):
 
     async def on_prompt(self, brief: Brief) -> str:
         """Return the recorded text."""
-        self._send_messages(brief.run_id, 0)
         return self._prompt_notes.get(brief.run_id, "")
 
     async def before_compaction(self, brief: Brief) -> str:
@@ -247,18 +252,19 @@ class RecordedHooks(Hooks):
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
         """Send the messages that were delivered after the turn of this call."""
-        self._send_messages(brief.run_id, self._calls[brief.run_id, call.id].turn)
+        self.send_messages(brief.run_id, self._calls[brief.run_id, call.id].turn)
 
     async def before_finish(self, brief: Brief, text: str) -> str:
         """Send the messages and return the note with which the run continued."""
         messages = self._messages.get(brief.run_id)
         if messages:
-            self._send_messages(brief.run_id, messages[0][0])
+            self.send_messages(brief.run_id, messages[0][0])
             return ""
         notes = self._finish_notes.get(brief.run_id)
         return notes.pop(0) if notes else ""
 
-    def _send_messages(self, run_id: str, turn: int) -> None:
+    def send_messages(self, run_id: str, turn: int) -> None:
+        """Send the messages to a run that were delivered until this turn."""
         messages = self._messages.get(run_id, [])
         while messages and messages[0][0] <= turn:
             self._send(run_id, messages.pop(0)[1])

@@ -7,6 +7,7 @@ the slot that its own child waits for.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from functools import partial
@@ -193,10 +194,11 @@ class LocalWorker:
                 opening = environments.open(brief.workspace)
                 environment = await stack.enter_async_context(opening)
             except MudroomError as error:
-                return _failed_report(brief, str(error))
+                handle.run = self._make_run(brief, meter, control, environments.shared)
+                return await execute(handle.run, failure=str(error))
             handle.run = self._make_run(brief, meter, control, environment)
             if past and brief.workspace.kind is WorkspaceKind.COPY:
-                handle.run.add_note(LOST_COPY)
+                handle.run.inbox.put(InboxMessage(uuid.uuid4().hex, LOST_COPY, "mudroom"))
             return await execute(handle.run)
 
     def _make_run(
@@ -208,17 +210,3 @@ class LocalWorker:
         children = sum(1 for _ in descendants(self._services.past_events, report.run_id))
         meter.charge(report.usage, report.usd)
         meter.add_usage(Usage(), 0.0, children)
-
-
-def _failed_report(brief: Brief, error: str) -> Report:
-    """Return the report of a run that could not start; the journal has no events of it."""
-    outputs: dict[str, Any] = {}
-    return Report(
-        text="",
-        reason=Reason.ERROR,
-        run_id=brief.run_id,
-        outputs=outputs,
-        agent=brief.agent.name,
-        model=brief.model,
-        error=error,
-    )
