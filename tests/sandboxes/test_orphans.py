@@ -137,9 +137,9 @@ def test_the_next_session_cleans_up(tier: str, tmp_path: Path) -> None:
     first = Session(tier, tmp_path, "touch began; NAP")
     first.began()
     first.kill()
-    second = Session(tier, tmp_path, "touch began; NAP")
+    second = Session(tier, tmp_path, "NAP")
     try:
-        second.began()
+        until(second.left)
         until(
             lambda: (
                 not first.left()
