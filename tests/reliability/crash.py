@@ -2,10 +2,10 @@
 
     python crash.py
 
-Reads one life a line, "HOME WORK BOUGHT POINT DISK" with tabs between: begin, or go on with what is
-in HOME, in a process of its own that kills itself at the POINT-th point, or at the DISK-th
-operation of its disk (disk.c must be loaded); 0: never. What the model is asked for is written to
-BOUGHT. Answers each with a line: exit code, the points passed, the report as JSON; tabs between.
+Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
+or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
+must be loaded); 0 is never. The requests to the model are appended to REQUESTS. Each answer is a
+line: exit code, number of points passed, and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end.
@@ -39,35 +39,37 @@ CHILDREN = "abc"
 
 
 class Points:
-    """Counts the points, and kills the process at one of them."""
+    """Counter of the points; it kills the process at one of them."""
 
-    def __init__(self, fatal: int) -> None:
-        self.fatal, self.passed = fatal, 0
-        self._one = Lock()
+    def __init__(self, killed_at: int) -> None:
+        self.killed_at = killed_at
+        self.passed = 0
+        self._lock = Lock()
 
     def __call__(self) -> None:
-        with self._one:
+        with self._lock:
             self.passed += 1
-            if self.passed == self.fatal:
+            if self.passed == self.killed_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def heard(self, event: str, _: tuple[Any, ...]) -> None:
-        """An audit hook: Python tells of a rename before it does it."""
+    def audit(self, event: str, _: tuple[Any, ...]) -> None:
+        """Handle an audit event: Python raises it before each rename."""
         if event == "os.rename":
             self()
 
 
-class Watched:
-    """Something of the program's, with points around one of its methods."""
+class PointWrapper:
+    """An object of the program with points around one of its methods."""
 
     def __init__(self, inner: Any, points: Points) -> None:
-        self._inner, self._points = inner, points
+        self._inner = inner
+        self._points = points
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
 
-class Journal(Watched):
+class Journal(PointWrapper):
     async def append(self, *events: StoredEvent) -> int:
         self._points()
         position = await self._inner.append(*events)
@@ -78,28 +80,28 @@ class Journal(Watched):
         await self._inner.close()
 
 
-class Workspace(Watched):
+class Workspace(PointWrapper):
     def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
         new = self._inner.write(path, data, mode=mode)
         self._points()
         return new
 
 
-class Sandbox(Watched):
+class Sandbox(PointWrapper):
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        def seen(chunk: bytes) -> None:
+        def sink_with_point(chunk: bytes) -> None:
             self._points()
             sink(chunk)
 
-        finished = await self._inner.run(command, timeout=timeout, sink=seen)
+        finished = await self._inner.run(command, timeout=timeout, sink=sink_with_point)
         self._points()
         return finished
 
 
-class Context(Watched):
-    """What a tool may touch."""
+class Context(PointWrapper):
+    """The context of a tool call."""
 
     @property
     def workspace(self) -> Workspace:
@@ -110,7 +112,7 @@ class Context(Watched):
         return Sandbox(self._inner.sandbox, self._points)
 
 
-def watched(tool: Tool, points: Points) -> Tool:
+def with_points(tool: Tool, points: Points) -> Tool:
     async def run(context: Any, arguments: Any) -> ToolResult:
         return await tool.run(Context(context, points), arguments)
 
@@ -118,7 +120,7 @@ def watched(tool: Tool, points: Points) -> Tool:
 
 
 def effect(name: str) -> str:
-    """A command with an effect that can be counted."""
+    """Return a command with an effect that can be counted."""
     return f"echo {name} | tee -a effects.txt"
 
 
@@ -139,7 +141,12 @@ def child(name: str, turn: int) -> Answer:
     return [
         [call("write", file_path=file, content=f"one {name}\n")],
         [
-            call("edit", file_path=file, old_string="one", new_string="one two"),
+            call(
+                "edit",
+                file_path=file,
+                old_string="one",
+                new_string="one two",
+            ),
             call("read", file_path="given.txt"),
         ],
         [call("bash", command=effect(f"{name}1"))],
@@ -162,29 +169,29 @@ def child(name: str, turn: int) -> Answer:
     ][turn]
 
 
-def script(bought: str) -> Callable[[Request], Answer]:
-    """Choose the next step from the messages alone, like a model that repeats its answers."""
+def script(requests: str) -> Callable[[Request], Answer]:
+    """Return a script that chooses the next step from the messages alone."""
 
     def answer(request: Request) -> Answer:
         turn = sum(isinstance(message, AssistantMessage) for message in request.messages)
-        with open(bought, "a", encoding="utf-8") as file:
+        with open(requests, "a", encoding="utf-8") as file:
             file.write(f"{request.prompt} {turn}\n")
         return parent(turn) if request.prompt == "PARENT" else child(request.prompt[-1], turn)
 
     return answer
 
 
-async def live(home: str, work: str, bought: str, points: Points) -> str:
-    """Run to the end; the report as JSON."""
+async def run_session(home: str, work: str, requests: str, points: Points) -> str:
+    """Run or resume the session to its end; return the report as JSON."""
     path = Path(home, "sessions", f"{SESSION}.db")
     recorded = list(open_reader(path).read()) if path.exists() else []
     journal: Any = Journal(
         SqliteJournal.open(path, session=SESSION, create=not path.exists()), points
     )
-    tools = [watched(builtin_tools()[name], points) for name in ("write", "edit", "bash")]
+    tools = [with_points(builtin_tools()[name], points) for name in ("write", "edit", "bash")]
     resume = SESSION if recorded else ""
     session = Session(
-        model=ScriptedModel(script(bought)),
+        model=ScriptedModel(script(requests)),
         cwd=work,
         home=home,
         journal=journal,
@@ -201,34 +208,34 @@ async def live(home: str, work: str, bought: str, points: Points) -> str:
     return msgspec.json.encode(ended[-1]).decode()
 
 
-def one(home: str, work: str, bought: str, point: str, disk: str, said: int) -> None:
-    """One life; what it says goes to a descriptor."""
+def run_and_exit(home: str, work: str, requests: str, point: str, disk: str, output: int) -> None:
+    """Run the session in this process; write the outcome to a descriptor."""
     points = Points(int(point))
-    sys.addaudithook(points.heard)
+    sys.addaudithook(points.audit)
     os.environ["DISK_DIE"] = disk
     try:
-        report = asyncio.run(live(home, work, bought, points))
-        os.write(said, f"0\t{points.passed}\t{report}".encode())
-    except BaseException:  # noqa: BLE001  the test must hear it
-        os.write(said, f"1\t{points.passed}\t{traceback.format_exc()!r}".encode())
+        report = asyncio.run(run_session(home, work, requests, points))
+        os.write(output, f"0\t{points.passed}\t{report}".encode())
+    except BaseException:  # noqa: BLE001  the test reports it
+        os.write(output, f"1\t{points.passed}\t{traceback.format_exc()!r}".encode())
     os._exit(0)
 
 
 def main() -> None:
-    """A life a line. All that is imported is imported once."""
+    """Start a process for each line. All modules are imported once, before the first."""
     for line in sys.stdin:
-        said, saying = os.pipe()
-        os.set_inheritable(saying, False)
+        output, output_end = os.pipe()
+        os.set_inheritable(output_end, False)
         pid = os.fork()
         if pid == 0:
-            os.close(said)
-            home, work, bought, point, disk = line.rstrip("\n").split("\t")
-            one(home, work, bought, point, disk, saying)
-        os.close(saying)
-        with open(said, encoding="utf-8") as file:
-            told = file.read()
+            os.close(output)
+            home, work, requests, point, disk = line.rstrip("\n").split("\t")
+            run_and_exit(home, work, requests, point, disk, output_end)
+        os.close(output_end)
+        with open(output, encoding="utf-8") as file:
+            text = file.read()
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        print(told or f"{code}\t0\t", flush=True)
+        print(text or f"{code}\t0\t", flush=True)
 
 
 if __name__ == "__main__":

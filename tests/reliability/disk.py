@@ -2,7 +2,7 @@
 
 It prints which events were confirmed as saved, and how it ended.
 
-python disk.py HOME WORK      begin, or go on with what is in HOME
+python disk.py HOME WORK      start or resume the session in HOME
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 SESSION = "00000000-0000-4000-8000-000000000000"
 
 
-class Telling:
-    """A journal that writes down how many events it was told are saved.
-
-    On the same disk, so that the order of all writes is known.
-    """
+class AcknowledgingJournal:
+    """A journal that writes the number of acknowledged events to a file on the same disk."""
 
     def __init__(self, inner: SqliteJournal, acks: int) -> None:
         self.inner, self.acks, self.saved = (
@@ -67,16 +64,16 @@ def script(request: Request) -> Answer:
 
 async def main(home: str, work: str) -> str:
     path = Path(home, "sessions", f"{SESSION}.db")
-    begun = path.exists()
-    recorded = list(open_reader(path).read()) if begun else []
-    journal = SqliteJournal.open(path, session=SESSION, create=not begun)
+    exists = path.exists()
+    recorded = list(open_reader(path).read()) if exists else []
+    journal = SqliteJournal.open(path, session=SESSION, create=not exists)
     acks = os.open(os.environ["DISK_ACKS"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     resume = SESSION if recorded else ""
     session = Session(
         model=ScriptedModel(script),
         cwd=work,
         home=home,
-        journal=Telling(journal, acks),
+        journal=AcknowledgingJournal(journal, acks),
         resume=resume,
         id=SESSION,
     )

@@ -1,6 +1,6 @@
-"""kill -9 at every point of a run with children: nothing is bought or done twice, nothing is lost.
+"""kill -9 at every point of a run with children: nothing is requested or done twice, or lost.
 
-The short form dies at some points, at some operations of the disk and at some random pairs;
+The short form kills at some points, some operations of the disk and some random pairs;
 MUDROOM_LONG=1 (`make reliability`) at every point, at every operation, and at 2,000 random pairs.
 """
 
@@ -48,18 +48,18 @@ FILES = {
 }
 
 
-class Death(NamedTuple):
-    """When a life ends: at which point of the program, or operation of the disk; 0: not."""
+class Kill(NamedTuple):
+    """The point of the program, or the disk operation, at which a process is killed; 0: none."""
 
     point: int = 0
     disk: int = 0
 
 
-ALIVE = Death()
+NO_KILL = Kill()
 
 
-class Cradle:
-    """The program that lives; it has imported all it needs once, and forks for each life."""
+class CrashProgram:
+    """The program `crash.py`: it has imported its modules, and forks for each process."""
 
     def __init__(self, env: dict[str, str]) -> None:
         words = [sys.executable, str(PROGRAM)]
@@ -71,13 +71,13 @@ class Cradle:
             env={**os.environ, **env},
         )
 
-    def live(self, *words: str) -> tuple[int, int, str]:
-        """Exit code, points passed, and the report, or what went wrong."""
+    def run(self, *words: str) -> tuple[int, int, str]:
+        """Return exit code, number of points passed, and the report or the traceback."""
         assert self._program.stdin and self._program.stdout
         self._program.stdin.write("\t".join(words) + "\n")
         self._program.stdin.flush()
-        code, points, said = self._program.stdout.readline().rstrip("\n").split("\t", 2)
-        return int(code), int(points), said
+        code, points, output = self._program.stdout.readline().rstrip("\n").split("\t", 2)
+        return int(code), int(points), output
 
     def close(self) -> None:
         assert self._program.stdin and self._program.stdout
@@ -87,8 +87,10 @@ class Cradle:
 
 
 @contextmanager
-def cradle(folder: Path, shim: Path | None = None, *, count: str = "") -> Generator[Cradle]:
-    one = Cradle(
+def start_program(
+    folder: Path, shim: Path | None = None, *, count: str = ""
+) -> Generator[CrashProgram]:
+    one = CrashProgram(
         {"LD_PRELOAD": str(shim), "DISK_FOLDER": f"{folder}/"}
         | ({"DISK_COUNT": count} if count else {})
         if shim
@@ -100,41 +102,41 @@ def cradle(folder: Path, shim: Path | None = None, *, count: str = "") -> Genera
         one.close()
 
 
-class Life:
-    """One session's folder, and the deaths it goes through."""
+class KilledSession:
+    """The folders of a session whose process is killed and started again."""
 
-    def __init__(self, folder: Path, program: Cradle) -> None:
-        self.home, self.work, self.bought, self.program = (
+    def __init__(self, folder: Path, program: CrashProgram) -> None:
+        self.home, self.work, self.requests, self.program = (
             folder / "home",
             folder / "work",
-            folder.with_suffix(".bought"),
+            folder.with_suffix(".requests"),
             program,
         )
         self.work.mkdir(parents=True)
-        self.bought.touch()
+        self.requests.touch()
         (self.work / "given.txt").write_text("given\n")
-        self.deaths = 0
+        self.kills = 0
 
-    def go(self, death: Death = ALIVE) -> tuple[int, Report | None]:
-        """Run until it dies, or to the end: the points it passed, and its report."""
+    def run(self, kill: Kill = NO_KILL) -> tuple[int, Report | None]:
+        """Run until the kill, or to the end; return the points passed and the report."""
         words = [
             str(self.home),
             str(self.work),
-            str(self.bought),
-            str(death.point),
-            str(death.disk),
+            str(self.requests),
+            str(kill.point),
+            str(kill.disk),
         ]
-        code, points, said = self.program.live(*words)
-        self.deaths += code == -9
-        assert code in (0, -9), said
-        return points, msgspec.json.decode(said, type=Report) if said else None
+        code, points, output = self.program.run(*words)
+        self.kills += code == -9
+        assert code in (0, -9), output
+        return points, msgspec.json.decode(output, type=Report) if output else None
 
     def events(self) -> list[StoredEvent]:
         return list(open_reader(next(self.home.glob("sessions/*.db"))).read())
 
     def check(self, report: Report | None, undisturbed: Report) -> None:
-        """What must hold once the session came to its end."""
-        assert report and told(report) == told(undisturbed)
+        """Check everything that must hold after the end of the session."""
+        assert report and stable_fields(report) == stable_fields(undisturbed)
         assert {path: (self.work / path).read_text() for path in FILES} == FILES
         assert not [*self.work.rglob(".mudroom*"), *self.home.rglob("*.new")]
         effects = (
@@ -161,27 +163,21 @@ class Life:
         assert sorted(event.run for event in ended) == ["1", "1.1.1", "1.1.2", "1.1.3"]
         self.check_unknown(events, effects)
         assert all(len(build_transcript(events, run)) for run in ("1", "1.1.1"))
-        assert asyncio.run(replay(events)) == events, "it does not come out again"
+        assert asyncio.run(replay(events)) == events, "the record does not replay"
 
     def check_answers(self, events: list[StoredEvent]) -> None:
-        """One answer a turn.
-
-        What was bought and not heard is at most one answer for each run that was alive at a death.
-        """
+        """Check one answer per turn, and at most one lost answer per run and kill."""
         answers = Counter(
             (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
         )
         assert set(answers.values()) == {1}
-        bought = Counter(self.bought.read_text().splitlines())
-        assert len(bought) == len(answers)
-        assert max(bought.values()) <= 1 + self.deaths
-        assert sum(bought.values()) <= len(answers) + 4 * self.deaths
+        requests = Counter(self.requests.read_text().splitlines())
+        assert len(requests) == len(answers)
+        assert max(requests.values()) <= 1 + self.kills
+        assert sum(requests.values()) <= len(answers) + 4 * self.kills
 
     def check_unknown(self, events: list[StoredEvent], effects: Counter[str]) -> None:
-        """A command that is not known to have run is told to be so.
-
-        One that is said to have run did.
-        """
+        """Check that commands reported as done ran, and others are reported as unknown."""
         commands = [
             event.call
             for event in events
@@ -194,14 +190,11 @@ class Life:
             if isinstance(event, ToolCallFinished) and event.name == "bash" and event.result.error
         ]
         assert len(commands) - len(unknown) <= sum(effects.values()) <= len(commands)
-        assert len(unknown) <= 4 * self.deaths
+        assert len(unknown) <= 4 * self.kills
 
 
-def told(report: Report) -> Mapping[str, object]:
-    """What of a report does not depend on how often its process died.
-
-    All but seconds, failed calls, and tokens, as their words count.
-    """
+def stable_fields(report: Report) -> Mapping[str, object]:
+    """Return the fields of a report that do not depend on the number of kills."""
     fields = {
         name: getattr(report, name)
         for name in ("text", "reason", "run_id", "recovered", "outputs", "turns", "calls", "error")
@@ -211,78 +204,80 @@ def told(report: Report) -> Mapping[str, object]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, Report]:
-    folder = tmp_path_factory.mktemp("undisturbed") / "life"
-    with cradle(folder) as program:
-        life = Life(folder, program)
-        points, report = life.go()
+    folder = tmp_path_factory.mktemp("undisturbed") / "session"
+    with start_program(folder) as program:
+        session = KilledSession(folder, program)
+        points, report = session.run()
         assert report and (report.reason, report.text) == (Reason.GOAL, "all three are done")
-        assert Counter((life.work / "effects.txt").read_text().split()) == Counter(EFFECTS)
-        life.check(report, report)
+        assert Counter((session.work / "effects.txt").read_text().split()) == Counter(EFFECTS)
+        session.check(report, report)
     return points, report
 
 
-def survive(folder: Path, program: Cradle, deaths: tuple[Death, ...], undisturbed: Report) -> None:
-    life = Life(folder, program)
-    for death in deaths:
-        life.go(death)
-    life.check(life.go()[1], undisturbed)
+def run_case(
+    folder: Path, program: CrashProgram, kills: tuple[Kill, ...], undisturbed: Report
+) -> None:
+    session = KilledSession(folder, program)
+    for kill in kills:
+        session.run(kill)
+    session.check(session.run()[1], undisturbed)
     shutil.rmtree(folder)
 
 
-def several(
-    folder: Path, lives: list[tuple[Death, ...]], undisturbed: Report, shim: Path | None = None
+def run_cases(
+    folder: Path, cases: list[tuple[Kill, ...]], undisturbed: Report, shim: Path | None = None
 ) -> None:
-    """Live them all, two at a time."""
+    """Run all cases, two at a time."""
 
-    def some(which: int) -> None:
-        with cradle(folder, shim) as program:
-            for n in range(which, len(lives), 2):
-                survive(folder / str(n), program, lives[n], undisturbed)
+    def run_every_second(first: int) -> None:
+        with start_program(folder, shim) as program:
+            for n in range(first, len(cases), 2):
+                run_case(folder / str(n), program, cases[n], undisturbed)
 
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(some, range(2)))
+        list(pool.map(run_every_second, range(2)))
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_to_s4_killed_at_a_point_it_goes_on(
+def test_s1_to_s4_killed_at_any_point_a_session_is_resumed(
     undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure
 ) -> None:
     points, report = undisturbed
     assert points >= 300
-    lives = [(Death(point),) for point in range(1, points + 1, 1 if LONG else 23)]
-    several(tmp_path, list(lives), report)
+    cases = [(Kill(point),) for point in range(1, points + 1, 1 if LONG else 23)]
+    run_cases(tmp_path, list(cases), report)
     figure(
         "killed around every append and every effect",
-        f"{len(lives)} points, nothing lost or done twice",
+        f"{len(cases)} points, nothing lost or done twice",
     )
 
 
 @pytest.mark.timeout(6_000)
-def test_s1_to_s4_killed_within_a_write_it_goes_on(
+def test_s1_to_s4_killed_at_any_disk_operation_a_session_is_resumed(
     undisturbed: tuple[int, Report], tmp_path: Path, shim: Path, figure: Figure
 ) -> None:
     count = tmp_path / "count"
-    with cradle(tmp_path / "counted", shim, count=str(count)) as program:
-        Life(tmp_path / "counted", program).go()
+    with start_program(tmp_path / "counted", shim, count=str(count)) as program:
+        KilledSession(tmp_path / "counted", program).run()
     operations = int(count.read_text())
     assert operations >= 300
-    lives = [
-        (Death(disk=operation),)
+    cases = [
+        (Kill(disk=operation),)
         for operation in range(1, operations + 1, 1 if LONG else operations // 9)
     ]
-    several(tmp_path / "lives", list(lives), undisturbed[1], shim)
+    run_cases(tmp_path / "cases", list(cases), undisturbed[1], shim)
     figure(
         "killed at every write, sync, rename and open of the disk",
-        f"{len(lives)} points, nothing lost or done twice",
+        f"{len(cases)} points, nothing lost or done twice",
     )
 
 
 @pytest.mark.timeout(9_000)
-def test_s1_to_s4_killed_twice_it_goes_on(
+def test_s1_to_s4_killed_twice_a_session_is_resumed(
     undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure
 ) -> None:
     (points, report), chance = undisturbed, random.Random(11)
     firsts = [chance.randrange(1, points - 20) for _ in range(2_000 if LONG else 6)]
-    pairs = [(Death(first), Death(chance.randrange(1, points - first))) for first in firsts]
-    several(tmp_path, list(pairs), report)
+    pairs = [(Kill(first), Kill(chance.randrange(1, points - first))) for first in firsts]
+    run_cases(tmp_path, list(pairs), report)
     figure("killed twice at random points", f"{len(pairs)} pairs, nothing lost or done twice")

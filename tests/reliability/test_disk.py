@@ -5,6 +5,7 @@ The short form tries some points; MUDROOM_LONG=1 all of them.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import struct
@@ -19,6 +20,7 @@ import pytest
 from mudroom._core.events import StoredEvent, ToolCallFinished
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
+from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.testing.journal_conformance import read_all
 
@@ -187,6 +189,7 @@ def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(
         assert "ended: " in again, f"after operation {nth} failed: {said}{again}"
         events = disk.events()
         assert not find_violations(events), f"after operation {nth} failed: {said}"
+        assert asyncio.run(replay(events)) == events, f"after operation {nth} failed: {said}"
         written = [
             event
             for event in events

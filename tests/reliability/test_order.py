@@ -26,6 +26,7 @@ from mudroom.journals.sqlite.folder import session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.replay import replay
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations
 
@@ -183,3 +184,4 @@ async def test_s3_a_write_that_was_under_way_takes_effect_once(
     assert (work / "a.txt").read_text() == last
     assert [path.name for path in work.iterdir()] == ["a.txt"]
     assert not find_violations(found)
+    assert await replay(found) == found

@@ -28,6 +28,7 @@ from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.projections.transcript import build_transcript
+from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -71,6 +72,7 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
 ) -> None:
     session, events = recorded
     assert not find_violations(events)
+    assert await replay(events) == events
     begun = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
     for cut in range(begun, len(events) - 1, 1 if LONG else 3):
         home = tmp_path / str(cut)
@@ -83,6 +85,7 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
             report = await resumed.resume_unfinished()
         found = list(open_reader(session_path(home, session)).read())
         assert not find_violations(found), f"cut off after {cut} records"
+        assert await replay(found) == found, f"cut off after {cut} records"
         assert report is None or report.text == "All are done."
         assert sum(isinstance(event, RunStarted) for event in found) == 8
         assert [
