@@ -188,12 +188,12 @@ def find_home(environ: Mapping[str, str]) -> str:
 
     This is $MUDROOM_HOME, else mudroom's folder in the user's state folder.
     """
-    return _chosen_home(environ) or _user_folder(
+    return _read_home_variable(environ) or _user_folder(
         environ, "XDG_STATE_HOME", ".local/state", "user_state_dir"
     )
 
 
-def _chosen_home(environ: Mapping[str, str]) -> str:
+def _read_home_variable(environ: Mapping[str, str]) -> str:
     chosen = environ.get("MUDROOM_HOME")
     return os.path.abspath(os.path.expanduser(chosen)) if chosen else ""
 
@@ -206,7 +206,7 @@ def load_home(environ: Mapping[str, str]) -> str:
 
 def find_user_file(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's settings file, in $MUDROOM_HOME or the configuration folder."""
-    folder = _chosen_home(environ) or _user_folder(
+    folder = _read_home_variable(environ) or _user_folder(
         environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"
     )
     return Path(folder, "config.toml")

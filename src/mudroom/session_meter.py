@@ -78,19 +78,19 @@ class SessionMeter(Meter):
         """Count a turn of a run that the caller started."""
         self.start_turn()
 
-    def shared_limits(self) -> Iterator[LimitState]:
+    def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of the session."""
-        yield from super().shared_limits()
+        yield from super().list_shared_limits()
         if self.budget.turns is not None:
             yield LimitState(Limit.TURNS, self.budget.turns, self.turns)
         if self._timer.limit is not None:
             yield self._timer.limit
 
-    def first_shared_limit(
+    def find_shared_limit(
         self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
         """Return the first exceeded limit. The limits of each run cause the warnings."""
-        return super().first_shared_limit(fraction, planned) if fraction >= 1 else None
+        return super().find_shared_limit(fraction, planned) if fraction >= 1 else None
 
     def add_past(
         self,

@@ -86,14 +86,14 @@ def load_rows(file: str, table: str, row: type[Row]) -> tuple[Row, ...]:
 
 
 @cache
-def outline_rules(path: str) -> OutlineRules:
+def find_outline_rules(path: str) -> OutlineRules:
     """Return the rules for reading a file, by its suffix."""
     suffix = path.rpartition(".")[2].lower()
     rows = load_rows("languages", "outline", OutlineRules)
     return next((row for row in rows if suffix in row.suffixes), OutlineRules())
 
 
-def phrase(name: str) -> re.Pattern[str]:
+def load_pattern(name: str) -> re.Pattern[str]:
     """Return a pattern that matches any of one list of `intents.toml`, letter case ignored."""
     return join_patterns(tuple(load_data("intents")[name]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .catalog import load_data, outline_rules
+from .catalog import find_outline_rules, load_data
 from .plans import Translator
 from .tool_output import FileText
 
@@ -57,7 +57,7 @@ def _read_prose(paragraph: str) -> str:
 
 def _find_purpose(file: FileText) -> str:
     """Return the first sentence that the file says about itself, "" if it says nothing."""
-    rules = outline_rules(file.path)
+    rules = find_outline_rules(file.path)
     if rules.purpose and (match := re.search(rules.purpose, file.text)):
         return _first_sentence(next(filter(None, match.groups()), ""))
     head = _first_sentence(_find_head_comment(file.text))
@@ -95,7 +95,7 @@ def _first_sentence(text: str) -> str:
 
 def _list_names(file: FileText, say: Translator) -> str:
     """Return a phrase that lists the names a file defines; names with a leading _ are left out."""
-    rules = outline_rules(file.path)
+    rules = find_outline_rules(file.path)
     matches = [match for pattern in rules.names for match in re.finditer(pattern, file.text)]
     all_names = dict.fromkeys(next(filter(None, match.groups()), "_") for match in matches)
     public = [name for name in all_names if not name.startswith("_")]

@@ -68,17 +68,17 @@ def _read_data(data: object, manifest: Manifest) -> None:
     rules = manifest.rules
     for purpose in PURPOSES:
         for path in getattr(rules, purpose):
-            for value in _values_at(data, path):
-                manifest.dependencies += _dependencies_in(value, purpose)
+            for value in _read_values_at(data, path):
+                manifest.dependencies += _read_dependencies(value, purpose)
     for path in rules.tools:
-        for value in _values_at(data, path):
+        for value in _read_values_at(data, path):
             if isinstance(value, dict):
                 manifest.tools += "".join(f"[{name}] " for name in cast("dict[str, object]", value))
             else:
                 manifest.tools += f"{path.rpartition('/')[2]}={value} "
 
 
-def _values_at(data: object, path: str) -> Iterator[object]:
+def _read_values_at(data: object, path: str) -> Iterator[object]:
     """Yield the values at a path of keys with slashes between them; "*" stands for any letters."""
     key, _, rest = path.partition("/")
     if not path:
@@ -86,10 +86,10 @@ def _values_at(data: object, path: str) -> Iterator[object]:
     elif isinstance(data, dict):
         for name, value in cast("dict[str, object]", data).items():
             if fnmatchcase(name, key):
-                yield from _values_at(value, rest)
+                yield from _read_values_at(value, rest)
 
 
-def _dependencies_in(value: object, purpose: str) -> Iterator[Dependency]:
+def _read_dependencies(value: object, purpose: str) -> Iterator[Dependency]:
     if isinstance(value, list):
         for line in cast("list[object]", value):
             match = _REQUIREMENT.match(line) if isinstance(line, str) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from .catalog import DemoFunction, Intent, join_patterns, load_data, load_rows, phrase
+from .catalog import DemoFunction, Intent, join_patterns, load_data, load_pattern, load_rows
 from .plans import Request
 
 _LONGEST_PROMPT = 40_000  # characters; the patterns below cost more than their length
@@ -43,7 +43,9 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
     kinds = {kind for kind, _ in parts} - {"", "help"}
     writes = "create" in kinds
     unsupported = [
-        text for kind, text in parts if not kind and (writes or not phrase("forbids").search(text))
+        text
+        for kind, text in parts
+        if not kind and (writes or not load_pattern("forbids").search(text))
     ]
     if unsupported and writes:
         unsupported += [text for kind, text in parts if kind == "create"]
@@ -51,7 +53,7 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
     if not kinds and not unsupported and parts:
         kinds = {"help"}
     unsupported += ["<stdin>"] if stdin_blocks else []
-    delegate = bool(phrase("delegate").search(_LIST_ITEM.sub("", prompt)))
+    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", prompt)))
     requests = [
         Request(kind, text, delegate, next(iter(find_folders(text)), None))
         for kind, text in parts
@@ -63,10 +65,10 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
 def find_unknown_words(text: str, kind: str) -> list[str]:
     """Return the words of a text that a kind of request does not know; for "", any kind."""
     if not kind:
-        unknown = [find_unknown_words(text, intent.name) for intent in _intents()]
+        unknown = [find_unknown_words(text, intent.name) for intent in _load_intents()]
         return min(unknown, key=len)
     bare = _remove_names(_LIST_ITEM.sub("", text), kind)
-    known, chinese = _vocabulary(kind)
+    known, chinese = _load_vocabulary(kind)
     return [word for word in _WORD.findall(chinese.sub(" ", bare)) if word.lower() not in known]
 
 
@@ -75,9 +77,9 @@ def find_symbols(text: str) -> list[str]:
     bare = _PATH_LIKE.sub(" ", text)
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
     names = quoted or [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
-    known, _ = _vocabulary("find")
+    known, _ = _load_vocabulary("find")
     names = [name.removesuffix("()").rstrip(".") for name in names if name.lower() not in known]
-    if not names and phrase("asks_for_name").search(bare):
+    if not names and load_pattern("asks_for_name").search(bare):
         words = [word for word in _NAME.findall(bare) if word.lower() not in known]
         names = words if len(words) == 1 else []
     return list(dict.fromkeys(names))
@@ -110,7 +112,7 @@ def find_patterns(text: str) -> list[str]:
     patterns = [glob if "/" in glob else f"**/{glob}" for glob in globs]
     if not globs:
         suffixes = _SUFFIX.findall(text)
-        names = phrase("language_name").findall(text)
+        names = load_pattern("language_name").findall(text)
         suffixes += [load_data("intents")["language_suffixes"][name.lower()] for name in names]
         patterns = [f"**/*.{suffix}" for suffix in suffixes]
     return list(dict.fromkeys([*patterns, *find_files(text)]))
@@ -121,7 +123,7 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
     if kind := _classify(prompt):
         return [(kind, prompt)]
     parts: list[tuple[str, str]] = []
-    for clause in phrase("clause_end").split(prompt):
+    for clause in load_pattern("clause_end").split(prompt):
         if not re.search(r"\w", clause):
             continue
         kind = _classify(clause)
@@ -137,9 +139,9 @@ def _classify(clause: str) -> str:
     """Return the first kind of request whose pattern matches and that knows all words, else ""."""
     clause = _LIST_ITEM.sub("", clause)
     bare = clause
-    while match := phrase("lead_in").match(bare):
+    while match := load_pattern("lead_in").match(bare):
         bare = bare[match.end() :]
-    for intent in _intents():
+    for intent in _load_intents():
         start = clause if intent.has_common_words else bare
         is_match = join_patterns(intent.patterns).search(start)
         if is_match and not find_unknown_words(clause, intent.name):
@@ -148,14 +150,14 @@ def _classify(clause: str) -> str:
 
 
 @cache
-def _intents() -> tuple[Intent, ...]:
+def _load_intents() -> tuple[Intent, ...]:
     return load_rows("intents", "intent", Intent)
 
 
 @cache
-def _vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
+def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     """Return the English words that a kind of request knows, and a pattern of the Chinese ones."""
-    intent = next(intent for intent in _intents() if intent.name == kind)
+    intent = next(intent for intent in _load_intents() if intent.name == kind)
     words = intent.words.split()
     if intent.has_common_words:
         words += load_data("intents")["common_words"].split()
@@ -175,7 +177,7 @@ def _remove_names(text: str, kind: str) -> str:
     for path in sorted(paths, key=len, reverse=True):
         text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
     if kind in ("count", "summarise"):
-        text = phrase("language_name").sub(" ", _SUFFIX.sub(" ", text))
+        text = load_pattern("language_name").sub(" ", _SUFFIX.sub(" ", text))
     names = find_symbols(text) if kind == "find" else []
     if len(names) == 1:
         text = re.sub(rf"[`\"'“‘「]?{re.escape(names[0])}(?:\(\))?[`\"'”’」]?", " ", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from .catalog import outline_rules
+from .catalog import find_outline_rules
 from .plans import CannotAnswer, Context, Plan, Request, Translator, combine
 from .requests import find_patterns, find_symbols
 from .tool_output import describe_problems, format_table, join_globs, list_files, search_all
@@ -22,14 +22,14 @@ def find_symbol(request: Request, context: Context) -> Plan:
     if len(names) != 1:
         raise CannotAnswer(say("which_name"))
     name = names[0]
-    listing = (yield from search_all(request, [(_whole_word(name), "**/*")], "content"))[0]
+    listing = (yield from search_all(request, [(_make_word_pattern(name), "**/*")], "content"))[0]
     matches = [match for row in listing.rows if (match := _ROW.fullmatch(row))]
     problem = describe_problems([listing.problem], say)
     if not matches and problem:
         raise CannotAnswer(combine([say("name_not_seen", name=name), problem]))
     if not matches:
         return say("name_not_seen", name=name)
-    matches.sort(key=lambda match: not outline_rules(match[1]).is_source)
+    matches.sort(key=lambda match: not find_outline_rules(match[1]).is_source)
     defined = [match for match in matches if _is_definition(name, match)]
     used = [match for match in matches if match not in defined]
     parts = [say("no_definition", name=name)]
@@ -73,13 +73,13 @@ def count_lines(request: Request, context: Context) -> Plan:
 
 
 def _is_definition(name: str, match: re.Match[str]) -> bool:
-    pattern = outline_rules(match[1]).definition
+    pattern = find_outline_rules(match[1]).definition
     plain = re.escape(re.split(r"\.|::|#", name)[-1])
     is_comment = _COMMENT.match(match[3])
     return bool(pattern and not is_comment and re.search(pattern.replace("NAME", plain), match[3]))
 
 
-def _whole_word(name: str) -> str:
+def _make_word_pattern(name: str) -> str:
     """Return a pattern for the whole word that ripgrep and Python both understand."""
     left = r"\b" if re.match(r"\w", name) else ""
     right = r"\b" if re.search(r"\w$", name) else ""

@@ -81,7 +81,7 @@ def _survey_project(request: Request) -> Steps[Project]:
     names = {name for row in formats for name in row.files}
     names |= {name for row in technologies for name in row.config}
     listing = yield from list_files(request, [f"**/{{{','.join(sorted(names))}}}"])
-    globs = _language_globs()
+    globs = _make_language_globs()
     outputs = yield [plan_call("glob", pattern=x, path=request.folder) for x in globs.values()]
     counted = [parse_listing(output) for output in outputs]
     files = [path for path in listing.rows if _is_own_file(path, request)]
@@ -103,14 +103,14 @@ def _is_own_file(path: str, request: Request) -> bool:
     return not any(f"/{x}/" in below for x in load_data("languages")["foreign_folders"])
 
 
-def _language_globs() -> dict[str, str]:
+def _make_language_globs() -> dict[str, str]:
     table: dict[str, list[str]] = load_data("languages")["suffixes"]
     return {name: f"**/*{{{','.join([*suffixes, '.-'])}}}" for name, suffixes in table.items()}
 
 
 def _find_evidence(project: Project, request: Request) -> Steps[list[Evidence]]:
     """Return the technologies that are seen, those in use first."""
-    globs = _language_globs()
+    globs = _make_language_globs()
     rows = [
         _find_declarations(technology, project)
         for technology in load_rows("technologies", "technology", Technology)

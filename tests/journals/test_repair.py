@@ -130,10 +130,12 @@ async def test_s6_a_file_cut_in_half_does_not_count_its_losses(tmp_path: Path) -
     path.write_bytes(data[: len(data) // 2])
     condition = check_journal(path)
     assert condition.is_damaged and 0 < condition.intact < 202
-    assert condition.next_unknown == condition.intact + 1 and condition.lost == ()
+    assert condition.first_unreadable == condition.intact + 1 and condition.lost == ()
     text = _describe_losses(condition)
-    assert f"how many records from number {condition.next_unknown} on are lost is unknown" in text
-    assert repair_journal(path, cwd=str(tmp_path)).next_unknown == condition.next_unknown
+    assert (
+        f"how many records from number {condition.first_unreadable} on are lost is unknown" in text
+    )
+    assert repair_journal(path, cwd=str(tmp_path)).first_unreadable == condition.first_unreadable
     last = list(open_reader(path).read())[-1]
     assert isinstance(last, RunFinished) and last.report.reason is Reason.LOST
     assert not check_journal(path).is_damaged

@@ -94,7 +94,7 @@ class ChangeWatch:
         """
         if scanner := self._scanners.get(root):
             for window in tuple(scanner.windows):
-                window.explained.add(path)
+                window.written_by_tools.add(path)
 
     def is_own_file(self, path: str) -> bool:
         """Return whether a file belongs to the state of sessions. `path`: absolute."""
@@ -132,11 +132,11 @@ class ChangeWindow:
         writes: files that the call itself writes with its context; the caller appends to it.
 
     Attributes:
-        explained: files that tools wrote meanwhile.
+        written_by_tools: files that tools wrote meanwhile.
     """
 
     def __init__(self, watch: ChangeWatch, workspace: Workspace, writes: Sequence[str]) -> None:
-        self.explained: set[str] = set()
+        self.written_by_tools: set[str] = set()
         self._watch = watch
         self._workspace = workspace
         self._writes = writes
@@ -155,12 +155,13 @@ class ChangeWindow:
         paths, unknown = await self._find_changes()
         self._watch.leave(self, self._workspace)
         result = add_writes(result, self._writes)
-        explained = self.explained.union(map(os.path.normpath, result.changes))
+        written_by_tools = self.written_by_tools.union(map(os.path.normpath, result.changes))
         root = self._workspace.root
         observed = [
             path
             for path in paths
-            if path not in explained and not self._watch.is_own_file(os.path.join(root, path))
+            if path not in written_by_tools
+            and not self._watch.is_own_file(os.path.join(root, path))
         ]
         if len(observed) > MAX_LISTED_CHANGES:
             unknown = f"only {MAX_LISTED_CHANGES:,} of {len(observed):,} files are listed"

@@ -181,7 +181,7 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
 def find_limit(run: RunContext) -> LimitState | None:
     """Return the first limit that is used up, or that the next request would use up."""
     planned = plan_request(run) if run.turn else {}  # a run may always try its first request
-    return run.meter.exceeded_limit(run.timer.age, planned)
+    return run.meter.find_exceeded_limit(run.timer.age, planned)
 
 
 def warn_near_limit(run: RunContext) -> None:

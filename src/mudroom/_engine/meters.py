@@ -30,7 +30,7 @@ class ParentMeter(Protocol):
         """Add what a descendant spent. `usd`: US dollars, None if the price is unknown."""
         ...
 
-    def first_shared_limit(
+    def find_shared_limit(
         self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used.
@@ -199,7 +199,7 @@ class Meter:
         if self.parent is not None:
             self.parent.set_paused(paused)
 
-    def exceeded_limit(
+    def find_exceeded_limit(
         self, seconds: float = 0.0, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
         """Return the first used-up limit of this run or an ancestor.
@@ -208,17 +208,17 @@ class Meter:
             seconds: age of the run.
             planned: amounts that the next request needs; they count as used.
         """
-        return self._first_limit(1.0, seconds, planned)
+        return self._find_limit(1.0, seconds, planned)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
         """Return the first limit of which WARNING_FRACTION is used; afterwards always None."""
         if self.has_warned:
             return None
-        state = self._first_limit(WARNING_FRACTION, seconds)
+        state = self._find_limit(WARNING_FRACTION, seconds)
         self.has_warned = state is not None
         return state
 
-    def _first_limit(
+    def _find_limit(
         self, fraction: float, seconds: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
         budget = self.budget
@@ -226,21 +226,21 @@ class Meter:
             return LimitState(Limit.TURNS, budget.turns, self.turns)
         if budget.seconds is not None and is_used(seconds, budget.seconds, fraction):
             return LimitState(Limit.SECONDS, budget.seconds, seconds)
-        return self.first_shared_limit(fraction, planned)
+        return self.find_shared_limit(fraction, planned)
 
-    def shared_limits(self) -> Iterator[LimitState]:
+    def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of this run that hold for its descendants, too."""
         for limit, most in self._shared_limits:
             yield LimitState(limit, most, self.amount_spent(limit))
 
-    def first_shared_limit(
+    def find_shared_limit(
         self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
-        for state in self.shared_limits():
+        for state in self.list_shared_limits():
             if is_used(state.spent + planned.get(state.limit, 0), state.most, fraction):
                 return state
-        return self.parent.first_shared_limit(fraction, planned) if self.parent else None
+        return self.parent.find_shared_limit(fraction, planned) if self.parent else None
 
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit for this run; None if there is no limit.

@@ -70,7 +70,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
             await _restore_memo(run, event, restorer.calls)
     run.conversation.queued[:0] = restorer.sent_blocks
     past = run.services.past_events
-    below = (event for child in descendants(past, run.run_id) for event in past[child])
+    below = (event for child in walk_descendants(past, run.run_id) for event in past[child])
     run.timer.add_past(_sum_worked_seconds(events, below))
     return Resumption(restorer.pending_answer, restorer.summary_reason)
 
@@ -194,7 +194,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     return ToolResult(text, error=True)
 
 
-def descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
+def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
     """Yield the ids of the runs below a run, in time that grows with their events only."""
     for event in past.get(run_id, ()):
         if isinstance(event, TurnFinished):
@@ -202,7 +202,7 @@ def descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Itera
                 child = f"{run_id}.{event.turn}.{position}"
                 if child in past:
                     yield child
-                    yield from descendants(past, child)
+                    yield from walk_descendants(past, child)
 
 
 def _sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:

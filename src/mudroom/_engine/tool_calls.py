@@ -15,7 +15,7 @@ from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVe
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import Effect, Tool, ToolResult, clean_result
 from ..errors import MudroomError, UsageError, suggest_names
-from ..projections.safe_text import call_title
+from ..projections.safe_text import make_call_title
 from .call_batch import CallOutcome
 from .call_context import CallContext
 from .evidence import ChangeWindow, add_writes
@@ -191,7 +191,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
         result = await _act_and_observe(context, prepared)
         if run.services.hooks:
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
-            result = _with_evidence(changed, result) if changed else result
+            result = _keep_evidence(changed, result) if changed else result
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     result = clean_result(result)
@@ -204,7 +204,7 @@ async def _record_start(run: RunContext, prepared: PreparedCall) -> None:
     started = run.recorder.event(
         ToolCallStarted,
         call=prepared.call,
-        title=call_title(prepared.call.arguments, tool),
+        title=make_call_title(prepared.call.arguments, tool),
         view=tool.view if tool else "",
     )
     await run.recorder.record(started)
@@ -334,7 +334,7 @@ async def _act_and_observe(context: CallContext, prepared: PreparedCall) -> Tool
     return result
 
 
-def _with_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
+def _keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
     """Return the result that a hook gave, with the files of the original one."""
     return structs.replace(
         changed,

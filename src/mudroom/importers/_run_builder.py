@@ -32,7 +32,7 @@ from .._core.messages import (
 from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import ToolResult
-from ..projections.safe_text import call_title
+from ..projections.safe_text import make_call_title
 from ..tools import find_builtin_tool
 
 AnswerBlock = TextBlock | ThinkingBlock | ToolCallBlock
@@ -93,7 +93,7 @@ def start_call(at: float, run: str, turn: int, call: ToolCallBlock) -> ToolCallS
         run=run,
         turn=turn,
         call=replace(call, arguments=arguments),
-        title=call_title(arguments, tool),
+        title=make_call_title(arguments, tool),
         view=tool.view if tool else "run" if starts_run(call) else "",
     )
 

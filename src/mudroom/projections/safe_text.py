@@ -40,7 +40,7 @@ def sanitize_line(text: str, limit: int = ACTION_LENGTH) -> str:
     return " ".join(sanitize(text[: limit * 4]).split())[:limit]
 
 
-def call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> str:
+def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> str:
     """Return one line that says what a tool call is about, "" if no argument is a text.
 
     Arguments:
@@ -58,4 +58,4 @@ def describe_call(call: ToolCallBlock, title: str = "") -> str:
     Arguments:
         title: as recorded; "" in records of earlier versions.
     """
-    return sanitize_line(f"{call.name} {title or call_title(call.arguments)}")
+    return sanitize_line(f"{call.name} {title or make_call_title(call.arguments)}")

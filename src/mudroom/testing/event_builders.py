@@ -25,7 +25,7 @@ from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import ToolResult
 from .._engine.task import make_task_tool
-from ..projections.safe_text import call_title
+from ..projections.safe_text import make_call_title
 from ..tools import find_builtin_tool
 
 
@@ -105,7 +105,7 @@ def tool_call_started(
     """Build the start of a tool call, with the facts of the tool of this name."""
     is_task = canonical_tool_name(call.name) == "task"
     tool = make_task_tool({}) if is_task else find_builtin_tool(call.name)
-    title = call_title(tool.rename_arguments(call.arguments) if tool else call.arguments, tool)
+    title = make_call_title(tool.rename_arguments(call.arguments) if tool else call.arguments, tool)
     view = tool.view if tool else ""
     return ToolCallStarted(at=at, run=run, turn=turn, call=call, title=title, view=view)
 

@@ -104,7 +104,7 @@ def _read_openai(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
 
 def _read_responses(items: list[dict[str, Any]]) -> Iterator[_Turn]:
     # Consecutive items of one side are one turn.
-    for role, group in groupby(items, _responses_role):
+    for role, group in groupby(items, _get_role):
         content = list(group)
         calls = [item["call_id"] for item in content if item["type"] == "function_call"]
         results = [item["call_id"] for item in content if item["type"] == "function_call_output"]
@@ -114,7 +114,7 @@ def _read_responses(items: list[dict[str, Any]]) -> Iterator[_Turn]:
         yield _Turn(role, calls, results, has_blank or has_thought_only)
 
 
-def _responses_role(item: dict[str, Any]) -> str:
+def _get_role(item: dict[str, Any]) -> str:
     if item["type"] == "message":
         return item["role"]
     return "user" if item["type"] == "function_call_output" else "assistant"

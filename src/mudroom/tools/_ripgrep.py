@@ -38,7 +38,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     after: int = 0
 
 
-class Progress(Struct):
+class SearchProgress(Struct):
     """The progress of a search.
 
     Arguments:
@@ -75,7 +75,7 @@ async def search_files(
     query: SearchQuery,
     workspace: LocalFiles,
     files: Sequence[str],
-    progress: Progress,
+    progress: SearchProgress,
     *,
     root: str,
     rg: str,
@@ -162,7 +162,7 @@ def _is_out_of_descriptors(error: WorkspaceError) -> bool:
 async def _run_program(
     query: SearchQuery,
     opened: Mapping[int, str],
-    progress: Progress,
+    progress: SearchProgress,
     rg: str,
     root: str,
     separator: bytes,

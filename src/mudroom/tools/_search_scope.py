@@ -42,7 +42,7 @@ class SearchScope:
         paths = format_count(len(self.skipped), "path")
         return f"skipped {paths} that cannot be read: {names}{more}"
 
-    def count_files(self, looked_at: int, listed: int) -> str:
+    def describe_searched(self, looked_at: int, listed: int) -> str:
         """Return how many of the files a stopped search has looked at."""
         more = "" if self.is_complete else "more than "
         return f"searched {looked_at:,} of {more}{format_count(listed, 'file')}"

@@ -105,7 +105,7 @@ def list_matches(
             deeper += 1
     stopped = ""
     if not scope.is_complete:
-        count = scope.count_files(looked_at, looked_at)
+        count = scope.describe_searched(looked_at, looked_at)
         stopped = f"stopped after {seconds:g} s: {count}; use a path to search less"
     if not files:
         where = "" if folder == "." else f" in {folder}"

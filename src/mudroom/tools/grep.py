@@ -15,7 +15,7 @@ from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._glob_match import compile_glob
-from ._ripgrep import InvalidPattern, Progress, SearchQuery, find_ripgrep, search_files
+from ._ripgrep import InvalidPattern, SearchProgress, SearchQuery, find_ripgrep, search_files
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
 from ._text_files import describe_binary, format_count, make_error_result
@@ -128,7 +128,7 @@ async def search(
         return make_error_result("The files are on another machine. Search them with grep in bash.")
     now = time.monotonic()
     scope = SearchScope(workspace, now + seconds * _LISTING_SHARE)
-    progress = Progress(skipped=scope.skipped)
+    progress = SearchProgress(skipped=scope.skipped)
     output = Output(workspace, arguments)
     files: Sequence[str] = ()
     is_ended = False
@@ -146,7 +146,7 @@ async def search(
     except TimeoutError:
         is_ended = True
     if not scope.is_complete or is_ended:
-        count = scope.count_files(progress.searched, len(files))
+        count = scope.describe_searched(progress.searched, len(files))
         remedy = "use a simpler pattern, a path or a glob"
         output.stopped = f"stopped after {seconds:g} s: {count}; {remedy}"
     elif progress.failure:

@@ -24,7 +24,7 @@ from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters import Meter
 from .._engine.phase import Phase, RunControl
-from .._engine.resume import descendants, find_report
+from .._engine.resume import find_report, walk_descendants
 from .._engine.run_context import RunContext
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
@@ -207,6 +207,6 @@ class LocalWorker:
         return RunContext(brief, meter, self._services, self._child_worker, control, environment)
 
     def _charge_past_run(self, meter: Meter, report: Report) -> None:
-        children = sum(1 for _ in descendants(self._services.past_events, report.run_id))
+        children = sum(1 for _ in walk_descendants(self._services.past_events, report.run_id))
         meter.charge(report.usage, report.usd)
         meter.add_usage(Usage(), 0.0, children)

@@ -42,7 +42,7 @@ class Listing:
         """
         try:
             with os.scandir(folder) as scan:
-                entries = sorted(scan, key=_entry_name)
+                entries = sorted(scan, key=_get_entry_name)
             if rules is not None and any(entry.name == ".gitignore" for entry in entries):
                 rules = rules.extend(path, read_patterns(folder, ".gitignore"))
             prefix = f"{path}/" if path else ""
@@ -106,5 +106,5 @@ def read_patterns(folder: int, path: str) -> bytes:
         return file.read(_MAX_PATTERN_BYTES)
 
 
-def _entry_name(entry: os.DirEntry[str]) -> str:
+def _get_entry_name(entry: os.DirEntry[str]) -> str:
     return entry.name

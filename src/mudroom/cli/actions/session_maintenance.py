@@ -248,10 +248,10 @@ def _describe_losses(condition: JournalCondition) -> str:
             str(first) if first == last else f"{first} to {last}" for first, last in condition.lost
         ]
         text = f"; lost: {', '.join(ranges)}"
-    if condition.next_unknown:
+    if condition.first_unreadable:
         text += (
             f"; the end of the file cannot be read: how many records from number "
-            f"{condition.next_unknown} on are lost is unknown"
+            f"{condition.first_unreadable} on are lost is unknown"
         )
     if condition.torn_tail:
         text += "; the last record was incomplete when its process ended and is left out"

@@ -36,7 +36,7 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
     Arguments:
         intact: number of intact records. is_damaged: true if the journal cannot be read whole.
         lost: first and last number of each range of damaged or missing records.
-        next_unknown: number of the first record after the intact ones, if the end of the file
+        first_unreadable: number of the first record after the intact ones, if the end of the file
             cannot be read: how many records were there is unknown. 0 if the end is intact.
         torn_tail: the last record was incomplete because its process was killed; nothing depended
             on it.
@@ -46,7 +46,7 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
     intact: int
     is_damaged: bool = False
     lost: tuple[tuple[int, int], ...] = ()
-    next_unknown: int = 0
+    first_unreadable: int = 0
     torn_tail: bool = False
     damaged_copy: str = ""
 
@@ -67,7 +67,7 @@ def check_journal(path: Path) -> JournalCondition:
             intact=len(events),
             is_damaged=True,
             lost=_find_gaps(events, last or 0),
-            next_unknown=max(events, default=0) + 1 if last is None else 0,
+            first_unreadable=max(events, default=0) + 1 if last is None else 0,
             torn_tail=torn_tail,
         )
 
@@ -94,7 +94,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
         meta = _read_meta(path)
         new = path.with_name(path.name + ".repaired")
         new.unlink(missing_ok=True)
-        last_gap = condition.next_unknown or max((end for _, end in condition.lost), default=0)
+        last_gap = condition.first_unreadable or max((end for _, end in condition.lost), default=0)
         _write(new, meta, _complete(events, last_gap, meta.session, cwd))
         copy = _free_copy_path(path)
         # Rename the log first: after a crash between the two, the damaged file is still in place.

@@ -182,7 +182,7 @@ class ResponsesReader:
             model=response.model or self._model,
             wire=self._wire,
             id=response.id or "",
-            **describe_stop(_own_stop_reason(response, items), _STOP_REASONS, content),
+            **describe_stop(_find_stop_reason(response, items), _STOP_REASONS, content),
         )
 
 
@@ -207,7 +207,7 @@ def _to_block(item: _Item) -> TextBlock | ThinkingBlock | None:
     return ThinkingBlock(text, ciphertext) if text or ciphertext else None
 
 
-def _own_stop_reason(response: _Response, items: Sequence[_Item]) -> str:
+def _find_stop_reason(response: _Response, items: Sequence[_Item]) -> str:
     """Return the reason of an incomplete answer, "refusal" or "completed"."""
     if response.incomplete_details is not None:
         return response.incomplete_details.reason or "incomplete"

@@ -28,7 +28,7 @@ from .._json import clean, encode
 from .._tool_names import ToolNames
 from .._wire import WireConversation, WireModel, limit_max_tokens
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
-from .model_facts import default_max_tokens, is_reasoning_model
+from .model_facts import get_default_max_tokens, is_reasoning_model
 
 _MAX_TOKENS = 8_192
 """Longest answer in tokens of an unknown model; enough to write a file."""
@@ -72,7 +72,7 @@ class OpenAIModel(WireModel):
         fields: dict[str, Any] = {"model": self.model, "stream": True}
         if not self.is_strict:
             fields["stream_options"] = {"include_usage": True}
-        max_tokens = limit_max_tokens(config, _default_max_tokens(self))
+        max_tokens = limit_max_tokens(config, _get_default_max_tokens(self))
         reasons = is_reasoning_model(self.model)
         fields["max_completion_tokens" if self.is_openai or reasons else "max_tokens"] = max_tokens
         if not reasons:
@@ -98,13 +98,13 @@ class OpenAIModel(WireModel):
         return OpenAIReader(self.model, names, self.wire)
 
 
-def _default_max_tokens(model: OpenAIModel) -> int:
+def _get_default_max_tokens(model: OpenAIModel) -> int:
     """Return the longest answer in tokens when the config sets none.
 
     Some servers add it to the prompt and refuse what is larger than the window.
     """
     if model.is_openai or is_reasoning_model(model.model):
-        return default_max_tokens(model.model)
+        return get_default_max_tokens(model.model)
     if model.context_window:
         return max(_MIN_MAX_TOKENS, min(_MAX_TOKENS, model.context_window // 4))
     return _MAX_TOKENS

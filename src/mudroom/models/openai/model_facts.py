@@ -19,7 +19,7 @@ def is_reasoning_model(model: str) -> bool:
     return _REASONING_MODEL.match(model) is not None
 
 
-def default_max_tokens(model: str) -> int:
+def get_default_max_tokens(model: str) -> int:
     """Return the longest answer in tokens when the config sets none.
 
     It is enough to write a file, and not more than the limit of OpenAI's model.

@@ -21,7 +21,7 @@ from .._json import clean, encode
 from .._tool_names import ToolNames
 from .._wire import WireModel, limit_max_tokens
 from ._responses_stream import WIRE, ResponsesReader
-from .model_facts import default_max_tokens, is_reasoning_model
+from .model_facts import get_default_max_tokens, is_reasoning_model
 
 
 class ResponsesModel(WireModel):
@@ -45,7 +45,7 @@ class ResponsesModel(WireModel):
             "model": self.model,
             "stream": True,
             "store": False,
-            "max_output_tokens": limit_max_tokens(config, default_max_tokens(self.model)),
+            "max_output_tokens": limit_max_tokens(config, get_default_max_tokens(self.model)),
         }
         if is_reasoning_model(self.model):
             fields["include"] = ["reasoning.encrypted_content"]

@@ -121,7 +121,7 @@ class AssignedRun:
         self._children = 0
         self._charges = 0
 
-    def parent_meter_state(self) -> ParentMeterState:
+    def make_parent_meter_state(self) -> ParentMeterState:
         """Return the amounts that the ancestors of the run still allow."""
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
@@ -134,7 +134,7 @@ class AssignedRun:
                 if amount is not None:
                     left[limit] = amount
         while isinstance(ancestor, Meter):
-            shared.extend(ancestor.shared_limits())
+            shared.extend(ancestor.list_shared_limits())
             most = ancestor.budget.children
             if most is not None:
                 free = most - ancestor.children
@@ -199,7 +199,7 @@ class ProcessHandle:
             await self._start()
             if self.is_lost:
                 raise ProcessLost
-            self.send(StartRun(brief, grant, assigned.parent_meter_state(), assigned.recorded))
+            self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), assigned.recorded))
             on_start()
             return await assigned.report
         finally:
@@ -304,7 +304,7 @@ class ProcessHandle:
         if run is None:
             return
         run.charge(message)
-        state = run.parent_meter_state()
+        state = run.make_parent_meter_state()
         if state.shared or state.left or state.children_left is not None:
             self.send(state)
 

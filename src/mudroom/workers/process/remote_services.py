@@ -161,7 +161,7 @@ class RemoteParentMeter:
         self._unconfirmed.append(charge)
         self._link.channel.send(charge)
 
-    def first_shared_limit(
+    def find_shared_limit(
         self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
         """Return the first shared limit of which this fraction is used."""

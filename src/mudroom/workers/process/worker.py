@@ -15,7 +15,7 @@ from ..._core.budgets import Grant
 from ..._core.events import MessageSent, RunFinished, StoredEvent
 from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
-from ..._engine.resume import descendants, find_report
+from ..._engine.resume import find_report, walk_descendants
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
 from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
@@ -252,7 +252,7 @@ class ProcessWorker:
         past = self._services.past_events
         if run_id not in past:
             return {}
-        return {run: list(past[run]) for run in (run_id, *descendants(past, run_id))}
+        return {run: list(past[run]) for run in (run_id, *walk_descendants(past, run_id))}
 
     def _choose_process(self) -> ProcessHandle:
         """Return the process with the fewest runs; a lost one is replaced first."""
