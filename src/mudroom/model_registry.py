@@ -24,7 +24,7 @@ class ModelRegistry:
     Arguments:
         environ: variables with keys and addresses.
         home: folder of the session files, for `replay:` models.
-        takes_images: send images also to models of which it is not known that they accept them.
+        takes_images: send images to all models, also to those not known to accept them.
     """
 
     def __init__(
@@ -148,7 +148,8 @@ class ModelRegistry:
 def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, int]:
     """Return the default model string and its context window in tokens, 0 if it is not known.
 
-    A server of the user decides which model it is: its first one, unless it serves the default.
+    If the user set the address of a server, the server decides: it is the default model if the
+    server lists it, else the first model that the server lists.
     """
     name = providers.choose_default_model(environ)
     provider = providers.find_own_server(environ, name)

@@ -72,6 +72,7 @@ class SessionMeter(Meter):
             depth=smaller(requested.depth, levels_left),
             **amounts,
         )
+        # By default a prompt may start one level of children, a task or a scope none.
         return limited.with_defaults(Budget(depth=1 - depth))
 
     def add_turn(self) -> None:
@@ -89,7 +90,7 @@ class SessionMeter(Meter):
     def find_shared_limit(
         self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
-        """Return the first exceeded limit. The limits of each run cause the warnings."""
+        """Return the first exceeded limit; no warnings: each run warns of its own limits."""
         return super().find_shared_limit(fraction, planned) if fraction >= 1 else None
 
     def add_past(

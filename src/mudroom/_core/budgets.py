@@ -89,7 +89,7 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
 
 class Grant(Struct, frozen=True):
-    """The right of a run to spend, within limits.
+    """Permission for a run to spend what its budget allows.
 
     Arguments:
         run_id: the run; the session's process holds its meter.
@@ -103,7 +103,7 @@ def check_amount(name: str, amount: object, where: str, *, is_count: bool, least
     """Raise UsageError if the amount of a limit is wrong.
 
     Arguments:
-        is_count: true if only whole numbers are right.
+        is_count: true if the amount must be a whole number.
     """
     if isinstance(amount, int if is_count else int | float) and not isinstance(amount, bool):
         number: float = amount

@@ -37,7 +37,7 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
     """Return the reason why a value cannot be recorded as it is, "" if it can.
 
     Arguments:
-        levels: lists and objects that may contain each other.
+        levels: number of levels of lists and objects that are allowed.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return f"the number {value} does not exist in JSON"
@@ -59,16 +59,15 @@ def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
     """Return a value that can be recorded: texts cleaned, and a text in place of anything else.
 
     Arguments:
-        levels: lists and objects that may contain each other.
+        levels: number of levels of lists and objects that are allowed.
     """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return clean_text(value)
-    if fault := isinstance(value, int | float) and find_json_fault(value):
-        return f"({fault})"
     if isinstance(value, int | float):
-        return value
+        fault = find_json_fault(value)
+        return f"({fault})" if fault else value
     if not isinstance(value, Mapping | list | tuple):
         return clean_text(repr(value))
     if not levels:

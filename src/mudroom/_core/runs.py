@@ -58,8 +58,8 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         workspace: the files that the run sees.
         depth: 0 for a root run.
         continues: run id whose conversation this run continues.
-        is_compaction: true if the run summarises that conversation; a run that continues this one
-            then knows only its prompt and its answer.
+        is_compaction: true if the run summarises that conversation. A run that continues it gets
+            only its prompt and its answer.
         history: earlier messages of the conversation, oldest first. The journal stores them only
             with the runs that they come from.
     """

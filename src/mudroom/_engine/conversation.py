@@ -108,7 +108,7 @@ class Conversation:
         self._streamed = []
 
     def keep_partial_answer(self, text: str | None = None) -> str:
-        """Make the text of an answer that broke off the last text, and return it.
+        """Set `last_text` to the text of an answer that was cut off, and return that text.
 
         Arguments:
             text: None for the text that streamed.

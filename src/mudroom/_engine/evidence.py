@@ -32,7 +32,7 @@ class Evidence:
 
     Attributes:
         unknown_changes: see `Report`.
-        windows: of the effectful calls that run, by call id.
+        windows: windows of the effectful calls that run now, by call id.
     """
 
     def __init__(self) -> None:
@@ -75,8 +75,8 @@ class Evidence:
 class ChangeWatch:
     """Comparison of workspaces before and after the effectful calls of a session.
 
-    It costs nothing while no effectful call runs. Concurrent calls share scans. A workspace that
-    is too large is tried once.
+    It lists no files while no effectful call runs. Calls at the same time share a list. A workspace
+    that is too large is tried once.
 
     Arguments:
         state_folder: files in it are changed by sessions, not by calls.
@@ -101,14 +101,14 @@ class ChangeWatch:
         return path.startswith(self._state_prefix)
 
     def enter(self, window: ChangeWindow, workspace: Workspace) -> None:
-        """Add a window to those that learn of writes."""
+        """Open a window: it receives the files that tools write, until `leave`."""
         scanner = self._scanners.get(workspace.root)
         if scanner is None:
             scanner = self._scanners[workspace.root] = _Scanner(workspace)
         scanner.windows.add(window)
 
     def leave(self, window: ChangeWindow, workspace: Workspace) -> None:
-        """Remove a window."""
+        """Close a window."""
         windows = self._scanners[workspace.root].windows
         windows.discard(window)
         if not windows:
@@ -250,5 +250,5 @@ def _compare(before: Snapshot, after: Snapshot) -> tuple[list[str], str]:
         unknown = "the ignore rules of git changed"
     else:
         return paths, ""
-    # Files appeared and disappeared in the list that did not change.
+    # A file that is in one list only may be unchanged.
     return [path for path in paths if path in before and path in after], unknown

@@ -105,17 +105,17 @@ class Meter:
         return child
 
     def release(self) -> None:
-        """Make the unused part of what this run has reserved available again."""
+        """End the reservation of this run."""
         self._reserve_in(None)
 
     def _reserve_in(self, reserver: Meter | None) -> None:
-        """Reserve the unspent amounts of this run in a meter, and no longer in another one."""
+        """Move the reservation of this run to a meter; None ends it."""
         self._change_reserved(-1)
         self._reserver = reserver
         self._change_reserved(1)
 
     def _change_reserved(self, sign: int) -> None:
-        """Add the unspent amounts, with this sign, to what this run has reserved."""
+        """Reserve the unspent amounts of this run (sign 1), or release them (sign -1)."""
         if self._reserver is None:
             return
         reserved = self._reserver.reserved

@@ -59,14 +59,14 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
         answer = await _stream_answer(run, is_summary=summary_reason is not None)
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
-        partial = _end_failed_call(run)
+        partial = _close_failed_call(run)
         text = clean_text(str(error))
         failed = recorder.event(TurnFailed, error=text, transient=is_transient, text=partial)
         await recorder.record(failed)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
         text = clean_text(str(error)) or "cut off before the answer was whole"
-        partial = _end_failed_call(run)
+        partial = _close_failed_call(run)
         recorder.record_later(recorder.event(TurnFailed, error=text, text=partial))
         raise
     answer = run.conversation.with_unique_call_ids(answer, run.turn)
@@ -92,7 +92,7 @@ def charge(run: RunContext, answer: AssistantMessage) -> None:
 
 
 def plan_request(run: RunContext) -> dict[Limit, float]:
-    """Return what the next request costs at least, without its answer."""
+    """Return the least that the next request will spend, without its answer."""
     tokens = run.conversation.count_request_tokens()
     planned: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
     if run.meter.amount_left(Limit.USD) is not None:
@@ -106,7 +106,7 @@ def _find_max_tokens(run: RunContext, least: int) -> int | None:
     """Return the longest answer that the budgets allow, None if they allow any.
 
     Arguments:
-        least: tokens that an answer always may have.
+        least: smallest number to return.
     """
     planned = plan_request(run)
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
@@ -121,8 +121,11 @@ def _find_max_tokens(run: RunContext, least: int) -> int | None:
     return None if allowed is None else max(least, allowed)
 
 
-def _end_failed_call(run: RunContext) -> str:
-    """Return the text that streamed before; the tokens are not known, so maybe not the costs."""
+def _close_failed_call(run: RunContext) -> str:
+    """Return the text that streamed.
+
+    The tokens of the call are not known. So the costs are unknown, too, if the model has no price.
+    """
     if run.uses_prices and run.services.compute_price(run.brief.model, Usage(1, 1)) is None:
         run.meter.charge(Usage(), None)
     return run.conversation.keep_partial_answer()

@@ -62,8 +62,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             with deltas. They must not raise or wait.
         hooks: functions of the user; None means that there are none.
         meters: meters of the running runs.
-        changes: compares workspaces before and after effectful calls; None does not.
-        output_checks: checks of their outputs.
+        changes: compares workspaces before and after effectful calls; None: no comparison.
+        output_checks: checks of the outputs that runs emit.
     """
 
     session: str

@@ -18,7 +18,7 @@ class LocationKind(Struct, frozen=True):
         folder: path below a project folder or the user's home.
         is_recursive: true when subfolders count, too.
         user_folder: path below the user's home when it differs from `folder`.
-        is_project_only: true when the user's home does not count.
+        is_project_only: true if the user's home is not searched.
     """
 
     dialect: str

@@ -10,7 +10,7 @@ from ..errors import JournalError
 
 
 class JournalWithOpening:
-    """A journal with an event that the next append stores first, in the same durable step.
+    """A journal that stores the opening of a session with the next events, in one durable step.
 
     So the record of a new session begins with its opening and its first prompt, or not at all.
 

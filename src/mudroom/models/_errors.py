@@ -54,7 +54,7 @@ class RequestFailure(Exception):
         error: the error to raise when the request is not retried.
         retryable: whether another attempt may succeed.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
-        few_tries: another attempt seldom helps, so that such a request is retried fewer times.
+        few_tries: true if another attempt seldom helps; the request is then retried less often.
     """
 
     def __init__(

@@ -209,7 +209,7 @@ def limit_max_tokens(config: RequestConfig, most: int) -> int:
 
 
 def describe_stop(
-    own: str,
+    own_reason: str,
     reasons: Mapping[str, StopReason],
     content: Iterable[TextBlock | ThinkingBlock | ToolCallBlock],
     default: StopReason = StopReason.OTHER,
@@ -217,10 +217,10 @@ def describe_stop(
     """Return the fields of an AssistantMessage that say why the model stopped.
 
     Arguments:
-        own: the provider's stop reason.
+        own_reason: the provider's stop reason.
         reasons: meanings of the provider's stop reasons.
         default: meaning of all others.
     """
-    reason = resolve_stop_reason(reasons.get(own, default), content)
+    reason = resolve_stop_reason(reasons.get(own_reason, default), content)
     is_complete = reason in (StopReason.END, StopReason.CALLS)
-    return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own}
+    return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own_reason}

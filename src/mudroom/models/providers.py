@@ -235,9 +235,9 @@ def parse_model_name(name: str) -> tuple[str, str]:
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:
-    """Return the provider of a default model that the user's own server may replace.
+    """Return the provider whose server decides the default model: the user set its address.
 
-    None if the user named the model, or if the address is the provider's own.
+    None if the user set a model, too, or if the address is the provider's own.
 
     Arguments:
         name: the default model string, None if there is none.
@@ -286,7 +286,7 @@ def list_usable_models(environ: Mapping[str, str]) -> list[str]:
 
 
 def takes_images(provider: Provider, model: str) -> bool:
-    """Return True if a model is known to accept images. Of a local model that is never known."""
+    """Return True if a model is known to accept images. This is not known of any local model."""
     return not provider.is_local and _IMAGE_MODELS.search(model) is not None
 
 

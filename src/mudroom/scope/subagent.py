@@ -236,7 +236,7 @@ def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> dict
             raise UsageError(f"two tools have the name {tool.name!r}", remedy="Rename one of them.")
     for name in tools.keys() - set(narrow_tools(tools, None, depth=0)):
         raise UsageError(
-            f"a scope cannot use the tool {name!r}: it starts no child runs",
+            f"a scope starts no child runs, so it cannot use the tool {name!r}",
             remedy="Leave it out, or run an agent with `session.task`.",
         )
     if EMIT_TOOL in tools:

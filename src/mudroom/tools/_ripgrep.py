@@ -111,7 +111,7 @@ async def search_files(
 
 
 def _with_path(record: bytes, paths: Mapping[int, str]) -> tuple[str, bytes]:
-    """Return the path of a record's file and the record with it in place of the descriptor."""
+    """Return the path of a record's file, and the record with its descriptor replaced by it."""
     name, nul, rest = record.partition(b"\0")
     if not name.startswith(_FD_FOLDER):
         return "", record

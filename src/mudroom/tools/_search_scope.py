@@ -63,11 +63,11 @@ def format_rows(rows: Sequence[str], notes: Sequence[str], noun: str, *, total: 
 
 
 def format_no_rows(stopped: str, skipped: str, nothing: str) -> ToolResult:
-    """Return the result of a search without rows: only a whole search says there is nothing.
+    """Return the result of a search without rows; it says whether all files were searched.
 
     Arguments:
         stopped: why the search stopped early. skipped: note on what cannot be read.
-        nothing: text of a whole search.
+        nothing: text if all files were searched.
     """
     if stopped:
         note = "; ".join(filter(None, (f"{stopped}, nothing there matches", skipped)))

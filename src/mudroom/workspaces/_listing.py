@@ -25,7 +25,7 @@ class Listing:
 
     Arguments:
         root: folder of the workspace.
-        skipped: gets the paths of what cannot be listed. Removed files do not count.
+        skipped: gets the paths that cannot be listed, without files removed meanwhile.
     """
 
     def __init__(self, root: str, skipped: list[str]) -> None:

@@ -250,8 +250,8 @@ def _describe_losses(condition: JournalCondition) -> str:
         text = f"; lost: {', '.join(ranges)}"
     if condition.first_unreadable:
         text += (
-            f"; the end of the file cannot be read: how many records from number "
-            f"{condition.first_unreadable} on are lost is unknown"
+            f"; the end of the file cannot be read: an unknown number of records is lost, "
+            f"from number {condition.first_unreadable} on"
         )
     if condition.torn_tail:
         text += "; the last record was incomplete when its process ended and is left out"

@@ -113,7 +113,7 @@ class ScrollbackWriter:
         )
 
     def _count_task(self, child: RunView | None) -> bool:
-        """Count a finished task. Return False to list it: it failed, or there are few tasks."""
+        """Count a finished task. Return True if it needs no row: it succeeded, one of many."""
         state = child.state if child else RunState.FAILED
         self._outcomes[state] += 1
         return self._task_total > MAX_LISTED_TASKS and state is RunState.DONE

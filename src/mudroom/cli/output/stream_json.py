@@ -317,7 +317,7 @@ def _encode_child(brief: Brief) -> dict[str, Any]:
 def to_anthropic_stop_reason(message: AssistantMessage) -> str:
     """Return the stop reason in the terms of the Messages API.
 
-    It is the provider's own where these have no term.
+    If the API has no term for it, return the provider's own reason.
     """
     return _STOPS.get(message.stop_reason, message.provider_stop_reason or "unknown")
 

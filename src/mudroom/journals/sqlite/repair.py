@@ -36,8 +36,8 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
     Arguments:
         intact: number of intact records. is_damaged: true if the journal cannot be read whole.
         lost: first and last number of each range of damaged or missing records.
-        first_unreadable: number of the first record after the intact ones, if the end of the file
-            cannot be read: how many records were there is unknown. 0 if the end is intact.
+        first_unreadable: number of the first lost record if the end of the file cannot be read, so
+            that the number of lost records is unknown. 0 if the end can be read.
         torn_tail: the last record was incomplete because its process was killed; nothing depended
             on it.
         damaged_copy: path of the damaged file after a repair.
