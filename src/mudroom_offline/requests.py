@@ -42,10 +42,9 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
     parts = _split_requests(prompt)
     kinds = {kind for kind, _ in parts} - {"", "help"}
     writes = "create" in kinds
+    forbids = load_pattern("forbids")
     unsupported = [
-        text
-        for kind, text in parts
-        if not kind and (writes or not load_pattern("forbids").search(text))
+        text for kind, text in parts if not kind and (writes or not forbids.search(text))
     ]
     if unsupported and writes:
         unsupported += [text for kind, text in parts if kind == "create"]
@@ -65,8 +64,7 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
 def find_unknown_words(text: str, kind: str) -> list[str]:
     """Return the words of a text that a kind of request does not know; for "", any kind."""
     if not kind:
-        unknown = [find_unknown_words(text, intent.name) for intent in _load_intents()]
-        return min(unknown, key=len)
+        return min((find_unknown_words(text, intent.name) for intent in _load_intents()), key=len)
     bare = _remove_names(_LIST_ITEM.sub("", text), kind)
     known, chinese = _load_vocabulary(kind)
     return [word for word in _WORD.findall(chinese.sub(" ", bare)) if word.lower() not in known]
