@@ -263,8 +263,6 @@ class Session:
         agent or `outputs` is wrong, and JournalError when all tasks have ended.
         """
         parallel = self._options.max_children if parallel is None else parallel
-        if parallel < 1:
-            raise UsageError(f"parallel is {parallel}", remedy="Use 1 or more.")
         return await self._require_open().run_tasks(prompts, outputs, agent, budget, parallel)
 
     async def scope(

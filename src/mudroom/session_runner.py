@@ -200,6 +200,7 @@ class SessionRunner:
     ) -> Report:
         """Start a run without a parent, and wait for its end."""
         services = self.resources.services
+        # Other runs may have spent since the brief was made.
         brief = replace(brief, budget=self.meter.limit_budget(brief.budget, brief.depth))
         grant = services.meters.open(brief.run_id, brief.budget, self.meter)
         if output_type:

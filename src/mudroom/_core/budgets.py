@@ -77,10 +77,7 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     total_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            amount = getattr(self, name)
-            if amount is not None:
-                check_amount(name, amount, "Budget", is_count=name not in ("seconds", "usd"))
+        check_limits(self, fractional=("seconds", "usd"))
 
     def with_defaults(self, defaults: Budget) -> Budget:
         """Return these limits, with those of `defaults` where a limit is None."""
@@ -97,6 +94,19 @@ class Grant(Struct, frozen=True):
 
     run_id: str
     budget: Budget
+
+
+def check_limits(limits: Struct, *, fractional: tuple[str, ...]) -> None:
+    """Raise UsageError if a field is a wrong limit; None is no limit.
+
+    Arguments:
+        fractional: fields that need not be whole numbers.
+    """
+    for name in limits.__struct_fields__:
+        amount = getattr(limits, name)
+        if amount is not None:
+            where = type(limits).__name__
+            check_amount(name, amount, where, is_count=name not in fractional)
 
 
 def check_amount(name: str, amount: object, where: str, *, is_count: bool, least: int = 0) -> None:

@@ -233,6 +233,11 @@ def _clean_block(
     return ThinkingBlock(clean_text(block.text), signature, clean_text(block.redacted))
 
 
+def get_sendable_arguments(call: ToolCallBlock) -> dict[str, Any]:
+    """Return the arguments for a request; a text that is no JSON object is put into one."""
+    return {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
+
+
 def clean_call(call: ToolCallBlock) -> ToolCallBlock:
     """Return a tool call in a form that can be recorded; `malformed` says why it cannot run."""
     fault = find_json_fault(call.arguments)

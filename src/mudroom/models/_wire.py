@@ -203,6 +203,12 @@ class WireConversation:
         self._messages += encode(entry)
 
 
+def get_sampling(config: RequestConfig) -> dict[str, float]:
+    """Return `temperature` and `top_p`, each only if it is set."""
+    sampling = {"temperature": config.temperature, "top_p": config.top_p}
+    return {key: value for key, value in sampling.items() if value is not None}
+
+
 def limit_max_tokens(config: RequestConfig, most: int) -> int:
     """Return the maximum tokens of an answer. `most`: what the model allows."""
     return most if config.max_tokens is None else min(config.max_tokens, most)

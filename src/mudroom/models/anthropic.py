@@ -14,6 +14,7 @@ from .._core.messages import (
     ToolCallBlock,
     ToolResultBlock,
     UserMessage,
+    get_sendable_arguments,
 )
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
@@ -189,7 +190,7 @@ def _encode_tool_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
         "type": "tool_use",
         "id": _encode_id(call.id),
         "name": names.to_wire(call.name),
-        "input": {"INVALID_JSON": call.malformed} if call.malformed else call.arguments,
+        "input": get_sendable_arguments(call),
     }
 
 

@@ -15,6 +15,7 @@ from .._core.messages import (
     ToolCallBlock,
     ToolResultBlock,
     UserMessage,
+    get_sendable_arguments,
 )
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
@@ -161,12 +162,11 @@ def _encode_assistant_message(
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
-    arguments = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
     return {
         "functionCall": {
             **_encode_id(call.id),
             "name": names.to_wire(call.name),
-            "args": arguments,
+            "args": get_sendable_arguments(call),
         }
     }
 

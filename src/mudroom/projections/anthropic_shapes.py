@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage, get_sendable_arguments
 
 
 def to_anthropic_block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def to_anthropic_block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict
         case ThinkingBlock():
             return {"type": "thinking", "thinking": block.text, "signature": block.signature}
         case ToolCallBlock():
-            arguments = {"INVALID_JSON": block.malformed} if block.malformed else block.arguments
+            arguments = get_sendable_arguments(block)
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.budgets import check_amount
+from .._core.budgets import check_limits
 from .._core.messages import Message
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
@@ -112,11 +112,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     max_budget_usd: float | None = None
 
     def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            amount = getattr(self, name)
-            if amount is not None:
-                is_count = name not in ("max_time_minutes", "max_budget_usd")
-                check_amount(name, amount, "RunConfig", is_count=is_count)
+        check_limits(self, fractional=("max_time_minutes", "max_budget_usd"))
 
 
 class ToolConfig(Struct, frozen=True, kw_only=True):

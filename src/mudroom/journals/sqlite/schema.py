@@ -54,13 +54,7 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
 def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMeta]:
     """Open a connection that syncs every commit. The file must exist and hold the session."""
     _require_file(path)
-    connection = sqlite3.connect(
-        _uri(path, "rw"),
-        uri=True,
-        isolation_level=None,
-        timeout=_LOCK_TIMEOUT,
-        check_same_thread=False,
-    )
+    connection = _open_writable(path)
     try:
         meta = read_meta(connection, path, session)
         connection.execute("PRAGMA synchronous = FULL")
@@ -155,6 +149,16 @@ def write_name(path: Path, name: str) -> None:
         connection.commit()
 
 
+def _open_writable(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
+        _uri(path, "rw"),
+        uri=True,
+        isolation_level=None,
+        timeout=_LOCK_TIMEOUT,
+        check_same_thread=False,
+    )
+
+
 def _require_file(path: Path) -> None:
     if not path.exists():
         raise JournalError(
@@ -178,13 +182,7 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
     new = unpublished_path(path)
     new.unlink(missing_ok=True)
     make_private_file(new)
-    connection = sqlite3.connect(
-        _uri(new, "rw"),
-        uri=True,
-        isolation_level=None,
-        timeout=_LOCK_TIMEOUT,
-        check_same_thread=False,
-    )
+    connection = _open_writable(new)
     try:
         # No rollback file: a crash here must leave nothing beside the new file.
         connection.execute("PRAGMA journal_mode = MEMORY")

@@ -20,13 +20,14 @@ from ..._core.messages import (
     ToolCallBlock,
     ToolResultBlock,
     UserMessage,
+    get_sendable_arguments,
 )
 from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
 from .._images import data_url, has_images, image_label
 from .._json import clean, encode
 from .._tool_names import ToolNames
-from .._wire import WireConversation, WireModel, limit_max_tokens
+from .._wire import WireConversation, WireModel, get_sampling, limit_max_tokens
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from .model_facts import get_default_max_tokens, is_reasoning_model
 
@@ -76,8 +77,7 @@ class OpenAIModel(WireModel):
         reasons = is_reasoning_model(self.model)
         fields["max_completion_tokens" if self.is_openai or reasons else "max_tokens"] = max_tokens
         if not reasons:
-            sampling = {"temperature": config.temperature, "top_p": config.top_p}
-            fields |= {key: value for key, value in sampling.items() if value is not None}
+            fields |= get_sampling(config)
         if config.tools:
             fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
         return encode(fields)[:-1] + b',"messages":['
@@ -227,6 +227,6 @@ def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
 
     OpenAI accepts any string as arguments, but vLLM and Ollama parse it and refuse.
     """
-    arguments = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
-    function = {"name": names.to_wire(call.name), "arguments": encode(arguments).decode()}
+    arguments = encode(get_sendable_arguments(call)).decode()
+    function = {"name": names.to_wire(call.name), "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}

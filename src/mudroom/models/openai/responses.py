@@ -13,13 +13,14 @@ from ..._core.messages import (
     ToolCallBlock,
     ToolResultBlock,
     UserMessage,
+    get_sendable_arguments,
 )
 from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
 from .._images import data_url
 from .._json import clean, encode
 from .._tool_names import ToolNames
-from .._wire import WireModel, limit_max_tokens
+from .._wire import WireModel, get_sampling, limit_max_tokens
 from ._responses_stream import WIRE, ResponsesReader
 from .model_facts import get_default_max_tokens, is_reasoning_model
 
@@ -50,8 +51,7 @@ class ResponsesModel(WireModel):
         if is_reasoning_model(self.model):
             fields["include"] = ["reasoning.encrypted_content"]
         else:
-            sampling = {"temperature": config.temperature, "top_p": config.top_p}
-            fields |= {key: value for key, value in sampling.items() if value is not None}
+            fields |= get_sampling(config)
         system = clean(config.system)
         if system.strip():
             fields["instructions"] = system
@@ -150,12 +150,11 @@ def _encode_answer_text(text: str, phase: str) -> dict[str, Any]:
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
-    arguments = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
     return {
         "type": "function_call",
         "call_id": call.id,
         "name": names.to_wire(call.name),
-        "arguments": encode(arguments).decode(),
+        "arguments": encode(get_sendable_arguments(call)).decode(),
     }
 
 
