@@ -1,7 +1,4 @@
-"""The offline model.
-
-Answers a few kinds of request by rules, without a key and without a network.
-"""
+"""The offline model: answers to a few kinds of request by rules, without a key or a network."""
 
 from .model import OfflineModel
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 
 from .catalog import find_outline_rules, load_data
 from .plans import Translator
@@ -14,6 +15,7 @@ _HEAD_LINES = 60
 _COMMENT = re.compile(r"^\s*(?:#+(?=\s|$)|//+!?|/\*+!?|\*+/?|--+)\s*(.*?)\s*(?:\*/)?$")
 _DEFINITION = re.compile(r"^(?!This|It|There)\S+(?: \S+){0,3} (?:is|are) an?\b|是一")
 _FIRST_PARAGRAPHS = 3
+_TITLE = re.compile(r"(?m)^#[ \t]+(\w.* .* .*)|^(\w.* .* .*)\n[=~*#-]{3,}[ \t]*$")
 _HEADING = re.compile(r"^[^\n]*\n[=~*#-]{3,}\s*(?:\n|$)")
 
 
@@ -35,10 +37,13 @@ def describe_file(file: FileText, say: Translator) -> str:
 
 
 def find_description(text: str) -> str:
-    """Return the paragraph that says what something is, else the first one, "" if there is none."""
-    paragraphs = _read_paragraphs(re.sub(r"(?ms)^```.*?^```", "", text))[:_FIRST_PARAGRAPHS]
+    """Return what a text says it is, else its first paragraph before any colon, else its title."""
+    text = re.sub(r"(?ms)^```.*?^```", "", text)
+    first = _read_paragraphs(text)[:_FIRST_PARAGRAPHS]
+    paragraphs = list(takewhile(lambda paragraph: paragraph[-1] not in ":：", first))
     definitions = [paragraph for paragraph in paragraphs if _DEFINITION.search(paragraph)]
-    return next(iter([*definitions, *paragraphs]), "")
+    titles = [_read_prose(title[1] or title[2]) for title in _TITLE.finditer(text)]
+    return next(iter([*definitions, *paragraphs, *titles[:1]]), "")
 
 
 def _read_paragraphs(text: str) -> list[str]:
@@ -52,7 +57,7 @@ def _read_prose(paragraph: str) -> str:
     prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
     prose = re.sub(r"\s+", " ", _HEADING.sub("", prose.strip() + "\n")).strip()
     is_prose = re.search(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]", prose)
-    return prose if is_prose and not re.match(r"[#|=`~>\[.:+]|[*-] |[*_-]{3}", prose) else ""
+    return prose if is_prose and not re.match(r"[#|=~>\[.:+]|```|[*-] |[*_-]{3}", prose) else ""
 
 
 def _find_purpose(file: FileText) -> str:
@@ -89,7 +94,7 @@ def _first_sentence(text: str) -> str:
     text = re.sub(r"(?m)^[ \t]*\*?[ \t]?", "", text.strip())
     plain = re.sub(r"\s+", " ", text.split("\n\n")[0]).strip()
     paragraph = next(iter(_read_paragraphs(text)), plain)
-    match = re.match(r".*?[.!?。！？](?=\s|$)", paragraph)
+    match = re.match(r".*?(?<!\be\.g)(?<!\bi\.e)[.!?。！？](?=\s|$)", paragraph)
     return match[0] if match else paragraph
 
 

@@ -8,7 +8,7 @@ from .catalog import OutlineRules, load_rows
 from .children import run_children, split_batches
 from .file_outline import describe_file, find_description
 from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
-from .requests import find_listed_files, find_patterns
+from .requests import find_patterns
 from .tool_output import Listing, describe_problems, format_table, list_files, read_files
 
 _READ_DIRECTLY = 3
@@ -24,7 +24,8 @@ def describe_project(request: Request, context: Context) -> Plan:
     readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
     texts = yield from read_files(readmes)
     for path, file in texts.items():
-        if quote := find_description(file.text)[:_LONGEST_PARAGRAPH]:
+        if quote := find_description(file.text):
+            quote = re.sub(rf"(?s)^(.{{{_LONGEST_PARAGRAPH}}}).+", r"\1…", quote)
             return combine([say("says", path=path, text=quote), say("more_questions")])
     problems = [file.problem for file in texts.values()]
     return combine([say("no_purpose"), say("more_questions"), describe_problems(problems, say)])
@@ -47,7 +48,7 @@ def summarize(request: Request, context: Context) -> Plan:
 
 def _list_files(request: Request) -> Steps[Listing]:
     """Return the files of a list, or all that match the patterns and file names in the request."""
-    if listed := find_listed_files(request.text):
+    if listed := re.findall(r"(?m)^- `?([^\n`]+)`?$", request.text):
         return Listing(listed, len(listed))
     return (yield from list_files(request, find_patterns(request.text) or [_find_source_glob()]))
 

@@ -109,8 +109,10 @@ def _read_text(text: str, manifest: Manifest) -> None:
     rules = manifest.rules
     manifest.tools = re.sub(rules.comment, "", text) if rules.comment else text
     for match in re.finditer(rules.dependency, manifest.tools) if rules.dependency else ():
-        groups = match.groupdict()
         is_dev = any(re.search(pattern, match[0]) for pattern in rules.development)
         purpose = "development" if is_dev else "other"
-        version = (groups.get("v") or "").strip()
-        manifest.dependencies.append(Dependency(groups["n"].strip(), version, purpose))
+        version = (match["v"] or "").strip()
+        if "version.ref" in match[0]:
+            row = re.search(rf"(?m)^{re.escape(version)}\s*=\s*[\"']([^\"']+)", manifest.tools)
+            version = row[1] if row else ""
+        manifest.dependencies.append(Dependency(match["n"].strip(), version, purpose))

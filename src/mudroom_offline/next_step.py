@@ -52,10 +52,7 @@ class FinalAnswer(Struct, frozen=True):
 def find_next_step(
     config: RequestConfig, messages: list[Message], *, allow_calls: bool = True
 ) -> FinalAnswer | tuple[ToolCallBlock, ...]:
-    """Return the final answer or the tool calls of the next answer.
-
-    Raises CannotAnswer when no part of the prompt is understood.
-    """
+    """Return the final answer or the next calls. Raises CannotAnswer when nothing is understood."""
     if _text_of(messages[-1]).startswith(_SUMMARY_HEAD):
         return FinalAnswer(_summarize_conversation(messages[:-1]))
     text, outputs = _split(messages)
@@ -137,10 +134,7 @@ def _replay(
 
 
 def _split(messages: list[Message]) -> tuple[str, list[list[ToolResultBlock]]]:
-    """Return the newest prompt and the tool results of each turn since.
-
-    Notes beside results are skipped.
-    """
+    """Return the newest prompt and the tool results of each turn since; skip notes beside them."""
     texts: list[str] = []
     turns: list[list[ToolResultBlock]] = []
     for message in messages:

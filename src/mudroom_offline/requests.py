@@ -94,11 +94,6 @@ def find_folders(text: str) -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def find_listed_files(text: str) -> list[str]:
-    """Return the files of a list, one per line after a dash."""
-    return re.findall(r"(?m)^- `?([^\n`]+)`?$", text)
-
-
 def find_files(text: str) -> list[str]:
     """Return the single files that a request names."""
     return list(dict.fromkeys(_FILE.findall(text)))
@@ -109,9 +104,9 @@ def find_patterns(text: str) -> list[str]:
     globs = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
     patterns = [glob if "/" in glob else f"**/{glob}" for glob in globs]
     if not globs:
-        suffixes = _SUFFIX.findall(text)
+        table = load_data("intents")["language_suffixes"]
         names = load_pattern("language_name").findall(text)
-        suffixes += [load_data("intents")["language_suffixes"][name.lower()] for name in names]
+        suffixes = _SUFFIX.findall(text) + " ".join(table[x.lower()] for x in names).split()
         patterns = [f"**/*.{suffix}" for suffix in suffixes]
     return list(dict.fromkeys([*patterns, *find_files(text)]))
 

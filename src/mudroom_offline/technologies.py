@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from msgspec import Struct, field
 
 from .catalog import ManifestFormat, Technology, load_data, load_rows, matches_any
-from .manifests import PURPOSES, Manifest, find_format, parse_manifest
+from .manifests import PURPOSES, Dependency, Manifest, find_format, parse_manifest
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
 from .tool_output import (
     describe_problems,
@@ -168,13 +169,15 @@ def _describe_evidence(row: Evidence, say: Translator) -> tuple[str, str, str, s
         for key, files in sources.items()
         if files
     ]
-    versions = list(dict.fromkeys(filter(None, row.declared.values())))
-    if len(versions) > 2:
-        versions[2:] = ["…"]
-    unknown = say("any" if row.declared else "not_seen")
-    version = say.join(versions) or row.technology.bundled_with or unknown
+    version = _join_versions(row.declared.values(), say) or row.technology.bundled_with
     aspect = say(row.technology.aspect)
-    return f"**{row.technology.name}**", aspect, version, "; ".join(parts)
+    return f"**{row.technology.name}**", aspect, version or say("not_seen"), "; ".join(parts)
+
+
+def _join_versions(versions: Iterable[str], say: Translator) -> str:
+    """Return the first two versions, "" when there is none."""
+    unique = list(dict.fromkeys(filter(None, versions)))
+    return say.join([*unique[:2], *(["…"] if len(unique) > 2 else [])])
 
 
 def _describe_dependencies(project: Project, say: Translator) -> str:
@@ -182,10 +185,14 @@ def _describe_dependencies(project: Project, say: Translator) -> str:
         (item, manifest.path) for manifest in project.manifests for item in manifest.dependencies
     ]
     items.sort(key=lambda pair: PURPOSES.index(pair[0].purpose))
-    rows: dict[str, tuple[str, ...]] = {}
+    groups: dict[str, list[tuple[Dependency, str]]] = {}
     for item, path in items:
-        cells = (item.name, item.version or say("any"), say(item.purpose), f"`{path}`")
-        rows.setdefault(item.name, cells)
+        groups.setdefault(item.name, []).append((item, path))
+    rows: list[tuple[str, ...]] = []
+    for name, group in groups.items():
+        version = _join_versions((item.version for item, _ in group), say) or say("not_seen")
+        files = say.join_files(path for _, path in group)
+        rows.append((name, version, say(group[0][0].purpose), files))
     programs = [x.path for x in project.manifests if x.rules.format in ("program", "text")]
     note = say("programs", files=say.join_files(programs)) if programs else ""
     if not rows:
@@ -193,4 +200,4 @@ def _describe_dependencies(project: Project, say: Translator) -> str:
     head = map(say, ("dependency", "version", "needed", "declared"))
     left = len(rows) - _MOST_ROWS
     more = say("more", left=left) if left > 0 else ""
-    return combine([format_table(head, list(rows.values())[:_MOST_ROWS]), more, note])
+    return combine([format_table(head, rows[:_MOST_ROWS]), more, note])

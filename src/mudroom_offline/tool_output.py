@@ -65,10 +65,7 @@ def parse_listing(output: ToolResultBlock) -> Listing:
 
 
 def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
-    """List the files that match any of the globs in the folder of the request, sorted by folder.
-
-    `glob` lists only some of many files, but counts them all. `grep` adds those that are text.
-    """
+    """List the files that match any glob. `grep` adds text files that `glob` only counts."""
     pattern = join_globs(patterns)
     output = (yield [plan_call("glob", pattern=pattern, path=request.folder)])[0]
     listing = parse_listing(output)

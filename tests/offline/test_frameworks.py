@@ -450,7 +450,7 @@ async def test_finds_the_framework(ask: Ask, name: str) -> None:
     rows = found(report.text)
     assert list(rows) == expected, report.text
     assert version in {v for v, _ in rows.values()}, report.text
-    assert rows[expected[0]][1].startswith(("used in", "configured in")), report.text
+    assert rows[expected[0]][1].startswith(("seen in", "configured in")), report.text
     assert report.ok
 
 
@@ -525,7 +525,7 @@ async def test_unittest_classes_run_by_pytest(ask: Ask) -> None:
     rows = found((await ask(tree, QUESTION)).text)
     assert list(rows) == ["pytest", "unittest"]
     assert rows["pytest"][1].startswith("configured in `pyproject.toml`")
-    assert rows["unittest"][1].startswith("used in 2 files")
+    assert rows["unittest"][1].startswith("seen in 2 files")
 
 
 async def test_the_lesson_s_example_two_frameworks(ask: Ask) -> None:
@@ -538,8 +538,8 @@ async def test_the_lesson_s_example_two_frameworks(ask: Ask) -> None:
     tree |= {"web/package.json": npm(next="1"), "web/src/app.ts": "export {};\n"}
     report = await ask(tree, "Use a subtask to find what testing framework this project uses")
     rows = found(report.text)
-    assert rows["pytest"][0] == "==9.0.2" and rows["pytest"][1].startswith("used in 2 files")
-    assert rows["unittest"][0] == "stdlib" and rows["unittest"][1].startswith("used in 1 file")
+    assert rows["pytest"][0] == "==9.0.2" and rows["pytest"][1].startswith("seen in 2 files")
+    assert rows["unittest"][0] == "stdlib" and rows["unittest"][1].startswith("seen in 1 file")
     assert report.calls["task"] == 1
 
 
@@ -548,7 +548,7 @@ async def test_answers_in_chinese(ask: Ask) -> None:
         {"pyproject.toml": pyproject("pytest>=8"), "tests/test_a.py": PYTEST},
         "用子任务找出这个项目用的测试框架是什么",
     )
-    assert "该项目使用 **pytest**" in report.text and "用于 1 个文件" in report.text
+    assert "该项目使用 **pytest**" in report.text and "见于 1 个文件" in report.text
     assert report.calls["task"] == 1
 
 

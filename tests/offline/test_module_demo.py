@@ -68,6 +68,10 @@ create a new module that computes the median of a list
 create a new module with area and perimeter
 Create a JavaScript module with slugify
 Create a new module at a.js
+Build the module and run it
+Make the module
+write module tests
+生成模块并运行
 Create a new module that parses CSV files
 Create a new module, but do not verify it
 Create a new module but leave existing files as they are, and delete a.py

@@ -35,7 +35,7 @@ CODE = {
 
 async def test_finds_where_something_is_defined_and_used(ask: Ask) -> None:
     report = await ask(CODE, "Where is load_settings defined and used?")
-    assert "`load_settings` is defined in:\n- `src/a.py:1`" in report.text
+    assert "), `load_settings` is defined in:\n- `src/a.py:1`" in report.text
     assert "named in 3 lines of 2 files" in report.text and "`src/b.py:3`" in report.text
     assert report.calls == {"grep": 1}
 
@@ -138,7 +138,7 @@ async def test_tells_the_technology_stack(ask: Ask) -> None:
             "Docker",
             "Hatchling",
             "| flask | >=3 |",
-            "| ruff | not stated |",
+            "| ruff | not seen |",
         )
     )
     assert report.calls == {"task": 1}
@@ -240,7 +240,7 @@ async def test_a_monorepo_is_one_table_with_the_files_of_each_framework(ask: Ask
     assert report.calls["task"] == 1
     assert "uses **Vitest**." in report.text
     assert "| **Jest** | Testing framework | ^29.7.0 | declared in `package.json`" in report.text
-    assert "| **Vitest** | Testing framework | ^2.0.0 | used in 4 files (" in report.text
+    assert "| **Vitest** | Testing framework | ^2.0.0 | seen in 4 files (" in report.text
 
 
 async def test_a_go_project_with_many_packages(ask: Ask) -> None:
@@ -253,7 +253,7 @@ async def test_a_go_project_with_many_packages(ask: Ask) -> None:
             f'package p{n}\n\nimport (\n\t"testing"\n)\n\nfunc TestJob{n}(t *testing.T) {{}}\n'
         )
     report = await ask(tree, "find the testing framework, then summarise all .go files in pkg/p3/ ")
-    assert "**testing**" in report.text and "used in 30 files" in report.text
+    assert "**testing**" in report.text and "seen in 30 files" in report.text
     assert "**Testify** | Testing library | v1.9.0 | declared in" in report.text
     assert "Package p3 does job 3." in report.text
 

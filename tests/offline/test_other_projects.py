@@ -1,0 +1,146 @@
+"""Forms of code, manifests and READMEs that were misread in projects of other people."""
+
+from __future__ import annotations
+
+import pytest
+from tests.offline.conftest import Ask
+
+from mudroom_offline.file_outline import describe_file
+from mudroom_offline.plans import Translator
+from mudroom_offline.tool_output import FileText
+
+DEFINITIONS = {
+    "a.js": ["  thing (a, b) {", "  static async thing () {", "thing: function (a) {"],
+    "b.js": ["exports.thing = (a) => a", "app.thing = function (a) {"],
+    "A.java": [
+        "  @Test void thing() {",
+        "  String thing(int a) {",
+        "  @Deprecated public int thing;",
+    ],
+    "b.kt": ["fun Buffer?.thing(a: Int)", "val List<Int>.thing: Int"],
+    "c.rb": ["class Box::thing", "thing = 1"],
+}
+OTHER_LINES = {
+    "a.js": ["import type thing from 'x'", "if (thing()) {", "log('a class thing here')"],
+    "b.js": ["run(1) // see function thing", "await thing(() => {", "return thing (a) {"],
+    "A.java": ["abstract class Other extends thing {", "return thing(a);", "new thing() {"],
+    "B.java": ["final class Other implements thing {", "else if (x) thing(a);"],
+    "b.kt": ["fun thing.other() {", "val thing.other: Int", "fun thing<A>?.other() {"],
+    "c.rb": ["class thing::Other", "thing =~ /x/"],
+    "d.php": ["use function thing;", "use const thing;"],
+    "e.ex": ["defmodule thing.Other do"],
+    "f.lua": ["function thing.other()", "function thing:other()"],
+    "g.pl": ["package thing::Other;"],
+    "h.swift": ["extension thing {"],
+}
+
+
+async def test_every_form_of_a_definition_is_seen(ask: Ask) -> None:
+    text = (await ask(_join(DEFINITIONS), "Where is `thing` defined?")).text
+    definitions = text.partition("It is named in")[0]
+    lines = [line.strip() for lines in DEFINITIONS.values() for line in lines]
+    assert [line for line in lines if f"`{line}`" not in definitions] == []
+
+
+async def test_a_line_that_only_names_it_is_no_definition(ask: Ask) -> None:
+    text = (await ask(_join(OTHER_LINES), "Where is `thing` defined?")).text
+    assert text.startswith("No definition of `thing` was recognised.")
+
+
+async def test_a_definition_is_said_to_be_known_by_the_form_of_its_line(ask: Ask) -> None:
+    tree = {"a.py": 'def shape():\n    """Example:\n\n    def shape():\n    """\n'}
+    report = await ask(tree, "Where is `shape` defined?")
+    assert report.text.startswith(
+        "By the form of the lines (text in strings looks the same), `shape`"
+    )
+
+
+async def test_a_plain_describe_block_is_no_sign_of_rspec(ask: Ask) -> None:
+    tree = {
+        "test/helper.rb": "require 'minitest/autorun'\n",
+        "test/spec_a.rb": "require_relative 'helper'\n\ndescribe A do\nend\n",
+    }
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    assert "uses **Minitest**." in text and "RSpec" not in text and "seen in 1 file (" in text
+
+
+async def test_the_packages_of_examples_are_not_the_project_s(ask: Ask) -> None:
+    require = "module x\n\nrequire example.org/{} v1.0.0\n"
+    tree = {"go.mod": "module y\n", "_examples/rest/go.mod": require.format("render")}
+    assert "render" not in (await ask(tree, "What are the dependencies?")).text
+
+
+async def test_versions_kept_in_another_place_are_read(ask: Ask) -> None:
+    tree = {
+        "gradle/libs.versions.toml": """[versions]
+jmh = "1.37"
+[libraries]
+junit = { module = "junit:junit", version = "4.13.2" }
+jmh-core = { module = "org.openjdk.jmh:jmh-core", version.ref = "jmh" }
+""",
+        "Cargo.toml": '[workspace.dependencies]\nsyn = "2.0.81"\n',
+        "derive/Cargo.toml": "[dependencies]\nsyn = { workspace = true }\n",
+    }
+    text = (await ask(tree, "What are the dependencies?")).text
+    assert "| junit | 4.13.2 |" in text and "| jmh-core | 1.37 |" in text
+    assert "| syn | 2.0.81 | to run | `derive/Cargo.toml`, `Cargo.toml` |" in text
+
+
+async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask) -> None:
+    item = "<dependency><groupId>g</groupId><artifactId>{}</artifactId>{}</dependency>\n"
+    items = item.format("codec", "") + item.format("handler", "<scope>test</scope>")
+    text = (
+        await ask({"pom.xml": f"<project>{items}</project>"}, "What are the dependencies?")
+    ).text
+    assert "| codec | not seen | not known |" in text
+    assert "| handler | not seen | development or optional |" in text
+
+
+@pytest.mark.parametrize(
+    ("readme", "expected"),
+    [
+        (
+            "# x\n\n`chip` is a small router.\n\nThe focus is on design.\n",
+            "`chip` is a small router.",
+        ),
+        ("=====\nA web framework\n=====\n\nTo get it:\n\n- one\n", "A web framework"),
+        ("# Small web server for tests\n\n- one\n", "Small web server for tests"),
+    ],
+)
+async def test_a_readme_is_quoted_where_it_says_what_the_project_is(
+    ask: Ask, readme: str, expected: str
+) -> None:
+    text = (await ask({"README.md": readme}, "What is this project?")).text
+    assert text.startswith(f"`README.md` says: {expected}\n")
+
+
+async def test_a_cut_quotation_is_marked(ask: Ask) -> None:
+    readme = f"Box is a library {'of words ' * 100}\n"
+    text = (await ask({"README.md": readme}, "What is this project?")).text
+    assert text.partition("\n")[0].endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("a.rs", "//! Converts a style (e.g. `a-b`) to another.\n", "(e.g. `a-b`) to another."),
+        (
+            "A.java",
+            "package a;\n\n/* Thank you, B. */\nimport b.C;\n\n/** Cleans HTML. */\nclass A {}\n",
+            "A: Cleans HTML.",
+        ),
+    ],
+)
+def test_a_summary_reads_whole_sentences_about_the_file(
+    path: str, text: str, expected: str
+) -> None:
+    assert expected in describe_file(FileText(path, text), Translator())
+
+
+async def test_all_suffixes_of_a_language_are_counted(ask: Ask) -> None:
+    tree = {"a.js": "1\n", "b.mjs": "1\n", "c.cjs": "1\n", "d.ts": "1\n"}
+    assert "There are 3 files" in (await ask(tree, "How many JavaScript files are there?")).text
+
+
+def _join(lines: dict[str, list[str]]) -> dict[str, str]:
+    return {path: "\n".join(rows) + "\n" for path, rows in lines.items()}
