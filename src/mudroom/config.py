@@ -188,7 +188,7 @@ def find_home(environ: Mapping[str, str]) -> str:
 
     This is $MUDROOM_HOME, else mudroom's folder in the user's state folder.
     """
-    return _read_home_variable(environ) or _user_folder(
+    return _read_home_variable(environ) or _find_user_folder(
         environ, "XDG_STATE_HOME", ".local/state", "user_state_dir"
     )
 
@@ -206,13 +206,15 @@ def load_home(environ: Mapping[str, str]) -> str:
 
 def find_user_file(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's settings file, in $MUDROOM_HOME or the configuration folder."""
-    folder = _read_home_variable(environ) or _user_folder(
+    folder = _read_home_variable(environ) or _find_user_folder(
         environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"
     )
     return Path(folder, "config.toml")
 
 
-def _user_folder(environ: Mapping[str, str], variable: str, below_home: str, function: str) -> str:
+def _find_user_folder(
+    environ: Mapping[str, str], variable: str, below_home: str, function: str
+) -> str:
     """Return mudroom's folder of one kind.
 
     Arguments:

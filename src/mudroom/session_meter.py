@@ -122,7 +122,7 @@ class SessionMeter(Meter):
 
 
 class _PastRuns:
-    """A fold of a session's events.
+    """Facts of the earlier runs of a session, from their events.
 
     Attributes:
         models: model strings by run id. summarising: ids of runs in their last turn.

@@ -54,7 +54,7 @@ class RequestFailure(Exception):
         error: the error to raise when the request is not retried.
         retryable: whether another attempt may succeed.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
-        few_tries: true if another attempt seldom helps; the request is then retried less often.
+        needs_few_tries: true if another attempt seldom helps; the request has fewer attempts then.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class RequestFailure(Exception):
         *,
         retryable: bool = False,
         retry_after: float = 0.0,
-        few_tries: bool = False,
+        needs_few_tries: bool = False,
     ) -> None:
         super().__init__(error.message)
         self.status = status
         self.error = error
         self.retryable = retryable
         self.retry_after = retry_after
-        self.few_tries = few_tries
+        self.needs_few_tries = needs_few_tries
 
     @property
     def is_rate_limit(self) -> bool:
@@ -138,7 +138,7 @@ def classify_exception(
             where=where,
             remedy=f"Check that the server runs and the network is up. {_url_remedy(hints)}",
         )
-        return RequestFailure(0, unreachable, retryable=True, few_tries=True)
+        return RequestFailure(0, unreachable, retryable=True, needs_few_tries=True)
     detail = f": {str(error) or type(error).__name__}"
     if isinstance(error, aiohttp.ClientPayloadError):
         detail = " before the answer had ended"
@@ -166,7 +166,7 @@ def build_protocol_failure(
     """
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_url_remedy(hints))
-    return RequestFailure(0, error, retryable=is_unreadable, few_tries=True)
+    return RequestFailure(0, error, retryable=is_unreadable, needs_few_tries=True)
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:

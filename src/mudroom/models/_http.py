@@ -248,7 +248,7 @@ class HttpClient:
     def _retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
         """Return the seconds until the next attempt, None if there is none."""
         max_tries = self._max_tries
-        if failure.few_tries:
+        if failure.needs_few_tries:
             max_tries = min(max_tries, _FEW_TRIES)
         if not failure.retryable or attempt >= max_tries:
             return None

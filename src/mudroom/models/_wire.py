@@ -182,16 +182,16 @@ class WireConversation:
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
         """Return the request body."""
-        return b"".join((self._start(max_tokens), self._messages, self._end(tools=tools)))
+        return b"".join((self._make_start(max_tokens), self._messages, self._make_end(tools=tools)))
 
-    def _start(self, max_tokens: int | None) -> bytes:
+    def _make_start(self, max_tokens: int | None) -> bytes:
         prefix = self._prefix
         if max_tokens is None:
             return prefix.data
         config = replace(prefix.config, max_tokens=smaller(prefix.config.max_tokens, max_tokens))
         return self._model.encode_prefix(config, prefix.names)
 
-    def _end(self, *, tools: bool) -> bytes:
+    def _make_end(self, *, tools: bool) -> bytes:
         if tools or not self._prefix.config.tools:
             return b"]}"
         return b"],%b}" % self._model.TOOLS_OFF

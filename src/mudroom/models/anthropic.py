@@ -67,9 +67,9 @@ class AnthropicModel(WireModel):
         """Return the body up to the "[" of its messages."""
         fields: dict[str, Any] = {
             "model": self.model,
-            "max_tokens": limit_max_tokens(config, _default_max_tokens(self.model)),
+            "max_tokens": limit_max_tokens(config, _get_default_max_tokens(self.model)),
             "stream": True,
-            **_sampling(self.model, config),
+            **_choose_sampling(self.model, config),
         }
         if config.tools:
             tools = [_encode_tool(tool, names) for tool in config.tools]
@@ -106,8 +106,8 @@ class AnthropicConversation(WireConversation):
             return super().build_body(tools=tools, max_tokens=max_tokens)
         # The mark belongs into the last block: before the closing "}]}" of the last message.
         messages = memoryview(self._messages)
-        end = self._end(tools=tools)
-        start = self._start(max_tokens)
+        end = self._make_end(tools=tools)
+        start = self._make_start(max_tokens)
         return b"".join((start, messages[:-3], _CACHE_MARK_JSON, messages[-3:], end))
 
     def append_entry(self, entry: dict[str, Any]) -> None:
@@ -130,7 +130,7 @@ def _parse_claude_version(model: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
-def _sampling(model: str, config: RequestConfig) -> dict[str, float]:
+def _choose_sampling(model: str, config: RequestConfig) -> dict[str, float]:
     """Return the sampling parameters that the model accepts.
 
     Claude accepts none from 4.7 on, one of the two since 4, and both before.
@@ -146,7 +146,7 @@ def _sampling(model: str, config: RequestConfig) -> dict[str, float]:
     return sampling
 
 
-def _default_max_tokens(model: str) -> int:
+def _get_default_max_tokens(model: str) -> int:
     """Return the longest answer in tokens when the config sets none."""
     version = _parse_claude_version(model)
     return next(limit for since, limit in _DEFAULT_MAX_TOKENS.items() if version >= since)

@@ -60,7 +60,7 @@ class GoogleModel(WireModel):
             declarations = [_encode_tool(tool, names) for tool in config.tools]
             fields["tools"] = [{"functionDeclarations": declarations}]
         sampling = {
-            "maxOutputTokens": limit_max_tokens(config, _default_max_tokens(self.model)),
+            "maxOutputTokens": limit_max_tokens(config, _get_default_max_tokens(self.model)),
             "temperature": config.temperature,
             "topP": config.top_p,
         }
@@ -85,7 +85,7 @@ class GoogleModel(WireModel):
         return GoogleReader(self.model, names)
 
 
-def _default_max_tokens(model: str) -> int:
+def _get_default_max_tokens(model: str) -> int:
     """Return the longest answer in tokens, thoughts included, when the config sets none.
 
     It is the maximum of the oldest models of the family.

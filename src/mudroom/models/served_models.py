@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 _TIMEOUT = 2.0
-"""Seconds for each request; servers of this kind are near."""
+"""Seconds for each request; these servers are usually on this machine or in its network."""
 
 
 class ServedModel(Struct, frozen=True):

@@ -69,7 +69,7 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     paths += [path for path in _list_project_files(folder) if path != user_file]
     unused: list[str] = []
     for path in paths:
-        is_users = path == user_file
+        is_user_file = path == user_file
         settings, text = _read(path, notes)
         if settings.hooks:
             unused.append(f"hooks ({path})")
@@ -78,8 +78,8 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
         if path.name == MCP_FILE:
             continue
         lists = settings.permissions
-        rules.extend(_parse_rules(path, lists, text, is_users, notes))
-        mode = _apply_mode(path, lists.default_mode, mode, is_users, notes)
+        rules.extend(_parse_rules(path, lists, text, is_user_file, notes))
+        mode = _apply_mode(path, lists.default_mode, mode, is_user_file, notes)
         forbids_bypass |= lists.disable_bypass_permissions_mode == "disable"
     if unused:
         notes.append(
@@ -110,13 +110,13 @@ def _read(path: Path, notes: list[str]) -> tuple[_SettingsFile, str]:
 
 
 def _parse_rules(
-    path: Path, lists: _RuleLists, text: str, is_users: bool, notes: list[str]
+    path: Path, lists: _RuleLists, text: str, is_user_file: bool, notes: list[str]
 ) -> Iterator[Rule]:
-    base = str(path.parent if is_users else path.parent.parent)
+    base = str(path.parent if is_user_file else path.parent.parent)
     ignored = 0
     for verdict in RULE_VERDICTS:
         for entry in map(str, getattr(lists, verdict)):
-            if verdict == Verdict.ALLOW and not is_users:
+            if verdict == Verdict.ALLOW and not is_user_file:
                 ignored += 1
                 continue
             origin = f"{path}:{_find_line_number(text, entry)}"
@@ -132,7 +132,7 @@ def _parse_rules(
 
 
 def _apply_mode(
-    path: Path, name: str, current: Mode | None, is_users: bool, notes: list[str]
+    path: Path, name: str, current: Mode | None, is_user_file: bool, notes: list[str]
 ) -> Mode | None:
     """Return the mode after applying a file's `defaultMode`. No file can bypass permissions."""
     if not name:
@@ -142,10 +142,10 @@ def _apply_mode(
     except ValueError:
         notes.append(f"unknown permission mode {name!r} ({path})")
         return current
-    widest = Mode.ACCEPT_EDITS if is_users else current or Mode.DEFAULT
+    widest = Mode.ACCEPT_EDITS if is_user_file else current or Mode.DEFAULT
     allowed = mode.limit_to(widest)
     if allowed is not mode:
-        kind = "settings" if is_users else "project"
+        kind = "settings" if is_user_file else "project"
         notes.append(f"a {kind} file may not set the permission mode {name} ({path})")
     return allowed
 

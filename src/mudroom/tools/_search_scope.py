@@ -9,7 +9,7 @@ from .._core.ports import FileInfo, Workspace
 from .._core.tools import ToolResult
 from ._text_files import format_count, make_error_result
 
-_NAMED = 3  # paths in a note
+_MAX_NAMED_PATHS = 3  # in a note
 
 
 class SearchScope:
@@ -37,8 +37,8 @@ class SearchScope:
         """Return a note on what cannot be read, "" when there is nothing."""
         if not self.skipped:
             return ""
-        names = ", ".join(self.skipped[:_NAMED])
-        more = ", …" if len(self.skipped) > _NAMED else ""
+        names = ", ".join(self.skipped[:_MAX_NAMED_PATHS])
+        more = ", …" if len(self.skipped) > _MAX_NAMED_PATHS else ""
         paths = format_count(len(self.skipped), "path")
         return f"skipped {paths} that cannot be read: {names}{more}"
 

@@ -131,7 +131,7 @@ async def search(
     progress = SearchProgress(skipped=scope.skipped)
     output = Output(workspace, arguments)
     files: Sequence[str] = ()
-    is_ended = False
+    is_timed_out = False
     try:
         async with asyncio.timeout(seconds):
             files = await asyncio.to_thread(choose_files, scope, workspace, arguments)
@@ -144,8 +144,8 @@ async def search(
                 else:
                     progress.searched = len(files)
     except TimeoutError:
-        is_ended = True
-    if not scope.is_complete or is_ended:
+        is_timed_out = True
+    if not scope.is_complete or is_timed_out:
         count = scope.describe_searched(progress.searched, len(files))
         remedy = "use a simpler pattern, a path or a glob"
         output.stopped = f"stopped after {seconds:g} s: {count}; {remedy}"

@@ -60,7 +60,7 @@ class ApprovalPrompt:
         self._ui.scrollback.write_lines(
             *([(line, style)] for line, style in format_request(request))
         )
-        decision = self._decide(key, await self._choose(request))
+        decision = self._make_decision(key, await self._choose(request))
         verdict = "allowed" if decision.allowed else "denied"
         self._ui.scrollback.write_lines([(f"  {verdict}: {sanitize_line(decision.why)}", "dim")])
         return decision
@@ -72,7 +72,8 @@ class ApprovalPrompt:
             free_text=True,
         )
 
-    def _decide(self, key: str, choice: str | None) -> ApprovalDecision:
+    def _make_decision(self, key: str, choice: str | None) -> ApprovalDecision:
+        """Return the decision of a choice; remember an approval for the session."""
         if choice == SESSION:
             self._granted.add(key)
             return ApprovalDecision(True, "the user said yes, for this session")
