@@ -39,11 +39,13 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
     Arguments:
         levels: number of levels of lists and objects that are allowed.
     """
+    if type(value) is str:
+        return ""  # the usual case, first
     if isinstance(value, float) and not math.isfinite(value):
         return f"the number {value} does not exist in JSON"
     if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
         return f"a number has {value.bit_length()} bits; at most {_INTEGER_BITS} are allowed"
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         items = cast("Mapping[object, object]", value).values()
     elif isinstance(value, list | tuple):
         items = cast("list[object]", value)
@@ -51,8 +53,10 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
         return ""
     if not levels:
         return f"it nests deeper than {MAX_DEPTH} levels"
-    faults = (find_json_fault(item, levels - 1) for item in items)
-    return next(filter(None, faults), "")
+    for item in items:
+        if fault := find_json_fault(item, levels - 1):
+            return fault
+    return ""
 
 
 def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
@@ -61,18 +65,18 @@ def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
     Arguments:
         levels: number of levels of lists and objects that are allowed.
     """
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, str):
         return clean_text(value)
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, int | float):
         fault = find_json_fault(value)
         return f"({fault})" if fault else value
-    if not isinstance(value, Mapping | list | tuple):
+    if not isinstance(value, dict | list | tuple | Mapping):
         return clean_text(repr(value))
     if not levels:
         return f"(nested deeper than {MAX_DEPTH} levels)"
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         pairs = cast("Mapping[object, object]", value).items()
         return {clean_text(str(key)): clean_json(item, levels - 1) for key, item in pairs}
     return [clean_json(item, levels - 1) for item in cast("list[object]", value)]

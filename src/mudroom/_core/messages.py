@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -225,12 +225,12 @@ def clean_answer(answer: AssistantMessage) -> AssistantMessage:
 def _clean_block(
     block: TextBlock | ThinkingBlock | ToolCallBlock,
 ) -> TextBlock | ThinkingBlock | ToolCallBlock:
-    signature = clean_text(block.signature)
     if isinstance(block, ToolCallBlock):
-        return replace(clean_call(block), signature=signature)
+        return clean_call(block)
     if isinstance(block, TextBlock):
-        return TextBlock(clean_text(block.text), signature)
-    return ThinkingBlock(clean_text(block.text), signature, clean_text(block.redacted))
+        return TextBlock(clean_text(block.text), clean_text(block.signature))
+    redacted = clean_text(block.redacted)
+    return ThinkingBlock(clean_text(block.text), clean_text(block.signature), redacted)
 
 
 def get_sendable_arguments(call: ToolCallBlock) -> dict[str, Any]:
@@ -241,12 +241,12 @@ def get_sendable_arguments(call: ToolCallBlock) -> dict[str, Any]:
 def clean_call(call: ToolCallBlock) -> ToolCallBlock:
     """Return a tool call in a form that can be recorded; `malformed` says why it cannot run."""
     fault = find_json_fault(call.arguments)
-    return replace(
-        call,
-        id=clean_text(call.id),
-        name=clean_text(call.name),
-        arguments={} if fault else clean_json(call.arguments),
-        malformed=fault or clean_text(call.malformed),
+    return ToolCallBlock(
+        clean_text(call.id),
+        clean_text(call.name),
+        {} if fault else cast("dict[str, Any]", clean_json(call.arguments)),
+        fault or clean_text(call.malformed),
+        clean_text(call.signature),
     )
 
 

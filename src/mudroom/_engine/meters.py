@@ -40,6 +40,11 @@ class ParentMeter(Protocol):
         """
         ...
 
+    @property
+    def has_shared_limits(self) -> bool:
+        """True if tokens or money are limited, here or above."""
+        ...
+
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit, here and above; None if there is no limit."""
         ...
@@ -241,6 +246,12 @@ class Meter:
             if is_used(state.spent + planned.get(state.limit, 0), state.most, fraction):
                 return state
         return self.parent.find_shared_limit(fraction, planned) if self.parent else None
+
+    @property
+    def has_shared_limits(self) -> bool:
+        """True if tokens or money are limited, here or above."""
+        is_limited_above = self.parent is not None and self.parent.has_shared_limits
+        return bool(self._shared_limits) or is_limited_above
 
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit for this run; None if there is no limit.

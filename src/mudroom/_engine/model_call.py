@@ -92,7 +92,9 @@ def charge(run: RunContext, answer: AssistantMessage) -> None:
 
 
 def plan_request(run: RunContext) -> dict[Limit, float]:
-    """Return the least that the next request will spend, without its answer."""
+    """Return the least that the next request will spend, without its answer; {} without limits."""
+    if not run.meter.has_shared_limits:
+        return {}
     tokens = run.conversation.count_request_tokens()
     planned: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
     if run.meter.amount_left(Limit.USD) is not None:
@@ -109,6 +111,8 @@ def _find_max_tokens(run: RunContext, least: int) -> int | None:
         least: smallest number to return.
     """
     planned = plan_request(run)
+    if not planned:
+        return None
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
     if Limit.USD in planned:
         usage = Usage(output_tokens=_MILLION)

@@ -171,6 +171,11 @@ class RemoteParentMeter:
                 return replace(state, spent=spent)
         return None
 
+    @property
+    def has_shared_limits(self) -> bool:
+        """True if tokens or money of the ancestors are limited."""
+        return bool(self._state.left)
+
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit; None if there is no limit."""
         left = self._state.left.get(limit)
