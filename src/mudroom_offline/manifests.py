@@ -113,6 +113,6 @@ def _read_text(text: str, manifest: Manifest) -> None:
         purpose = "development" if is_dev else "other"
         version = (match["v"] or "").strip()
         if "version.ref" in match[0]:
-            row = re.search(rf"(?m)^{re.escape(version)}\s*=\s*[\"']([^\"']+)", manifest.tools)
-            version = row[1] if row else ""
+            values = re.findall(rf"(?m)^{re.escape(version)} *= *[\"']([^\"']+)", manifest.tools)
+            version = next(iter(values), "")
         manifest.dependencies.append(Dependency(match["n"].strip(), version, purpose))

@@ -21,9 +21,7 @@ _REMEDY = (
 
 
 class OfflineModel:
-    """A model that needs no key and no network.
-
-    It answers a few kinds of question about a folder, in English and Chinese, and refuses others.
+    """A model without key and network, for a few kinds of question in English and Chinese.
 
     Arguments:
         pace: tokens per second at which it writes; 0 means as fast as possible.

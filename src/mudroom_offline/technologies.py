@@ -140,7 +140,8 @@ def _find_declarations(technology: Technology, project: Project) -> Evidence:
         if len(languages) > 1:
             continue
         for dependency in manifest.dependencies:
-            if dependency.name in technology.packages:
+            names = (dependency.name, f"*:{dependency.name.rpartition(':')[2]}")
+            if not set(names).isdisjoint(technology.packages):
                 row.declared.setdefault(manifest.path, dependency.version)
         if technology.tool and re.search(technology.tool, manifest.tools):
             row.configured.append(manifest.path)

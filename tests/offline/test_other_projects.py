@@ -82,8 +82,18 @@ jmh-core = { module = "org.openjdk.jmh:jmh-core", version.ref = "jmh" }
         "derive/Cargo.toml": "[dependencies]\nsyn = { workspace = true }\n",
     }
     text = (await ask(tree, "What are the dependencies?")).text
-    assert "| junit | 4.13.2 |" in text and "| jmh-core | 1.37 |" in text
+    assert "| junit:junit | 4.13.2 |" in text and "| org.openjdk.jmh:jmh-core | 1.37 |" in text
     assert "| syn | 2.0.81 | to run | `derive/Cargo.toml`, `Cargo.toml` |" in text
+
+
+async def test_the_version_of_a_framework_is_not_that_of_another_group(ask: Ask) -> None:
+    tree = {
+        "build.gradle": 'testImplementation "androidx.test.ext:junit:1.3.0"\n'
+        'testImplementation "junit:junit:4.13.2"\n',
+        "src/test/ATest.java": "import org.junit.Test;\n",
+    }
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    assert "| **JUnit 4** | Testing framework | 4.13.2 |" in text
 
 
 async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask) -> None:
