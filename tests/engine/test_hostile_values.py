@@ -320,3 +320,17 @@ def test_any_event_can_be_recorded_and_read(value: object, text: str) -> None:
 def test_the_limit_of_depth_is_exact() -> None:
     assert not find_json_fault(nested(MAX_DEPTH))
     assert find_json_fault(nested(MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize("arguments", [None, [1], "text", 5], ids=str)
+async def test_arguments_that_are_no_object_give_an_error_result(
+    tmp_path: Path, arguments: object
+) -> None:
+    wrong = AssistantMessage((ToolCallBlock("c", "read", arguments),))  # pyright: ignore[reportArgumentType]
+    model = ScriptedModel([wrong, "Done."])
+    async with Session(
+        model=model, journal="memory", home=str(tmp_path), environ={}, sandbox="off"
+    ) as session:
+        report = await session.run("Read it.")
+    assert report.text == "Done."
+    assert "not a JSON object" in model.requests[1].results[0].text

@@ -148,3 +148,9 @@ async def test_a_schema_of_one_value_in_an_agent_file_form(scripted: Open) -> No
     async with scripted([[emit(SINGLE_OUTPUT, "x")], [emit(SINGLE_OUTPUT, [1])]]) as (session, _):
         report = await session.task("List.", agent=agent)
     assert report.outputs == {SINGLE_OUTPUT: [1]}
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "\ud800"], ids=ascii)
+def test_an_output_name_that_a_prompt_cannot_show_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="the output name"):
+        parse_outputs({name: "what it is"})

@@ -20,6 +20,9 @@ from mudroom import (
     Usage,
     UsageError,
 )
+from mudroom._core.budgets import Limit
+from mudroom._engine.meters import Meter
+from mudroom.models.scripted import call
 from mudroom.replay import replay
 from mudroom.scope import PromptConfig, RunConfig, ToolConfig
 from mudroom.testing import MemoryJournal, MemoryStore, Request, ScriptedModel, run_virtual
@@ -289,3 +292,40 @@ async def test_a_record_with_a_limit_in_dollars_replays(isolated: IsolatedOption
         events = [event async for event in journal.read()]
     assert report.reason is Reason.BUDGET
     await replay(events)
+
+
+def test_a_summary_after_a_short_time_limit_has_a_short_time(isolated: IsolatedOptions) -> None:
+    async def answer_never_last(request: Request) -> Any:
+        await asyncio.sleep(0.9 if request.tools else 1000)
+        return [call("glob", pattern="*")]
+
+    async def run() -> tuple[Report, float]:
+        model = ScriptedModel(answer_never_last)
+        async with open_session(isolated, model, prompt_budget=Budget(seconds=1)) as session:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            return await session.run("Find it."), loop.time() - began
+
+    report, seconds = run_virtual(run())
+    assert report.reason is Reason.TIMEOUT
+    assert seconds < 7
+
+
+def test_parallel_runs_count_each_other_s_requests() -> None:
+    root = Meter(Budget(total_tokens=100))
+    first = root.allocate(Budget())
+    second = root.allocate(Budget())
+    planned = {Limit.TOTAL_TOKENS: 60.0}
+    first.hold(planned)
+    assert second.find_exceeded_limit(planned=planned) is not None
+    assert second.amount_left(Limit.TOTAL_TOKENS) == 40
+    first.hold(planned, -1)
+    assert second.find_exceeded_limit(planned=planned) is None
+
+
+def test_a_request_of_a_run_with_a_reservation_is_counted_once() -> None:
+    root = Meter(Budget(total_tokens=100))
+    child = root.allocate(Budget(total_tokens=70))
+    child.hold({Limit.TOTAL_TOKENS: 60.0})
+    assert root.amount_left(Limit.TOTAL_TOKENS) == 30
+    assert child.amount_left(Limit.TOTAL_TOKENS) == 10

@@ -47,6 +47,8 @@ def parse_outputs(declared: Mapping[str, Any]) -> OutputDeclaration:
         raise ValueError("the names must be texts")
     if _is_json_schema(declared):
         return parse_schema(dict(declared))
+    for name in declared:
+        _check_name(name)
     return OutputDeclaration({name: _parse_output(name, value) for name, value in declared.items()})
 
 
@@ -62,6 +64,7 @@ def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
         return OutputDeclaration({SINGLE_OUTPUT: output}, is_single=True)
     outputs: dict[str, Output] = {}
     for name, field_schema in target["properties"].items():
+        _check_name(name)
         complete = field_schema
         if "$defs" in target and b'"$ref"' in msgspec.json.encode(field_schema):
             complete = {**field_schema, "$defs": target["$defs"]}
@@ -70,6 +73,12 @@ def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
         description = str(field_schema.get("description", ""))
         outputs[name] = Output(description, complete, optional=is_optional)
     return OutputDeclaration(outputs)
+
+
+def _check_name(name: str) -> None:
+    """Raise ValueError for a name that a list in a prompt cannot show or a model cannot repeat."""
+    if not name.strip() or not name.isprintable():
+        raise ValueError(f"the output name {name!a} is blank or has characters that do not print")
 
 
 def _check_schema(name: str, schema: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ def _list_changes(report: Report) -> list[str]:
         _list_files("changed while commands ran:", report.observed_changes),
         f"changes by commands not known: {report.unknown_changes}" * bool(report.unknown_changes),
     ]
-    return list(filter(None, facts)) or ["no file changed"]
+    return list(filter(None, facts)) or ["no changed file seen"]
 
 
 def _list_files(verb: str, paths: tuple[str, ...]) -> str:

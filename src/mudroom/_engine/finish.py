@@ -21,6 +21,8 @@ from .run_context import RunContext
 
 GRACE_SECONDS = 60.0
 """Maximum seconds of the summary turn."""
+_LEAST_GRACE = 5.0
+"""Seconds of the summary turn after a time limit that is shorter."""
 
 NOT_RUN = "Not run: no tool could be called any more."
 
@@ -130,7 +132,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         run.add_note(f"{_EXPLANATIONS[ending.reason]} {_SUMMARY_REQUEST}")
     run.control.phase = Phase.SUMMARISING
     try:
-        async with asyncio.timeout(GRACE_SECONDS):
+        async with asyncio.timeout(_choose_grace(ending)):
             answer = await call_model(run, summary_reason=ending.reason)
     except asyncio.CancelledError:
         run.control.clear_cancel()
@@ -138,6 +140,13 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
     except (TimeoutError, ModelError):
         return ""
     return answer.text.strip()
+
+
+def _choose_grace(ending: Ending) -> float:
+    """Return the seconds for the summary: after a time limit, no more than the limit itself."""
+    if ending.reason is not Reason.TIMEOUT or ending.limit is None:
+        return GRACE_SECONDS
+    return min(GRACE_SECONDS, max(_LEAST_GRACE, ending.limit.most))
 
 
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:

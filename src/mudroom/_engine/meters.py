@@ -40,6 +40,10 @@ class ParentMeter(Protocol):
         """
         ...
 
+    def hold(self, planned: Mapping[Limit, float], sign: int = 1) -> None:
+        """Count amounts of a request that is under way, here and above; `sign` -1 ends it."""
+        ...
+
     @property
     def has_shared_limits(self) -> bool:
         """True if tokens or money are limited, here or above."""
@@ -67,11 +71,13 @@ class Meter:
 
     Attributes:
         reserved: unspent amounts of the running children that have limits of their own.
+        held: amounts of requests that are under way, and that no reservation covers.
     """
 
     def __init__(self, budget: Budget, parent: ParentMeter | None = None) -> None:
         self.parent = parent
         self.reserved: dict[Limit, float] = {}
+        self.held: dict[Limit, float] = {}
         self.turns = 0
         self.children = 0
         self.usage = Usage()
@@ -108,6 +114,24 @@ class Meter:
         self.add_usage(Usage(), 0.0, children=1)
         child._reserve_in(self)
         return child
+
+    def hold(self, planned: Mapping[Limit, float], sign: int = 1) -> None:
+        """Count amounts of a request that is under way, here and above; `sign` -1 ends it.
+
+        Parallel runs see them, so that they do not all spend the same rest.
+        """
+        for limit, amount in planned.items():
+            self.held[limit] = self.held.get(limit, 0) + sign * amount
+        if self.parent is None:
+            return
+        if self._reserver is not None:
+            planned = {
+                limit: amount
+                for limit, amount in planned.items()
+                if getattr(self.budget, limit) is None
+            }
+        if planned:
+            self.parent.hold(planned, sign)
 
     def release(self) -> None:
         """End the reservation of this run."""
@@ -243,7 +267,8 @@ class Meter:
     ) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
         for state in self.list_shared_limits():
-            if is_used(state.spent + planned.get(state.limit, 0), state.most, fraction):
+            coming = planned.get(state.limit, 0) + self.held.get(state.limit, 0)
+            if is_used(state.spent + coming, state.most, fraction):
                 return state
         return self.parent.find_shared_limit(fraction, planned) if self.parent else None
 
@@ -262,7 +287,7 @@ class Meter:
         most = getattr(self.budget, limit)
         if most is None:
             return above
-        unspent = most - self.amount_spent(limit)
+        unspent = most - self.amount_spent(limit) - self.held.get(limit, 0)
         if above is not None and self._reserver is not None:
             above += max(0, unspent)  # reserved for this run
         return smaller(unspent - self.reserved.get(limit, 0), above)

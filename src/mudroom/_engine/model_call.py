@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from .._core.budgets import Limit, smaller
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
@@ -104,13 +105,13 @@ def plan_request(run: RunContext) -> dict[Limit, float]:
     return planned
 
 
-def _find_max_tokens(run: RunContext, least: int) -> int | None:
+def _find_max_tokens(run: RunContext, planned: Mapping[Limit, float], least: int) -> int | None:
     """Return the longest answer that the budgets allow, None if they allow any.
 
     Arguments:
+        planned: see `plan_request`.
         least: smallest number to return.
     """
-    planned = plan_request(run)
     if not planned:
         return None
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
@@ -136,8 +137,19 @@ def _close_failed_call(run: RunContext) -> str:
 
 
 async def _stream_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
+    planned = plan_request(run)
+    max_tokens = _find_max_tokens(run, planned, _LEAST_SUMMARY if is_summary else _LEAST_ANSWER)
+    run.meter.hold(planned)
+    try:
+        return await _read_answer(run, max_tokens, is_summary=is_summary)
+    finally:
+        run.meter.hold(planned, -1)
+
+
+async def _read_answer(
+    run: RunContext, max_tokens: int | None, *, is_summary: bool
+) -> AssistantMessage:
     answer: AssistantMessage | None = None
-    max_tokens = _find_max_tokens(run, _LEAST_SUMMARY if is_summary else _LEAST_ANSWER)
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
     deadline = asyncio.timeout(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
     try:

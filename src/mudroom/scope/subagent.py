@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -267,8 +267,15 @@ def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
     name = declaration.get("name")
     keys = ("name", "description", "parameters", "handler")
     unknown = [key for key in declaration if key not in keys]
-    if not isinstance(name, str) or not name or unknown:
-        problem = f"the unknown key {unknown[0]!r}" if unknown else "no name"
+    parameters: Any = declaration.get("parameters") or {"type": "object", "properties": {}}
+    problem = ""
+    if unknown:
+        problem = f"the unknown key {unknown[0]!r}"
+    elif not isinstance(name, str) or not name:
+        problem = "no name"
+    elif cast("dict[str, Any]", parameters).get("type", "object") != "object":
+        problem = "parameters that are no JSON Schema of an object"
+    if problem:
         raise UsageError(
             f"the tool declaration {dict(declaration)!r:.200} has {problem}",
             where="ToolConfig",
@@ -276,9 +283,9 @@ def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
             "name is required.",
         )
     return declare_tool(
-        name,
+        cast("str", name),
         declaration.get("description") or "",
-        declaration.get("parameters") or {"type": "object", "properties": {}},
+        parameters,
         declaration.get("handler"),
     )
 

@@ -171,6 +171,9 @@ class RemoteParentMeter:
                 return replace(state, spent=spent)
         return None
 
+    def hold(self, planned: Mapping[Limit, float], sign: int = 1) -> None:
+        """Do nothing: the session's process learns of a request when it is answered."""
+
     @property
     def has_shared_limits(self) -> bool:
         """True if tokens or money of the ancestors are limited."""
