@@ -141,7 +141,13 @@ async def test_sigterm_and_a_second_ctrl_c_end_the_process(
         return Fault(delay=60)
 
     async with ModelServer(answer) as server:
-        done = await mudroom.interrupted("-p", "x", *MODEL, url=server.url, when=stuck, by=signals)
+        previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes children ignore it
+        try:
+            done = await mudroom.interrupted(
+                "-p", "x", *MODEL, url=server.url, when=stuck, by=signals
+            )
+        finally:
+            signal.signal(signal.SIGHUP, previous)
     assert done.code == code
     if len(signals) == 1:
         assert "CANCELLED" in done.err
