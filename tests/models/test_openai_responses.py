@@ -160,6 +160,12 @@ def test_images_are_sent_in_prompts_and_in_results() -> None:
     assert items[2]["output"][1] == {"type": "input_image", "image_url": url}
 
 
+def test_a_failed_result_without_text_says_so() -> None:
+    failed = UserMessage((ToolResultBlock("a1", "read", "", error=True),))
+    items = sent(user_message("Go"), AssistantMessage((CALL,)), failed)["input"]
+    assert items[2]["output"] == "Error: (empty)"
+
+
 CORPUS: dict[str, list[Message]] = {
     "a prompt": [user_message("Hello")],
     "a call and its result": [user_message("Go"), AssistantMessage((CALL,)), RESULT],

@@ -18,13 +18,14 @@ from .._core.messages import (
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
+    ToolResultBlock,
     UserMessage,
     resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ._http import HttpClient, StreamReader
 from ._images import replace_images
-from ._json import encode
+from ._json import clean, encode
 from ._tool_names import ToolNames
 
 _MAX_CACHED_PREFIXES = 32
@@ -230,3 +231,11 @@ def describe_stop(
     reason = resolve_stop_reason(reasons.get(own_reason, default), content)
     is_complete = reason in (StopReason.END, StopReason.CALLS)
     return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own_reason}
+
+
+def format_result_text(result: ToolResultBlock) -> str:
+    """Return a tool result for wires without a field for errors; it is never empty."""
+    text = clean(result.text) or "(empty)"
+    if result.error and not text.lower().startswith("error"):
+        text = f"Error: {text}"
+    return text

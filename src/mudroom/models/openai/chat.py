@@ -27,7 +27,7 @@ from ..._core.tools import Tool
 from .._images import data_url, has_images, image_label
 from .._json import clean, encode
 from .._tool_names import ToolNames
-from .._wire import WireConversation, WireModel, get_sampling, limit_max_tokens
+from .._wire import WireConversation, WireModel, format_result_text, get_sampling, limit_max_tokens
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from .model_facts import get_default_max_tokens, is_reasoning_model
 
@@ -165,9 +165,7 @@ def _encode_image(image: ImageBlock) -> dict[str, Any]:
 
 
 def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
-    text = clean(result.text) or "(empty)"
-    if result.error and not text.lower().startswith("error"):
-        text = f"Error: {text}"
+    text = format_result_text(result)
     return {"role": "tool", "tool_call_id": result.call_id, "content": text}
 
 

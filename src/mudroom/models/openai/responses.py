@@ -20,7 +20,7 @@ from ..._core.tools import Tool
 from .._images import data_url
 from .._json import clean, encode
 from .._tool_names import ToolNames
-from .._wire import WireModel, get_sampling, limit_max_tokens
+from .._wire import WireModel, format_result_text, get_sampling, limit_max_tokens
 from ._responses_stream import WIRE, ResponsesReader
 from .model_facts import get_default_max_tokens, is_reasoning_model
 
@@ -98,12 +98,10 @@ def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
 
 
 def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
-    text = clean(result.text)
-    if result.error and not text.lower().startswith("error"):
-        text = f"Error: {text}"
-    output: str | list[dict[str, Any]] = text or "(empty)"
+    text = format_result_text(result)
+    output: str | list[dict[str, Any]] = text
     if result.images:
-        texts = [_encode_text(text)] if text.strip() else []
+        texts = [_encode_text(text)] if result.text.strip() else []
         output = texts + [_encode_image(image) for image in result.images]
     return {"type": "function_call_output", "call_id": result.call_id, "output": output}
 
