@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Reason, Session, Usage
+from mudroom._core.budgets import Limit, LimitState
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -166,6 +167,11 @@ def granted_a_minute(events: Events) -> None:
     report("1", reason=Reason.TIMEOUT)(events)
 
 
+def ended_by_a_minute_of_the_session(events: Events) -> None:
+    granted_a_minute(events)
+    report("1", limit=LimitState(Limit.SECONDS, most=50, spent=50))(events)
+
+
 DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "an act without its intent": ("S1", drop(ToolCallStarted, "1.1.1")),
     "a result before its intent": (
@@ -207,6 +213,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "a minute forgotten": ("S9", a_minute_forgotten),
     "a minute that never was": ("S9", report("1", seconds=60)),
     "time that was up before it was": ("S10", granted_a_minute),
+    "time of the session that was up before it was": ("S10", ended_by_a_minute_of_the_session),
     "a run without an end": ("S10", drop(RunFinished, "1")),
     "a run with two ends": ("S10", twice(RunFinished, "1.1.1")),
     "a child that outlives its parent": (
@@ -215,6 +222,12 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     ),
     "an act after the last word": ("S10", graced),
 }
+
+
+def test_a_run_may_end_early_by_the_time_limit_of_the_session(recorded: Events) -> None:
+    granted_a_minute(recorded)
+    report("1", limit=LimitState(Limit.SECONDS, most=0.001, spent=0.002))(recorded)
+    assert not find_violations(recorded)
 
 
 @pytest.mark.parametrize("name", DOCTORED)

@@ -8,6 +8,7 @@ and processes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -71,9 +72,11 @@ class _SessionChecker:
         self.violations: list[Violation] = []
         self._effectful = effectful
         self._timed = timed
+        self._first_at = math.inf
 
     def add(self, event: StoredEvent) -> None:
         """Check the next event."""
+        self._first_at = min(self._first_at, event.at)
         name = type(event).__name__
         if isinstance(event, RunStarted):
             self._add_run(event)
@@ -210,8 +213,19 @@ class _SessionChecker:
             problem = f"its report says {reported:.3f} s, the times of its events {recorded:.3f} s"
             self._report("S9", event, problem)
         ended_by_timeout = event.report.reason is Reason.TIMEOUT and not event.report.error
-        if limit is not None and ended_by_timeout and reported < limit - _MAX_UNDER:
+        is_early = limit is not None and reported < limit - _MAX_UNDER
+        if ended_by_timeout and is_early and not self._is_session_time_up(event):
             self._report("S10", event, f"its time was up after {reported:.3f} s of {limit:.3f} s")
+
+    def _is_session_time_up(self, event: RunFinished) -> bool:
+        """Return whether the run can have ended by a time limit of the session.
+
+        The session's clock starts before its first event.
+        """
+        state = event.report.limit
+        if state is None or state.spent < state.most:
+            return False
+        return event.at - self._first_at >= state.most - _MAX_OVER
 
     def _add_run(self, event: RunStarted) -> None:
         brief = event.brief
