@@ -177,7 +177,7 @@ async def test_a_larger_budget_lets_the_session_continue(isolated: IsolatedOptio
         session.budget = Budget(turns=4)
         report = await session.task("read")
     assert (report.reason, report.turns) == (Reason.MAX_TURNS, 3)
-    assert report.limit and (report.limit.limit, report.limit.most) == ("turns", 2)
+    assert report.limit and (report.limit.name, report.limit.most) == ("turns", 2)
 
 
 async def test_a_resumed_session_counts_what_it_spent(isolated: IsolatedOptions) -> None:
@@ -231,7 +231,7 @@ async def test_a_budget_in_dollars_holds_where_the_session_has_none(
             assert output.report
             report = output.report
     assert report.reason is Reason.BUDGET and report.usd and report.usd < 0.004
-    assert report.limit and report.limit.limit == "usd"
+    assert report.limit and report.limit.name == "usd"
 
 
 async def test_a_budget_in_dollars_needs_a_price_everywhere(isolated: IsolatedOptions) -> None:

@@ -6,7 +6,7 @@ import math
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from ..errors import UsageError
@@ -38,14 +38,15 @@ class LimitState(Struct, frozen=True):
     """A limit, and the amount of it that is used.
 
     Arguments:
-        most: the limit. spent: may be more than `most`, by one answer of the model.
+        name: the limit. most: its amount.
+        spent: the amount used; may be more than `most`, by one answer of the model.
 
     Example:
         if report.limit:
-            print(report.limit.limit, report.limit.spent, "of", report.limit.most)
+            print(report.limit.name, report.limit.spent, "of", report.limit.most)
     """
 
-    limit: Limit
+    name: Limit = field(name="limit")
     most: float
     spent: float
 

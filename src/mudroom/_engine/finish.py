@@ -80,8 +80,8 @@ class Ending(Struct, frozen=True):
 
 def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     """Return the ending of a run that a limit ends. Before the first turn it has an error text."""
-    error = "" if run.turn else NOTHING_LEFT.format(unit=state.limit.unit)
-    return Ending(_REASON_FOR_LIMIT[state.limit], error, limit=state)
+    error = "" if run.turn else NOTHING_LEFT.format(unit=state.name.unit)
+    return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
 
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:

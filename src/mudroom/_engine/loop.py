@@ -187,4 +187,4 @@ def find_limit(run: RunContext) -> LimitState | None:
 def warn_near_limit(run: RunContext) -> None:
     """Add a note, once, when the run comes near a limit."""
     if state := run.meter.take_warning(run.timer.age):
-        run.add_note(NEAR_LIMIT.format(limit=state.limit.replace("_", " ")))
+        run.add_note(NEAR_LIMIT.format(limit=state.name.replace("_", " ")))

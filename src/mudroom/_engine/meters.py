@@ -267,7 +267,7 @@ class Meter:
     ) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
         for state in self.list_shared_limits():
-            coming = planned.get(state.limit, 0) + self.held.get(state.limit, 0)
+            coming = planned.get(state.name, 0) + self.held.get(state.name, 0)
             if is_used(state.spent + coming, state.most, fraction):
                 return state
         return self.parent.find_shared_limit(fraction, planned) if self.parent else None

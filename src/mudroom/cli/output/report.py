@@ -21,11 +21,11 @@ def explain_failure(report: Report) -> str:
     answer = "its partial result is the answer" if report.text else "it gave no answer"
     turns = report.turns
     limit = ""
-    if report.limit and report.limit.limit is Limit.TURNS:
+    if report.limit and report.limit.name is Limit.TURNS:
         turns = int(report.limit.spent)  # without the turn that asks for a summary
     elif report.limit:
         limit = (
-            f", {report.limit.spent:,.10g} of {report.limit.most:,.10g} {report.limit.limit.unit}"
+            f", {report.limit.spent:,.10g} of {report.limit.most:,.10g} {report.limit.name.unit}"
         )
     reason = report.reason.value
     return f"the run ended with {reason} after {count_noun(turns, 'turn')}{limit}; {answer}"

@@ -295,7 +295,7 @@ class StreamJson:
 def _find_subtype(report: Report) -> str:
     """Return the subtype of a report; the field `reason` always has the exact reason."""
     subtype = _SUBTYPES.get(report.reason, "error_during_execution")
-    return _SUBTYPES.get(report.limit.limit, subtype) if report.limit else subtype
+    return _SUBTYPES.get(report.limit.name, subtype) if report.limit else subtype
 
 
 def _place(run: _Run) -> dict[str, Any]:

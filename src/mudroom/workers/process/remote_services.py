@@ -166,8 +166,8 @@ class RemoteParentMeter:
     ) -> LimitState | None:
         """Return the first shared limit of which this fraction is used."""
         for state in self._state.shared:
-            spent = state.spent + self._unconfirmed_amount(state.limit)
-            if is_used(spent + planned.get(state.limit, 0), state.most, fraction):
+            spent = state.spent + self._unconfirmed_amount(state.name)
+            if is_used(spent + planned.get(state.name, 0), state.most, fraction):
                 return replace(state, spent=spent)
         return None
 
