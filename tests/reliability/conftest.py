@@ -1,4 +1,4 @@
-"""A disk that fails, and figures.
+"""Fixtures: a disk that fails, and figures.
 
 A test reports a figure with the fixture `figure`; the long form prints all as a table at the end.
 """
@@ -19,16 +19,13 @@ Figure = Callable[[str, str], None]
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Figure:
-    """Tell a figure: what was measured, and what came out."""
-    return lambda what, value: request.node.user_properties.append(("figure", f"{what}\t{value}"))
+    """Return a function that reports a figure: its name and its value."""
+    return lambda name, value: request.node.user_properties.append(("figure", f"{name}\t{value}"))
 
 
 @pytest.fixture(scope="session")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library to load before a program (LD_PRELOAD) so that its disk is watched, or fails.
-
-    See disk.c.
-    """
+    """Return a library that records or fails disk operations (LD_PRELOAD); see disk.c."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc to make a disk that fails")
     library = tmp_path_factory.mktemp("shim") / "disk.so"
@@ -50,7 +47,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not os.environ.get("MUDROOM_LONG"):
         return
     passed = [report for report in terminalreporter.getreports("passed") if report.when == "call"]
-    told = [
+    figures = [
         str(value).split("\t", 1)
         for report in passed
         for name, value in report.user_properties
@@ -60,7 +57,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         report.nodeid.partition("[")[0].rpartition("::")[2].removeprefix("test_").replace("_", " ")
         for report in passed
     )
-    rows = [*told, *([name, f"{count} cases"] for name, count in cases.items() if count > 4)]
+    rows = [*figures, *([name, f"{count} cases"] for name, count in cases.items() if count > 4)]
     terminalreporter.section("figures")
-    for what, value in rows:
-        terminalreporter.write_line(f"{what:<72} {value}")
+    for name, value in rows:
+        terminalreporter.write_line(f"{name:<72} {value}")

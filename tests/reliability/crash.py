@@ -52,7 +52,7 @@ class Points:
             if self.passed == self.killed_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def audit(self, event: str, _: tuple[Any, ...]) -> None:
+    def audit(self, event: str, _: object) -> None:
         """Handle an audit event: Python raises it before each rename."""
         if event == "os.rename":
             self()
@@ -147,7 +147,7 @@ def child(name: str, turn: int) -> Answer:
                 old_string="one",
                 new_string="one two",
             ),
-            call("read", file_path="given.txt"),
+            call("read", file_path="input.txt"),
         ],
         [call("bash", command=effect(f"{name}1"))],
         [
@@ -158,11 +158,11 @@ def child(name: str, turn: int) -> Answer:
         [call("bash", command=effect(f"{name}2")), call("bash", command=effect(f"{name}3"))],
         [
             call("edit", file_path=deep, old_string="first", new_string="first second"),
-            call("glob", pattern="given*"),
+            call("glob", pattern="input*"),
         ],
         [
             call("edit", file_path=deep, old_string="second", new_string="second third"),
-            call("grep", pattern="given", path="given.txt"),
+            call("grep", pattern="input", path="input.txt"),
         ],
         [call("write", file_path=file, content=f"at last {name}\n")],
         f"child {name} is done",

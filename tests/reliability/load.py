@@ -1,7 +1,7 @@
-"""A program under load: many children at once, or many commands in a row. It prints JSON.
+"""A program that runs a session under load and prints figures as JSON.
 
-python load.py children FOLDER COUNT SECONDS    a parent with COUNT children, all alive at once; a
-model that takes up to SECONDS
+python load.py children FOLDER COUNT SECONDS    a parent with COUNT children at the same time; the
+                                                model takes up to SECONDS per answer
 python load.py commands FOLDER COUNT            COUNT calls of bash in one run
 """
 
@@ -24,27 +24,27 @@ TURNS = 3
 AT_ONCE = 20
 
 
-def resident() -> float:
-    """Memory of this process in MB."""
+def measure_memory() -> float:
+    """Return the memory of this process in MB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
-def descendants() -> int:
-    """Processes whose parent is this one, zombies too."""
-    found = 0
+def count_children() -> int:
+    """Count the child processes of this process, zombies included."""
+    count = 0
     for process in Path("/proc").iterdir():
         try:
-            found += (
+            count += (
                 process.name.isdecimal()
                 and int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
             )
         except OSError:
             continue
-    return found
+    return count
 
 
-async def lags(into: list[float]) -> None:
-    """How much too late the loop wakes a task, in seconds, a hundred times a second."""
+async def record_lags(into: list[float]) -> None:
+    """Record the delay of the event loop in seconds, a hundred times a second."""
     while True:
         due = time.perf_counter() + 0.01
         await asyncio.sleep(0.01)
@@ -52,10 +52,7 @@ async def lags(into: list[float]) -> None:
 
 
 def family(count: int, seconds: float) -> ScriptedModel:
-    """A parent that starts them all at once.
-
-    Children that read, three times, and answer at their leisure.
-    """
+    """Return a model for a parent that starts all children at once; each reads three times."""
     chance = random.Random(5)
 
     async def script(request: Request) -> Answer:
@@ -76,10 +73,10 @@ def family(count: int, seconds: float) -> ScriptedModel:
 
 
 def commands(count: int, memory: list[float]) -> ScriptedModel:
-    """One run that gives command after command."""
+    """Return a model for one run that calls bash many times."""
 
     def script(request: Request) -> Answer:
-        memory.append(resident())
+        memory.append(measure_memory())
         done = request.turn * AT_ONCE
         calls = [call("bash", command=f"echo {done + n}; sleep 60 & true") for n in range(AT_ONCE)]
         return calls if done < count else "All are done."
@@ -88,28 +85,28 @@ def commands(count: int, memory: list[float]) -> ScriptedModel:
 
 
 async def run(kind: str, folder: Path, count: int, seconds: float) -> dict[str, object]:
-    """The second of two runs is measured: what the first one opened for good is no leak."""
-    await once(kind, folder, AT_ONCE, 0.1)
-    before = kept()
-    found = await once(kind, folder, count, seconds)
+    """Measure the second of two runs: the first opens files that stay open."""
+    await run_once(kind, folder, AT_ONCE, 0.1)
+    before = count_resources()
+    result = await run_once(kind, folder, count, seconds)
     gc.collect()
-    return found | {name: now - before[name] for name, now in kept().items()}
+    return result | {name: now - before[name] for name, now in count_resources().items()}
 
 
-def kept() -> dict[str, int]:
-    """What a run may not leave behind."""
+def count_resources() -> dict[str, int]:
+    """Count the tasks, files and processes that exist."""
     return {
         "tasks_left": len(asyncio.all_tasks()),
         "files_left": len(os.listdir("/proc/self/fd")),
-        "processes_left": descendants(),
+        "processes_left": count_children(),
     }
 
 
-async def once(kind: str, folder: Path, count: int, seconds: float) -> dict[str, object]:
+async def run_once(kind: str, folder: Path, count: int, seconds: float) -> dict[str, object]:
     memory, late = list[float](), list[float]()
     model = family(count, seconds) if kind == "children" else commands(count, memory)
-    model.requests = _Nothing()  # pyright: ignore[reportAttributeAccessIssue]  the record of all that was asked is not what is measured
-    watching, began = asyncio.create_task(lags(late)), time.perf_counter()
+    model.requests = _CountOnly()  # pyright: ignore[reportAttributeAccessIssue]  a list of all requests would grow
+    lag_recorder, began = asyncio.create_task(record_lags(late)), time.perf_counter()
     budget = Budget(turns=count + 10)
     async with Session(
         model=model,
@@ -119,9 +116,9 @@ async def once(kind: str, folder: Path, count: int, seconds: float) -> dict[str,
         budget=budget,
     ) as session:
         report = await session.run("PARENT")
-        memory.append(resident())
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
+        memory.append(measure_memory())
+    lag_recorder.cancel()
+    await asyncio.gather(lag_recorder, return_exceptions=True)
     late.sort()
     return {
         "text": report.text,
@@ -134,8 +131,8 @@ async def once(kind: str, folder: Path, count: int, seconds: float) -> dict[str,
     }
 
 
-class _Nothing(list[Request]):
-    """Counts, and keeps nothing."""
+class _CountOnly(list[Request]):
+    """A list that counts its items and does not keep them."""
 
     _count = 0
 

@@ -1,6 +1,6 @@
 """S8: a cancel is a barrier, at random moments of a run with commands, writes and children.
 
-No effect happens afterwards, no process is left, and the conversation can be continued. The short
+No effect happens afterwards, no process remains, and the conversation can be continued. The short
 form cancels 40 runs, MUDROOM_LONG=1 five hundred.
 """
 
@@ -42,7 +42,7 @@ TOGETHER = 8
 
 
 class Life:
-    """One session that is cancelled at a moment of its own; `seed` says which and how."""
+    """A session that is cancelled; `seed` decides when and how."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance, self.mark = random.Random(seed), f"mark-{os.getpid()}-{seed}-"
@@ -52,33 +52,36 @@ class Life:
         self.moment = self.chance.choice((0.0, 0.02, 0.1, 0.4)) + self.chance.random() * 0.1
 
     def script(self, request: Request) -> Answer:
-        sendable(request)
+        check_sendable(request)
         if "Again" in str(request.messages[-1]):
-            return "I go on."
+            return "I continue."
         if not request.tools:
             return "What I have."
         if request.prompt == "PARENT":
             return [call("task", prompt=f"CHILD {name}") for name in "abc"] + [
-                self.writing("p", 0),
-                self.command("p", 0),
+                self.write_call("p", 0),
+                self.bash_call("p", 0),
             ]
         name, turn = request.prompt[-1], request.turn
-        return [*(self.writing(f"{name}{n}", turn) for n in range(4)), self.command(name, turn)]
+        return [
+            *(self.write_call(f"{name}{n}", turn) for n in range(4)),
+            self.bash_call(name, turn),
+        ]
 
-    def writing(self, name: str, turn: int) -> ToolCallBlock:
+    def write_call(self, name: str, turn: int) -> ToolCallBlock:
         return call("write", file_path=f"{name}.{turn}.txt", content=f"{turn}\n")
 
-    def command(self, name: str, turn: int) -> ToolCallBlock:
+    def bash_call(self, name: str, turn: int) -> ToolCallBlock:
         line = f"echo {self.mark}{name}{turn} >> effects.txt"
         return call(
             "bash",
-            command=(
+            bash_call=(
                 f": {self.mark}; (sleep 60 & setsid sleep 60 &) ; for n in 1 2 3; do "
                 f"{line}; sleep 0.02; done"
             ),
         )
 
-    async def live(self) -> None:
+    async def run_session(self) -> None:
         seconds = self.moment if self.how == "timeout" else None
         model, folders = ScriptedModel(self.script), (str(self.work), str(self.home))
         async with Session(
@@ -87,16 +90,16 @@ class Life:
             running = asyncio.create_task(session.run("PARENT"))
             await asyncio.sleep(self.moment)
             report = await self.end(session, running)
-            acknowledged = self.world()
+            acknowledged = self.read_files()
             assert report is None or report.reason is (
                 Reason.TIMEOUT if self.how == "timeout" else Reason.CANCELLED
             )
-            await self.nothing_is_left(time.monotonic() + 2)
-            assert self.world() == acknowledged, "an effect after the cancel was acknowledged"
+            await self.check_nothing_remains(time.monotonic() + 2)
+            assert self.read_files() == acknowledged, "an effect after the cancel was acknowledged"
             session.budget = Budget(depth=1)
-            assert (await session.run("Again.")).text == "I go on."
+            assert (await session.run("Again.")).text == "I continue."
             path = self.home / "sessions" / f"{session.id}.db"
-        self.judge(path)
+        self.check_record(path)
 
     async def end(self, session: Session, running: asyncio.Task[Report]) -> Report | None:
         if self.how == "child":
@@ -114,27 +117,27 @@ class Life:
             assert self.how == "outer"
             return None
 
-    def world(self) -> dict[str, str]:
+    def read_files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in sorted(self.work.iterdir())}
 
-    async def nothing_is_left(self, until: float) -> None:
-        while left := processes(self.mark):
-            assert time.monotonic() < until, left
+    async def check_nothing_remains(self, until: float) -> None:
+        while remaining := find_processes(self.mark):
+            assert time.monotonic() < until, remaining
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.05)
 
-    def judge(self, path: Path) -> None:
+    def check_record(self, path: Path) -> None:
         lines = Counter(
             (self.work / "effects.txt").read_text().split()
             if (self.work / "effects.txt").exists()
             else ()
         )
-        assert max(lines.values(), default=0) <= 3, "a command ran twice"
+        assert max(lines.values(), default=0) <= 3, "a bash_call ran twice"
         assert not find_violations(open_reader(path).read())
 
 
-def sendable(request: Request) -> None:
-    """Every call has its result in the next message, once."""
+def check_sendable(request: Request) -> None:
+    """Check that the next message has exactly one result for each call."""
     waiting: list[str] = []
     for message in request.messages:
         if isinstance(message, AssistantMessage):
@@ -149,17 +152,17 @@ def sendable(request: Request) -> None:
     assert not waiting
 
 
-def processes(mark: str) -> list[str]:
-    """Command lines that hold the mark."""
-    found: list[str] = []
+def find_processes(mark: str) -> list[str]:
+    """Return the bash_call lines that contain the mark."""
+    lines: list[str] = []
     for process in Path("/proc").iterdir():
         try:
             line = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
         except OSError:
             continue
         if mark.encode() in line:
-            found.append(f"{process.name} {line!r}")
-    return found
+            lines.append(f"{process.name} {line!r}")
+    return lines
 
 
 @pytest.mark.timeout(1200)
@@ -167,10 +170,10 @@ def processes(mark: str) -> list[str]:
 async def test_s8_cancel_is_a_barrier(tmp_path: Path, first: int) -> None:
     async with asyncio.TaskGroup() as group:
         for seed in range(first, min(RUNS, first + TOGETHER)):
-            group.create_task(Life(tmp_path / str(seed), seed).live())
+            group.create_task(Life(tmp_path / str(seed), seed).run_session())
 
 
-async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(
+async def test_s8_a_cancel_waits_for_a_started_write_and_none_starts_later(
     tmp_path: Path,
 ) -> None:
     async def write(context: ToolContext, number: int) -> ToolResult:
@@ -181,11 +184,11 @@ async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(
         name="big",
         description="",
         parameters={"type": "object"},
-        parse=lambda given: given["n"],
+        parse=lambda arguments: arguments["n"],
         run=write,
         effect=Effect.KEYED,
     )
-    model = ScriptedModel([[call("big", n=n) for n in range(4)], "I go on."])
+    model = ScriptedModel([[call("big", n=n) for n in range(4)], "I continue."])
 
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, FileWriteIntended):
@@ -204,15 +207,15 @@ async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(
 
 
 async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: Path) -> None:
-    begun, reported, said = asyncio.Event(), threading.Event(), list[str]()
+    started, reported, errors = asyncio.Event(), threading.Event(), list[str]()
 
     def late(context: ToolContext) -> None:
-        loop.call_soon_threadsafe(begun.set)
+        loop.call_soon_threadsafe(started.set)
         reported.wait(20)
         try:
             context.workspace.write("late.txt", b"late")
         except MudroomError as error:
-            said.append(str(error))
+            errors.append(str(error))
 
     async def write(context: ToolContext, _arguments: object) -> ToolResult:
         await asyncio.to_thread(late, context)
@@ -235,21 +238,18 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         tools=[tool],
     ) as session:
         running = asyncio.create_task(session.run("PARENT"))
-        await begun.wait()
+        await started.wait()
         session.cancel()
         assert (await running).reason is Reason.CANCELLED
         reported.set()
         async with asyncio.timeout(20):
-            while not said and not (tmp_path / "late.txt").exists():  # noqa: ASYNC110  nothing tells of files
+            while not errors and not (tmp_path / "late.txt").exists():  # noqa: ASYNC110  files send no notice
                 await asyncio.sleep(0.01)
-    assert not (tmp_path / "late.txt").exists() and "the run has ended" in said[0]
+    assert not (tmp_path / "late.txt").exists() and "the run has ended" in errors[0]
 
 
 async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) -> None:
-    """A limit, then a cancel in the turn that sums up.
-
-    The reason stays, the summary is given up, the outer cancel is heard.
-    """
+    """Cancel in the grace turn after a limit: the reason stays, there is no summary."""
     events: list[AnyEvent] = []
     summing = asyncio.Event()
 
@@ -284,7 +284,7 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) ->
     assert not find_violations(event for event in events if not isinstance(event, Delta))
 
 
-async def test_f20_a_tool_that_lets_a_cancel_out_of_itself_is_a_failed_call(tmp_path: Path) -> None:
+async def test_f20_a_tool_that_raises_cancelled_error_is_a_failed_call(tmp_path: Path) -> None:
     async def cancelled(_context: object, _arguments: object) -> ToolResult:
         waiting = asyncio.ensure_future(asyncio.sleep(10))
         waiting.cancel()

@@ -114,7 +114,7 @@ class KilledSession:
         )
         self.work.mkdir(parents=True)
         self.requests.touch()
-        (self.work / "given.txt").write_text("given\n")
+        (self.work / "input.txt").write_text("input\n")
         self.kills = 0
 
     def run(self, kill: Kill = NO_KILL) -> tuple[int, Report | None]:

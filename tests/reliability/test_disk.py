@@ -35,7 +35,7 @@ Figure = Callable[[str, str], None]
 
 
 class Step(NamedTuple):
-    """One thing the disk was told to do."""
+    """One operation of the disk."""
 
     kind: int
     path: str
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Disk:
-    """A folder that a program works in, watched."""
+    """A folder with recorded disk operations, and the program that works in it."""
 
     def __init__(self, folder: Path, shim: Path) -> None:
         self.folder, self.shim = folder, shim
@@ -53,7 +53,7 @@ class Disk:
         self.journal = self.home / "sessions" / f"{SESSION}.db"
 
     def run(self, *, fail: int = 0, log: Path | None = None) -> str:
-        """Run the program to its end; what it said."""
+        """Run the program to its end; return its output."""
         env = {
             **os.environ,
             "LD_PRELOAD": str(self.shim),
@@ -97,9 +97,9 @@ def steps(log: bytes) -> Iterator[Step]:
 
 
 class Platter:
-    """What is on the disk after a loss of power.
+    """The files on the disk after a power failure.
 
-    All that was synced, and of the rest what chance, or `how`, left of it.
+    Synced data is there. `how` and chance decide about the rest.
     """
 
     def __init__(self, done: list[Step], how: str, chance: random.Random) -> None:
@@ -133,7 +133,7 @@ class Platter:
             file[step.offset : step.offset + len(step.data)] = step.data
 
     def put(self, folder: Path) -> Path:
-        """Write the journal's files there."""
+        """Write the journal's files to a folder and return the path of the journal."""
         folder.mkdir()
         for name, data in self.files.items():
             if name.endswith((".db-wal", ".db-journal")) or name in self.named:
@@ -143,7 +143,7 @@ class Platter:
 
 @pytest.mark.timeout(2_000)
 @pytest.mark.parametrize("how", ["dropped", "cut", "zeroed", "some lost"])
-async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(
+async def test_s1_s6_a_power_failure_loses_nothing_acknowledged(
     tmp_path: Path, shim: Path, how: str, figure: Figure
 ) -> None:
     disk, chance, tried = Disk(tmp_path / "disk", shim), random.Random(2), 0
@@ -159,19 +159,19 @@ async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(
             continue
         tried += 1
         journal = SqliteJournal.open(path, session=SESSION, create=False)
-        found = await read_all(journal)
-        assert len(found) >= acknowledged, f"{acknowledged - len(found)} lost after step {end}"
-        assert found == whole[: len(found)], f"another record after step {end}"
+        record = await read_all(journal)
+        assert len(record) >= acknowledged, f"{acknowledged - len(record)} lost after step {end}"
+        assert record == whole[: len(record)], f"another record after step {end}"
         await journal.append(whole[-1])
         await journal.close()
-        assert list(open_reader(path).read()) == [*found, whole[-1]]
-        assert not find_violations(found, ended=False)
+        assert list(open_reader(path).read()) == [*record, whole[-1]]
+        assert not find_violations(record, ended=False)
     figure(f"power lost, what was not synced {how}", f"{tried} points, nothing lost")
     assert tried >= len(done) // EVERY // 3
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(
+def test_s1_when_the_nth_operation_fails_nothing_unsaved_is_confirmed(
     tmp_path: Path, shim: Path, figure: Figure
 ) -> None:
     disk = Disk(tmp_path / "whole", shim)
@@ -179,17 +179,17 @@ def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(
     operations, stopped, nth = disk.operations, 0, 1
     while nth <= operations:
         disk = Disk(tmp_path / str(nth), shim)
-        said = disk.run(fail=nth)
-        assert "Traceback" not in said and ("ended: " in said or "stopped: " in said), said
-        stopped += "stopped: " in said
+        output = disk.run(fail=nth)
+        assert "Traceback" not in output and ("ended: " in output or "stopped: " in output), output
+        stopped += "stopped: " in output
         assert len(disk.events()) >= disk.acknowledged, (
-            f"called saved, and lost, when operation {nth} failed: {said}"
+            f"confirmed, and lost, when operation {nth} failed: {output}"
         )
         again = disk.run()
-        assert "ended: " in again, f"after operation {nth} failed: {said}{again}"
+        assert "ended: " in again, f"after operation {nth} failed: {output}{again}"
         events = disk.events()
-        assert not find_violations(events), f"after operation {nth} failed: {said}"
-        assert asyncio.run(replay(events)) == events, f"after operation {nth} failed: {said}"
+        assert not find_violations(events), f"after operation {nth} failed: {output}"
+        assert asyncio.run(replay(events)) == events, f"after operation {nth} failed: {output}"
         written = [
             event
             for event in events

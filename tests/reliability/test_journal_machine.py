@@ -1,6 +1,6 @@
 """The journal as a state machine: appends, torn tails, reopening, forks, concurrent readers.
 
-hypothesis makes up the stories; MUDROOM_LONG=1 makes up 10,000 of them.
+hypothesis chooses the steps; MUDROOM_LONG=1 tries 10,000 sequences.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TEXTS = st.lists(
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """One session's file, and beside it the list of what was acknowledged."""
+    """The file of a session, and the list of its acknowledged events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,10 +61,10 @@ class JournalMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.journal)
     @rule()
-    def append_and_hear_nothing(self) -> None:
-        """The caller is gone before it is told; the record has it all the same."""
+    def append_and_cancel_the_caller(self) -> None:
+        """Cancel the caller before the answer: the event is in the record."""
         assert self.journal
-        event = NoteInjected(at=float(len(self.events)), run="1", text="unheard")
+        event = NoteInjected(at=float(len(self.events)), run="1", text="cancelled")
 
         async def cancelled(journal: SqliteJournal) -> None:
             waiting = asyncio.ensure_future(journal.append(event))
@@ -97,7 +97,7 @@ class JournalMachine(RuleBasedStateMachine):
             SqliteJournal.open(self.path, session="s1", create=False)
 
     @rule()
-    def it_is_not_made_anew(self) -> None:
+    def a_file_is_not_created_twice(self) -> None:
         with pytest.raises(JournalError):
             SqliteJournal.open(self.path, session="s1", create=True)
 
@@ -109,22 +109,19 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.journal)
     @rule(junk=st.binary(min_size=1, max_size=6000), cut=st.integers(0, 4000))
     def lose_power(self, junk: bytes, cut: int) -> None:
-        """The process dies with a half-written commit at the end of the log.
-
-        The tail goes, what was acknowledged stays.
-        """
-        there = self.folder / "torn.db"
+        """Leave a half-written commit at the end of the log: acknowledged events stay."""
+        copy = self.folder / "torn.db"
         for suffix in ("", "-wal"):
-            Path(f"{there}{suffix}").write_bytes(Path(f"{self.path}{suffix}").read_bytes())
-        with open(f"{there}-wal", "ab") as log:
+            Path(f"{copy}{suffix}").write_bytes(Path(f"{self.path}{suffix}").read_bytes())
+        with open(f"{copy}-wal", "ab") as log:
             log.write((b"\0" * 24 + junk)[: cut + 1])
-        found = SqliteJournal.open(there, session="s1", create=False)
-        assert list(open_reader(there).read()) == self.events
-        self.loop.run_until_complete(found.append(NoteInjected(at=1, run="1", text="after")))
-        self.loop.run_until_complete(found.close())
-        assert list(open_reader(there).read())[:-1] == self.events
-        for left in self.folder.glob("torn.db*"):
-            left.unlink()
+        journal = SqliteJournal.open(copy, session="s1", create=False)
+        assert list(open_reader(copy).read()) == self.events
+        self.loop.run_until_complete(journal.append(NoteInjected(at=1, run="1", text="after")))
+        self.loop.run_until_complete(journal.close())
+        assert list(open_reader(copy).read())[:-1] == self.events
+        for path in self.folder.glob("torn.db*"):
+            path.unlink()
 
     @rule()
     def fork(self) -> None:
@@ -139,16 +136,16 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(wanted=st.integers(0, 8))
     def read_beside_the_writer(self, wanted: int) -> None:
-        """A reader that began before an append sees a beginning of the record."""
+        """Read during an append: the reader gets the first part of the record."""
         reader = open_reader(self.path).read()
-        seen = [event for _, event in zip(range(wanted), reader, strict=False)]
+        read = [event for _, event in zip(range(wanted), reader, strict=False)]
         if self.journal:
             self.append(["while it was read"])
-        seen += reader
-        assert seen == self.events[: len(seen)]
+        read += reader
+        assert read == self.events[: len(read)]
 
     @invariant()
-    def all_that_was_acknowledged_is_there(self) -> None:
+    def all_acknowledged_events_are_in_the_record(self) -> None:
         assert list(open_reader(self.path).read()) == self.events
 
 
@@ -164,4 +161,4 @@ JournalMachine.TestCase.settings = settings(
 
 @pytest.mark.timeout(20_000)
 class TestS5S6Journal(JournalMachine.TestCase):
-    """S5, S6: one writer, and a record that is always what was acknowledged."""
+    """S5, S6: one writer, and a record of exactly the acknowledged events."""

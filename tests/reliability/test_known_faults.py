@@ -16,10 +16,9 @@ import sys
 import termios
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -30,6 +29,7 @@ from mudroom import (
     Effect,
     JournalError,
     Reason,
+    Report,
     Session,
     TextBlock,
     Tool,
@@ -55,20 +55,21 @@ from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, Serve
 from mudroom.testing.strict_provider import strict_script
 
 MODEL = "anthropic:claude-sonnet-4-5"
+UNLIMITED = Budget()
 
 
-class House:
-    """A session at a strict provider, what it asked, and what happened."""
+class OpenSession:
+    """A session with a strict provider, and its events."""
 
     def __init__(self, session: Session, server: ModelServer, folder: Path) -> None:
         self.session, self.server, self.folder = session, server, folder
         self.events: list[AnyEvent] = []
         session.watch(self.events.append)
 
-    async def goes_on(self) -> None:
-        """The session takes another prompt, and its record is in order."""
+    async def check_continues(self) -> None:
+        """Check that the session answers another prompt and that its record is in order."""
         report = await self.session.run("AGAIN")
-        assert (report.reason, report.text) == (Reason.GOAL, "I go on."), report.error
+        assert (report.reason, report.text) == (Reason.GOAL, "I continue."), report.error
         assert not find_violations(event for event in self.events if not isinstance(event, Delta))
 
     def results(self, name: str) -> list[str]:
@@ -80,25 +81,28 @@ class House:
 
 
 @asynccontextmanager
-async def house(
+async def open_session(
     folder: Path,
     answer: Callable[[ServerRequest], ServerAnswer | Awaitable[ServerAnswer]],
-    **settings: Any,
-) -> AsyncGenerator[House]:
-    def answered(asked: ServerRequest) -> ServerAnswer | Awaitable[ServerAnswer]:
-        return "I go on." if b"AGAIN" in asked.body else answer(asked)
+    *,
+    tools: Sequence[Tool] = (),
+    agents: Sequence[Agent] = (),
+) -> AsyncGenerator[OpenSession]:
+    def answer_or_continue(asked: ServerRequest) -> ServerAnswer | Awaitable[ServerAnswer]:
+        return "I continue." if b"AGAIN" in asked.body else answer(asked)
 
-    async with ModelServer(strict_script(answered)) as server:
+    async with ModelServer(strict_script(answer_or_continue)) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        wanted: dict[str, Any] = {
-            "model": MODEL,
-            "environ": environ,
-            "cwd": str(folder),
-            "home": str(folder.parent / "home"),
-            "journal": "memory",
-        }
-        async with Session(**(wanted | settings)) as session:
-            yield House(session, server, folder)
+        async with Session(
+            model=MODEL,
+            environ=environ,
+            cwd=str(folder),
+            home=str(folder.parent / "home"),
+            journal="memory",
+            tools=tools,
+            agents=agents,
+        ) as session:
+            yield OpenSession(session, server, folder)
 
 
 @pytest.fixture
@@ -108,8 +112,8 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def once(*blocks: ToolCallBlock | TextBlock) -> Callable[[ServerRequest], ServerAnswer]:
-    """A model that says this first, and then that it is done."""
+def answer_once(*blocks: ToolCallBlock | TextBlock) -> Callable[[ServerRequest], ServerAnswer]:
+    """Return a script that answers with these blocks, then with `Done.`"""
     return lambda asked: blocks if not asked.turn else "Done."
 
 
@@ -117,22 +121,25 @@ def bash(command: str, id: str = "b") -> ToolCallBlock:
     return ToolCallBlock(id, "bash", {"command": command})
 
 
-async def begun(folder: Path, name: str) -> None:
+async def wait_for_file(folder: Path, name: str) -> None:
     """Wait until a command has made that file."""
     async with asyncio.timeout(20):
-        while not (folder / name).exists():  # noqa: ASYNC110  nothing tells of files
+        while not (folder / name).exists():  # noqa: ASYNC110  files send no notice
             await asyncio.sleep(0.01)
 
 
 async def test_f1_a_call_cut_off_by_an_interrupt_has_a_result(work: Path) -> None:
-    async with house(
-        work, once(bash("touch begun; sleep 60"), ToolCallBlock("r", "todo", {"todos": []}))
-    ) as at:
-        running = asyncio.create_task(at.session.run("Go."))
-        await begun(work, "begun")
-        at.session.cancel()
+    async with open_session(
+        work,
+        answer_once(
+            bash("touch wait_for_file; sleep 60"), ToolCallBlock("r", "todo", {"todos": []})
+        ),
+    ) as opened:
+        running = asyncio.create_task(opened.session.run("Go."))
+        await wait_for_file(work, "wait_for_file")
+        opened.session.cancel()
         assert (await running).reason is Reason.CANCELLED
-        await at.goes_on()
+        await opened.check_continues()
 
 
 async def test_f2_a_call_that_was_denied_has_a_result_and_its_call(work: Path) -> None:
@@ -147,18 +154,22 @@ async def test_f2_a_call_that_was_denied_has_a_result_and_its_call(work: Path) -
         run=run,
         needs_confirmation=True,
     )
-    async with house(work, once(ToolCallBlock("c", "risky", {})), tools=[tool]) as at:
-        assert (await at.session.run("Go.")).text == "Done."
-        assert "not allowed" in at.results("risky")[0]
-        await at.goes_on()
+    async with open_session(
+        work, answer_once(ToolCallBlock("c", "risky", {})), tools=[tool]
+    ) as opened:
+        assert (await opened.session.run("Go.")).text == "Done."
+        assert "not allowed" in opened.results("risky")[0]
+        await opened.check_continues()
 
 
-async def test_f3_call_ids_that_come_again_are_made_new(work: Path) -> None:
+async def test_f3_repeated_call_ids_are_replaced(work: Path) -> None:
     same = ToolCallBlock("same", "todo", {"todos": []})
-    async with house(work, lambda asked: (same, same) if asked.turn % 3 < 2 else "Done.") as at:
+    async with open_session(
+        work, lambda asked: (same, same) if asked.turn % 3 < 2 else "Done."
+    ) as opened:
         for _ in range(2):
-            assert (await at.session.run("Go.")).ok
-        await at.goes_on()
+            assert (await opened.session.run("Go.")).ok
+        await opened.check_continues()
 
 
 async def test_f4_no_tool_is_offered_twice(work: Path) -> None:
@@ -173,8 +184,8 @@ async def test_f4_no_tool_is_offered_twice(work: Path) -> None:
             else "Done."
         )
 
-    async with house(work, answer, agents=[agent]) as at:
-        assert (await at.session.run("Go.")).ok
+    async with open_session(work, answer, agents=[agent]) as opened:
+        assert (await opened.session.run("Go.")).ok
     assert (
         len(tools) == 3
         and all(len(set(names)) == len(names) for names in tools)
@@ -183,23 +194,23 @@ async def test_f4_no_tool_is_offered_twice(work: Path) -> None:
 
 
 async def test_f5_an_empty_block_of_a_stream_is_not_sent_back(work: Path) -> None:
-    async with house(
+    async with open_session(
         work,
-        once(
+        answer_once(
             TextBlock(""),
             TextBlock("  \n"),
             ToolCallBlock("c", "todo", {"todos": []}),
             TextBlock(""),
         ),
-    ) as at:
-        assert (await at.session.run("Go.")).text == "Done."
-        await at.goes_on()
+    ) as opened:
+        assert (await opened.session.run("Go.")).text == "Done."
+        await opened.check_continues()
 
 
-async def recorded(
+async def record_session(
     folder: Path, script: Callable[[Request], Answer]
 ) -> tuple[Path, list[StoredEvent]]:
-    """A session that is over: its file and its events."""
+    """Record a whole session; return its file and its events."""
     async with Session(
         model=ScriptedModel(script), cwd=str(folder), home=str(folder.parent / "home")
     ) as session:
@@ -222,11 +233,9 @@ def family(request: Request) -> Answer:
     )
 
 
-async def test_f6_a_torn_tail_costs_nothing_that_was_acknowledged(
-    work: Path, tmp_path: Path
-) -> None:
+async def test_f6_a_torn_tail_loses_nothing_acknowledged(work: Path, tmp_path: Path) -> None:
     journal = SqliteJournal.open(tmp_path / "a.db", session="s1", create=True)
-    _, events = await recorded(work, family)
+    _, events = await record_session(work, family)
     for event in events:
         await journal.append(event)
     whole = {suffix: Path(f"{journal.path}{suffix}").read_bytes() for suffix in ("", "-wal")}
@@ -242,8 +251,10 @@ async def test_f6_a_torn_tail_costs_nothing_that_was_acknowledged(
         assert list(open_reader(copy).read()) == [*events, events[0]]
 
 
-async def test_f7_damage_inside_is_loud_and_names_its_place(work: Path, tmp_path: Path) -> None:
-    path, events = await recorded(work, family)
+async def test_f7_damage_inside_a_record_is_an_error_that_names_its_place(
+    work: Path, tmp_path: Path
+) -> None:
+    path, events = await record_session(work, family)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE events SET body = zeroblob(length(body)) WHERE seq = 5")
     connection.close()
@@ -258,12 +269,8 @@ async def test_f7_damage_inside_is_loud_and_names_its_place(work: Path, tmp_path
 
 
 async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Path) -> None:
-    settings: dict[str, Any] = {
-        "model": "offline",
-        "cwd": str(work),
-        "home": str(work.parent / "home"),
-    }
-    async with Session(**settings) as session:
+    home = str(work.parent / "home")
+    async with Session(model="offline", cwd=str(work), home=home) as session:
         await session.run("hello")
         code = (
             "import sys; from mudroom.journals.sqlite.journal import SqliteJournal as S; "
@@ -279,14 +286,14 @@ async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Pa
             and f"process {os.getpid()} is writing this session".encode() in err
         )
         with pytest.raises(JournalBusy):
-            async with Session(**settings, resume=session.id):
+            async with Session(model="offline", cwd=str(work), home=home, resume=session.id):
                 pass
 
 
 @pytest.mark.parametrize("part", [3, 5, 7, 9])
 async def test_f9_a_call_of_a_stream_that_was_cut_never_runs(work: Path, part: int) -> None:
     blocks = (
-        TextBlock("I shall."),
+        TextBlock("I will."),
         bash("echo x >> effects.txt"),
         bash("echo y >> effects.txt", "b2"),
     )
@@ -300,33 +307,37 @@ async def test_f9_a_call_of_a_stream_that_was_cut_never_runs(work: Path, part: i
             else "Done."
         )
 
-    async with house(work, answer) as at:
-        assert (await at.session.run("Go.")).ok
-        assert (work / "effects.txt").read_text() == "x\ny\n" and at.server.request_count == 3
-        await at.goes_on()
+    async with open_session(work, answer) as opened:
+        assert (await opened.session.run("Go.")).ok
+        assert (work / "effects.txt").read_text() == "x\ny\n" and opened.server.request_count == 3
+        await opened.check_continues()
 
 
 async def test_f10_a_call_that_waits_its_turn_does_not_run_after_a_cancel(work: Path) -> None:
-    async with house(work, once(bash("touch begun; sleep 60"), bash("touch late", "b2"))) as at:
-        running = asyncio.create_task(at.session.run("Go."))
-        await begun(work, "begun")
-        at.session.cancel()
+    async with open_session(
+        work, answer_once(bash("touch wait_for_file; sleep 60"), bash("touch late", "b2"))
+    ) as opened:
+        running = asyncio.create_task(opened.session.run("Go."))
+        await wait_for_file(work, "wait_for_file")
+        opened.session.cancel()
         await running
         await asyncio.sleep(0.2)
         assert not (work / "late").exists()
-        await at.goes_on()
+        await opened.check_continues()
 
 
-async def test_f11_a_grandchild_that_holds_the_pipe_holds_nobody_up(work: Path) -> None:
+async def test_f11_a_grandchild_that_keeps_the_pipe_open_blocks_no_call(work: Path) -> None:
     began = time.monotonic()
-    async with house(work, once(bash("echo out; sleep 50 & (setsid sleep 50 &)"))) as at:
-        assert (await at.session.run("Go.")).ok
-        assert at.results("bash") == ["out"] and time.monotonic() - began < 20
+    async with open_session(
+        work, answer_once(bash("echo out; sleep 50 & (setsid sleep 50 &)"))
+    ) as opened:
+        assert (await opened.session.run("Go.")).ok
+        assert opened.results("bash") == ["out"] and time.monotonic() - began < 20
 
 
-def states(folder: Path) -> Counter[str]:
-    """States of this process's children, and of all processes that work in the folder."""
-    found: Counter[str] = Counter()
+def count_states(folder: Path) -> Counter[str]:
+    """Count the count_states of child processes and of all processes that work in the folder."""
+    states_count: Counter[str] = Counter()
     for process in Path("/proc").iterdir():
         try:
             status = (
@@ -337,31 +348,37 @@ def states(folder: Path) -> Counter[str]:
             if status and (
                 int(status[1]) == os.getpid() or os.readlink(process / "cwd") == str(folder)
             ):
-                found[status[0]] += 1
+                states_count[status[0]] += 1
         except OSError:
             continue
-    return found
+    return states_count
 
 
-async def test_f12_no_zombie_is_left(work: Path) -> None:
-    async with house(work, once(*(bash(f"true & exit {n}", f"b{n}") for n in range(20)))) as at:
-        assert (await at.session.run("Go.")).ok
-        assert states(work)["Z"] == 0
+async def test_f12_no_zombie_remains(work: Path) -> None:
+    async with open_session(
+        work, answer_once(*(bash(f"true & exit {n}", f"b{n}") for n in range(20)))
+    ) as opened:
+        assert (await opened.session.run("Go.")).ok
+        assert count_states(work)["Z"] == 0
 
 
-async def test_f13_what_a_session_started_does_not_outlive_it(work: Path) -> None:
-    async with house(
+async def test_f13_processes_of_a_session_do_not_outlive_it(work: Path) -> None:
+    async with open_session(
         work,
-        once(bash("nohup sleep 50 > /dev/null 2>&1 & setsid sleep 50 & disown -a; touch begun")),
-    ) as at:
-        assert (await at.session.run("Go.")).ok
+        answer_once(
+            bash(
+                "nohup sleep 50 > /dev/null 2>&1 & setsid sleep 50 & disown -a; touch wait_for_file"
+            )
+        ),
+    ) as opened:
+        assert (await opened.session.run("Go.")).ok
     deadline = time.monotonic() + 2
     while any(os.path.realpath(link) == str(work) for link in Path("/proc").glob("[0-9]*/cwd")):
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
 
 
-async def test_f14_a_program_whose_terminal_is_gone_ends(work: Path) -> None:
+async def test_f14_a_program_without_its_terminal_ends(work: Path) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 80, 0, 0))
     env = {
@@ -377,9 +394,14 @@ async def test_f14_a_program_whose_terminal_is_gone_ends(work: Path) -> None:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     words = (sys.executable, "-m", "mudroom", "--model", "offline")
-    terminal: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
     process = await asyncio.create_subprocess_exec(
-        *words, cwd=work, env=env, preexec_fn=own_terminal, **terminal
+        *words,
+        cwd=work,
+        env=env,
+        preexec_fn=own_terminal,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
     )
     os.close(theirs)
     await asyncio.to_thread(os.read, ours, 1)
@@ -389,8 +411,8 @@ async def test_f14_a_program_whose_terminal_is_gone_ends(work: Path) -> None:
         await process.wait()
 
 
-async def look(_context: object, given: dict[str, Any]) -> ToolResult:
-    return ToolResult(Path(given["path"]).read_text() if "path" in given else "nothing new")
+async def look(_context: object, arguments: dict[str, str]) -> ToolResult:
+    return ToolResult(Path(arguments["path"]).read_text() if "path" in arguments else "nothing new")
 
 
 LOOK = Tool(
@@ -401,25 +423,28 @@ LOOK = Tool(
     run=look,
     effect=Effect.PURE,
 )
-"""What looks at once: on virtual time nothing may wait for a thread."""
+"""A tool without threads: virtual time does not advance while a thread works."""
 
 
 def on_virtual_time(
-    folder: Path, script: Callable[[Request], Answer | Awaitable[Answer]], **settings: Any
-) -> tuple[Any, list[StoredEvent]]:
-    """The report of a run with a scripted model, and its record."""
+    folder: Path,
+    script: Callable[[Request], Answer | Awaitable[Answer]],
+    budget: Budget = UNLIMITED,
+) -> tuple[Report, list[StoredEvent]]:
+    """Run a scripted model on virtual time; return its report and its record."""
     events: list[AnyEvent] = []
 
-    async def work() -> Any:
-        where: dict[str, Any] = {
-            "tools": [LOOK],
-            "cwd": str(folder),
-            "home": str(folder.parent / "home"),
-            "journal": "memory",
-        }
+    async def work() -> Report:
         async with (
             asyncio.timeout(5_000),
-            Session(model=ScriptedModel(script), **where, **settings) as session,
+            Session(
+                model=ScriptedModel(script),
+                tools=[LOOK],
+                cwd=str(folder),
+                home=str(folder.parent / "home"),
+                journal="memory",
+                budget=budget,
+            ) as session,
         ):
             session.watch(events.append)
             return await session.run("PARENT")
@@ -430,7 +455,7 @@ def on_virtual_time(
     return report, record
 
 
-def test_f15_a_parent_hears_of_every_child_in_whatever_order_they_end(work: Path) -> None:
+def test_f15_a_parent_gets_every_report_in_any_order_of_ends(work: Path) -> None:
     chance = random.Random(3)
 
     async def script(request: Request) -> Answer:
@@ -446,7 +471,7 @@ def test_f15_a_parent_hears_of_every_child_in_whatever_order_they_end(work: Path
     assert on_virtual_time(work, script)[0].text == "100"
 
 
-def test_f16_a_child_whose_model_never_answers_is_given_up(work: Path) -> None:
+def test_f16_a_child_without_an_answer_of_its_model_ends(work: Path) -> None:
     async def script(request: Request) -> Answer:
         if request.prompt != "PARENT":
             await asyncio.Event().wait()
@@ -455,7 +480,7 @@ def test_f16_a_child_whose_model_never_answers_is_given_up(work: Path) -> None:
     assert "TIMEOUT: the model fell silent" in on_virtual_time(work, script)[0].text
 
 
-def test_f17_a_child_that_fails_costs_its_siblings_nothing(work: Path) -> None:
+def test_f17_a_child_that_fails_does_not_affect_its_siblings(work: Path) -> None:
     async def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
             return (
@@ -480,14 +505,14 @@ def test_f17_a_child_that_fails_costs_its_siblings_nothing(work: Path) -> None:
     ]
 
 
-async def resumed(
+async def resume_copy(
     work: Path, cut: Callable[[StoredEvent], bool], script: Callable[[Request], Answer]
 ) -> tuple[list[str], list[StoredEvent]]:
-    """Record the family, go on from a copy that ends right before the first event that is `cut`.
+    """Resume from a copy of the record that ends before the first event that is `cut`.
 
-    What was asked then, and the record.
+    Returns the requests after the resume, and the new record.
     """
-    path, events = await recorded(work, family)
+    path, events = await record_session(work, family)
     shutil.rmtree(work.parent / "home" / "sessions")
     end = next(n for n, event in enumerate(events) if cut(event))
     journal = SqliteJournal.open(path, session=path.stem, create=True)
@@ -498,7 +523,7 @@ async def resumed(
         model=model, cwd=str(work), home=str(work.parent / "home"), resume=path.stem
     ) as session:
         assert (
-            await session.resume_unfinished() or pytest.fail("nothing was unfinished")
+            await session.resume_unfinished() or pytest.fail("no run is unfinished")
         ).text == "PARENT is done."
         assert (await session.run("AGAIN")).ok
     return [f"{request.prompt} {request.turn}" for request in model.requests], list(
@@ -506,8 +531,8 @@ async def resumed(
     )
 
 
-def going_on(request: Request) -> Answer:
-    return "I go on." if "AGAIN" in str(request.messages[-1]) else family(request)
+def continue_or_family(request: Request) -> Answer:
+    return "I continue." if "AGAIN" in str(request.messages[-1]) else family(request)
 
 
 def second_turn_of_the_last_child(event: StoredEvent) -> bool:
@@ -515,7 +540,7 @@ def second_turn_of_the_last_child(event: StoredEvent) -> bool:
 
 
 async def test_f18_a_resume_runs_no_finished_sibling_again(work: Path) -> None:
-    asked, record = await resumed(work, second_turn_of_the_last_child, going_on)
+    asked, record = await resume_copy(work, second_turn_of_the_last_child, continue_or_family)
     assert "CHILD c 1" in asked and "CHILD c 0" not in asked, "its first answer was stored"
     finished = [event.run for event in record if isinstance(event, RunFinished)]
     assert not find_violations(record) and sorted(Counter(finished)) == [
@@ -540,21 +565,21 @@ async def test_f18_a_resume_runs_no_finished_sibling_again(work: Path) -> None:
 
 
 async def test_f19_a_child_s_messages_never_get_into_its_parent_s_history(work: Path) -> None:
-    heard: list[str] = []
+    conversations: list[str] = []
 
     def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            heard.append(str(request.messages))
-        return going_on(request)
+            conversations.append(str(request.messages))
+        return continue_or_family(request)
 
-    await resumed(work, second_turn_of_the_last_child, script)
+    await resume_copy(work, second_turn_of_the_last_child, script)
     # The evidence line of a report names the files that changed.
-    histories = [re.sub(r"\[evidence: [^\]]*\]", "", messages) for messages in heard]
+    histories = [re.sub(r"\[evidence: [^\]]*\]", "", messages) for messages in conversations]
     assert histories
     assert not any("effects.txt" in messages for messages in histories)
 
 
-def test_f20_a_child_has_the_limit_that_was_set_and_says_so(work: Path) -> None:
+def test_f20_a_child_has_its_limit_and_its_report_names_it(work: Path) -> None:
     def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
             return (
@@ -571,7 +596,7 @@ def test_f20_a_child_has_the_limit_that_was_set_and_says_so(work: Path) -> None:
     assert sum(isinstance(event, TurnFinished) and event.run == "1.1.1" for event in record) == 4
 
 
-def test_f22_children_that_fail_are_not_made_for_ever(work: Path) -> None:
+def test_f22_failing_children_are_not_started_without_end(work: Path) -> None:
     def script(request: Request) -> Answer:
         if request.prompt != "PARENT":
             return ModelRefused("no")
@@ -610,17 +635,17 @@ async def test_f23_a_conversation_that_is_too_large_ends_and_does_not_loop(
     work: Path, status: int, text: str
 ) -> None:
     body = f'{{"error": {{"message": "{text}"}}}}'.encode()
-    async with house(work, lambda asked: Fault(status=status, body=body)) as at:
-        report = await at.session.run("Go.")
+    async with open_session(work, lambda asked: Fault(status=status, body=body)) as opened:
+        report = await opened.session.run("Go.")
         assert (
             report.reason is Reason.ERROR
             and "The conversation is too large: let the model read less" in report.error
-            and at.server.request_count == 1
+            and opened.server.request_count == 1
         )
-        await at.goes_on()
+        await opened.check_continues()
 
 
-def test_f24_the_same_call_again_and_again_is_ended(work: Path) -> None:
+def test_f24_a_run_that_repeats_a_call_ends(work: Path) -> None:
     def script(request: Request) -> Answer:
         return [call("look")] if request.tools else "I was going in circles."
 
@@ -632,7 +657,7 @@ def test_f24_the_same_call_again_and_again_is_ended(work: Path) -> None:
     )
 
 
-def test_f24_polling_that_sees_a_change_is_no_circle(work: Path) -> None:
+def test_f24_polling_with_changing_results_is_no_loop(work: Path) -> None:
     def script(request: Request) -> Answer:
         (work / "state").write_text(f"{request.turn // 3} done")
         return (
@@ -644,28 +669,28 @@ def test_f24_polling_that_sees_a_change_is_no_circle(work: Path) -> None:
     assert on_virtual_time(work, script)[0].text == "It is there."
 
 
-async def test_f25_endless_output_costs_no_memory(work: Path) -> None:
+async def test_f25_endless_output_uses_no_memory(work: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    async with house(
-        work, once(*(bash("yes mud | head -c 30000000", f"b{n}") for n in range(3)))
-    ) as at:
-        assert (await at.session.run("Go.")).ok
-        assert all(len(text) <= 50_000 for text in at.results("bash"))
+    async with open_session(
+        work, answer_once(*(bash("yes mud | head -c 30000000", f"b{n}") for n in range(3)))
+    ) as opened:
+        assert (await opened.session.run("Go.")).ok
+        assert all(len(text) <= 50_000 for text in opened.results("bash"))
         assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < 32_000
-        await at.goes_on()
+        await opened.check_continues()
 
 
-async def test_f26_output_that_is_no_text_does_no_harm(work: Path) -> None:
+async def test_f26_output_that_is_not_text_is_accepted(work: Path) -> None:
     (work / "odd.txt").write_bytes(b"\xff\xfe\x00 \xed\xa0\xbd \x1b[31m caf\xe9")
     odd = ToolCallBlock("r", "read", {"file_path": "odd.txt"})
-    async with house(
+    async with open_session(
         work,
-        once(
+        answer_once(
             bash("printf '\\xff\\xed\\xa0\\xbd\\0 caf\\xe9'"),
             odd,
             bash("cat /dev/urandom | head -c 5000", "b2"),
         ),
-    ) as at:
-        assert (await at.session.run("Go.")).text == "Done."
-        assert sum(isinstance(event, ToolCallStarted) for event in at.events) == 3
-        await at.goes_on()
+    ) as opened:
+        assert (await opened.session.run("Go.")).text == "Done."
+        assert sum(isinstance(event, ToolCallStarted) for event in opened.events) == 3
+        await opened.check_continues()

@@ -1,7 +1,4 @@
-"""A provider in every bad mood, on every wire.
-
-The run ends in a typed outcome, and the session goes on at a provider that is strict.
-"""
+"""Faults of a provider on every wire: the run ends in a typed outcome, the session continues."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerReques
 from mudroom.testing.provider_faults import DIALECTS, FaultCase, fault_cases
 from mudroom.testing.strict_provider import strict_script
 
-CELLS = [(dialect, name) for dialect in DIALECTS for name in fault_cases(dialect)]
+CASES = [(dialect, name) for dialect in DIALECTS for name in fault_cases(dialect)]
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-4-5",
     "openai": "openai:gpt-5",
@@ -34,35 +31,35 @@ def environ(url: str) -> dict[str, str]:
     }
 
 
-class Bad:
-    """A server in that mood for the first prompt, and well for the second."""
+class FaultyServer:
+    """A server that fails for the first prompt and works for the second."""
 
-    def __init__(self, mood: FaultCase) -> None:
-        self.mood, self.events = mood, list[AnyEvent]()
+    def __init__(self, fault: FaultCase) -> None:
+        self.fault, self.events = fault, list[AnyEvent]()
         self.prompt, self.called = 1, False
 
     def call(self) -> ServerAnswer:
         self.called = True
         return (ToolCallBlock("c", "todo", {"todos": []}),)
 
-    def answer(self, asked: ServerRequest) -> ServerAnswer:
+    def answer(self, request: ServerRequest) -> ServerAnswer:
         if self.prompt == 2:
-            return "I go on." if self.called else self.call()
+            return "I continue." if self.called else self.call()
         return (
-            self.mood.answers[asked.number - 1]
-            if asked.number <= len(self.mood.answers)
-            else "Well again."
+            self.fault.answers[request.number - 1]
+            if request.number <= len(self.fault.answers)
+            else "It works again."
         )
 
-    async def live(self, folder: Path, dialect: str) -> tuple[Report, Report, int]:
+    async def run_session(self, folder: Path, dialect: str) -> tuple[Report, Report, int]:
         async with ModelServer(strict_script(self.answer)) as server:
-            where = str(folder), str(folder / "home")
+            folders = str(folder), str(folder / "home")
             model = MODELS[dialect]
             async with Session(
                 model=model,
                 environ=environ(server.url),
-                cwd=where[0],
-                home=where[1],
+                cwd=folders[0],
+                home=folders[1],
                 journal="memory",
             ) as session:
                 session.watch(self.events.append)
@@ -72,21 +69,21 @@ class Bad:
                 return first, await session.run("Again."), requests
 
 
-@pytest.mark.parametrize(("dialect", "name"), CELLS, ids=lambda part: part)
-def test_s7_a_bad_mood_ends_in_a_typed_outcome_and_the_session_goes_on(
+@pytest.mark.parametrize(("dialect", "name"), CASES, ids=lambda part: part)
+def test_s7_a_fault_ends_in_a_typed_outcome_and_the_session_continues(
     tmp_path: Path, dialect: str, name: str
 ) -> None:
-    mood = fault_cases(dialect)[name]
-    bad = Bad(mood)
-    report, after, requests = run_virtual(bad.live(tmp_path, dialect))
-    assert after.reason is Reason.GOAL and after.text == "I go on.", after.error
-    assert report.reason is mood.reason, report.error
+    fault = fault_cases(dialect)[name]
+    server_script = FaultyServer(fault)
+    report, after, requests = run_virtual(server_script.run_session(tmp_path, dialect))
+    assert after.reason is Reason.GOAL and after.text == "I continue.", after.error
+    assert report.reason is fault.reason, report.error
     assert "sk-planted" not in report.error and "Traceback" not in report.error
-    if mood.reason is Reason.GOAL:
-        assert report.text.startswith(mood.text) and not report.error
+    if fault.reason is Reason.GOAL:
+        assert report.text.startswith(fault.text) and not report.error
     else:
-        assert mood.error in report.error and report.error
-    assert mood.requests is None or requests == mood.requests
+        assert fault.error in report.error and report.error
+    assert fault.requests is None or requests == fault.requests
     assert not find_violations(
-        (event for event in bad.events if not isinstance(event, Delta)), timed=False
+        (event for event in server_script.events if not isinstance(event, Delta)), timed=False
     )

@@ -1,8 +1,4 @@
-"""S1 to S3 where they are made.
-
-What is in the record when something acts or is asked, and what becomes of a write that was under
-way.
-"""
+"""S1 to S3: the order of records and actions, and the resume of an interrupted write."""
 
 from __future__ import annotations
 
@@ -34,10 +30,10 @@ from mudroom.testing.invariants import find_violations
 async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(
     tmp_path: Path,
 ) -> None:
-    journal, seen = MemoryJournal(), list[type[StoredEvent]]()
+    journal, recorded_kinds = MemoryJournal(), list[type[StoredEvent]]()
 
     async def run(_context: object, _arguments: object) -> ToolResult:
-        seen.extend(
+        recorded_kinds.extend(
             type(event)
             for event in journal.events
             if isinstance(event, TurnFinished | ToolCallStarted | ToolCallFinished)
@@ -45,14 +41,14 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
         return ToolResult("done")
 
     def script(request: Request) -> Answer:
-        given = {
+        result_ids = {
             block.call_id
             for message in request.messages
             if isinstance(message, UserMessage)
             for block in message.content
             if isinstance(block, ToolResultBlock)
         }
-        assert given <= {
+        assert result_ids <= {
             event.call_id for event in journal.events if isinstance(event, ToolCallFinished)
         }, "a result was sent and not recorded"
         return call("act") if request.turn < 2 else "end"
@@ -66,7 +62,7 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
         tools=[tool],
     ) as session:
         assert (await session.run("PARENT")).ok
-    assert seen == [
+    assert recorded_kinds == [
         TurnFinished,
         ToolCallStarted,
         TurnFinished,
@@ -85,12 +81,12 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
 
     async def look(_context: object, _arguments: object) -> ToolResult:
         await asyncio.sleep(seconds)
-        return ToolResult("seen")
+        return ToolResult("looked")
 
     def script(request: Request) -> Answer:
         if request.turn == 0:
             return call("look")
-        assert shown == ["seen"], "screens wait for no record"
+        assert shown == ["looked"], "screens wait for no record"
         recorded.append(any(isinstance(event, ToolCallFinished) for event in journal.events))
         return "end"
 
@@ -129,7 +125,7 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
     assert kinds == [TurnFinished, ToolCallStarted, ToolCallFinished, TurnFinished]
 
 
-def changing(request: Request) -> Answer:
+def change_file(request: Request) -> Answer:
     return [
         [call("write", file_path="a.txt", content="one\n")],
         [call("edit", file_path="a.txt", old_string="one", new_string="one two")],
@@ -137,51 +133,55 @@ def changing(request: Request) -> Answer:
     ][request.turn]
 
 
-@pytest.mark.parametrize("done", ["no", "yes", "by somebody else"])
+@pytest.mark.parametrize("done", ["no", "yes", "by another program"])
 @pytest.mark.parametrize(("nth", "before", "after"), [(0, "", "one\n"), (1, "one\n", "one two\n")])
-async def test_s3_a_write_that_was_under_way_takes_effect_once(
+async def test_s3_an_interrupted_write_takes_effect_once(
     tmp_path: Path, nth: int, before: str, after: str, done: str
 ) -> None:
     work, home = tmp_path / "work", tmp_path / "home"
     work.mkdir()
     async with Session(
-        model=ScriptedModel(changing), cwd=str(work), home=str(tmp_path / "first")
+        model=ScriptedModel(change_file), cwd=str(work), home=str(tmp_path / "first")
     ) as session:
         await session.run("PARENT")
     events = list(open_reader(session_path(tmp_path / "first", session.id)).read())
     place = [n for n, event in enumerate(events) if isinstance(event, FileWriteIntended)][nth]
-    announced = events[place]
-    assert isinstance(announced, FileWriteIntended)
-    assert [announced.before, announced.after] == [
+    intent = events[place]
+    assert isinstance(intent, FileWriteIntended)
+    assert [intent.before, intent.after] == [
         sha256(text.encode()).hexdigest() if text else "" for text in (before, after)
     ]
     journal = SqliteJournal.open(session_path(home, session.id), session=session.id, create=True)
     await journal.append(*events[: place + 1])
     await journal.close()
     (work / "a.txt").write_text(
-        {"no": before, "yes": after, "by somebody else": "theirs one\n"}[done]
+        {"no": before, "yes": after, "by another program": "theirs one\n"}[done]
     )
     if done == "no" and not before:
         (work / "a.txt").unlink()
     (work / ".mudroom-unfinished-999999999-00").touch()
-    async with Session(model=ScriptedModel(changing), home=str(home), resume=session.id) as resumed:
+    async with Session(
+        model=ScriptedModel(change_file), home=str(home), resume=session.id
+    ) as resumed:
         await resumed.resume_unfinished()
-    found = list(open_reader(session_path(home, session.id)).read())
+    record = list(open_reader(session_path(home, session.id)).read())
     result = next(
         event.result
-        for event in found
-        if isinstance(event, ToolCallFinished) and event.call_id == announced.call_id
+        for event in record
+        if isinstance(event, ToolCallFinished) and event.call_id == intent.call_id
     )
-    assert result.error is (done == "by somebody else"), result.text
+    assert result.error is (done == "by another program"), result.text
     assert (result.changes == ("a.txt",)) is not result.error
     tries = [
         event
-        for event in found
-        if isinstance(event, FileWriteIntended) and event.call_id == announced.call_id
+        for event in record
+        if isinstance(event, FileWriteIntended) and event.call_id == intent.call_id
     ]
     assert len(tries) == (2 if done == "no" else 1)
-    last = "one two\n" if done != "by somebody else" else ("theirs one two\n", "theirs one\n")[nth]
+    last = (
+        "one two\n" if done != "by another program" else ("theirs one two\n", "theirs one\n")[nth]
+    )
     assert (work / "a.txt").read_text() == last
     assert [path.name for path in work.iterdir()] == ["a.txt"]
-    assert not find_violations(found)
-    assert await replay(found) == found
+    assert not find_violations(record)
+    assert await replay(record) == record

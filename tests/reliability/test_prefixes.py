@@ -1,8 +1,4 @@
-"""S9.
-
-A tree of three levels, cut off after every record in turn: what was spent, by whomever, counts when
-it goes on.
-"""
+"""S9: a run tree of three levels, cut off after each record; its spending counts on resume."""
 
 from __future__ import annotations
 
@@ -73,8 +69,8 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
     session, events = recorded
     assert not find_violations(events)
     assert await replay(events) == events
-    begun = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(begun, len(events) - 1, 1 if LONG else 3):
+    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
+    for cut in range(first, len(events) - 1, 1 if LONG else 3):
         home = tmp_path / str(cut)
         journal = SqliteJournal.open(session_path(home, session), session=session, create=True)
         await journal.append(*events[:cut])
@@ -83,19 +79,19 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
             model=ScriptedModel(script), home=str(home), resume=session, sandbox="off"
         ) as resumed:
             report = await resumed.resume_unfinished()
-        found = list(open_reader(session_path(home, session)).read())
-        assert not find_violations(found), f"cut off after {cut} records"
-        assert await replay(found) == found, f"cut off after {cut} records"
+        record = list(open_reader(session_path(home, session)).read())
+        assert not find_violations(record), f"cut off after {cut} records"
+        assert await replay(record) == record, f"cut off after {cut} records"
         assert report is None or report.text == "All are done."
-        assert sum(isinstance(event, RunStarted) for event in found) == 8
+        assert sum(isinstance(event, RunStarted) for event in record) == 8
         assert [
             event.result.text
-            for event in found
+            for event in record
             if isinstance(event, ToolCallFinished) and event.run == "1"
         ][-1] == REFUSED
 
 
-async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
+async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None:
     def brief(request: Request) -> Answer:
         if request.prompt == "CHILD":
             return [[call("todo", todos=[])], "I am done."][request.turn]
@@ -130,32 +126,32 @@ async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
     ) as resumed:
         report = await resumed.resume_unfinished()
     assert report and report.text == "We are done."
-    found = {
+    reports = {
         event.run: event.report
         for event in open_reader(session_path(tmp_path, session.id)).read()
         if isinstance(event, RunFinished)
     }
-    assert (found["1.1.1"].reason, found["1.1.1"].text) == (Reason.GOAL, "I am done.")
-    assert found["1.1.1"].seconds > 6
+    assert (reports["1.1.1"].reason, reports["1.1.1"].text) == (Reason.GOAL, "I am done.")
+    assert reports["1.1.1"].seconds > 6
 
 
 @pytest.mark.parametrize("reason", [Reason.MAX_TURNS, Reason.CANCELLED])
 @pytest.mark.parametrize("answered", [False, True])
-async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(
+async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
     tmp_path: Path, answered: bool, reason: Reason
 ) -> None:
-    def endless(request: Request) -> Answer:
-        return ["I read on.", call("todo", todos=[])] if request.tools else "The sum of it."
+    def script_without_end(request: Request) -> Answer:
+        return ["I continue to read.", call("todo", todos=[])] if request.tools else "The summary."
 
     home = str(tmp_path / "home")
     async with Session(
-        model=ScriptedModel(endless),
+        model=ScriptedModel(script_without_end),
         cwd=str(tmp_path),
         home=home,
         budget=Budget(turns=2),
         sandbox="off",
     ) as session:
-        first = await session.run("PARENT")
+        first_report = await session.run("PARENT")
     events = list(open_reader(session_path(home, session.id)).read())
     kind = TurnFinished if answered else TurnStarted
     cut = (
@@ -164,15 +160,15 @@ async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(
     journal = SqliteJournal.open(
         session_path(tmp_path, session.id), session=session.id, create=True
     )
-    lived = [
+    kept = [
         replace(event, summary_reason=reason)
         if isinstance(event, TurnStarted) and event.summary_reason
         else event
         for event in events[:cut]
     ]
-    await journal.append(*lived)
+    await journal.append(*kept)
     await journal.close()
-    model = ScriptedModel(endless)
+    model = ScriptedModel(script_without_end)
     async with Session(
         model=model, home=str(tmp_path), resume=session.id, sandbox="off"
     ) as resumed:
@@ -180,19 +176,19 @@ async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(
     assert report and (report.reason, report.recovered, report.text) == (
         reason,
         True,
-        "The sum of it.",
+        "The summary.",
     )
-    assert report.turns == first.turns == 3
-    found = list(open_reader(session_path(tmp_path, session.id)).read())
-    assert not find_violations(found)
-    assert build_transcript(found, "1")[:-1] == build_transcript(events, "1")[:-1], (
-        "what was told once is told once"
+    assert report.turns == first_report.turns == 3
+    record = list(open_reader(session_path(tmp_path, session.id)).read())
+    assert not find_violations(record)
+    assert build_transcript(record, "1")[:-1] == build_transcript(events, "1")[:-1], (
+        "the transcript does not repeat a message"
     )
     asked = [request.messages for request in model.requests]
     assert asked == ([] if answered else [build_transcript(events, "1")[:-1]])
 
 
-async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path: Path) -> None:
+async def test_a_record_of_ten_thousand_events_is_resumed_within_a_second(tmp_path: Path) -> None:
     def one(request: Request) -> Answer:
         return [call("todo", todos=[])] if request.turn == 0 else "The end."
 
@@ -202,13 +198,13 @@ async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path:
     ) as session:
         await session.run("PARENT")
     events = list(open_reader(session_path(home, session.id)).read())
-    begun = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
+    first = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
     turn = [event for event in events if event.run == "1" and event.turn == 1]
     journal = SqliteJournal.open(
         session_path(tmp_path, session.id), session=session.id, create=True
     )
     await journal.append(
-        *events[:begun], *(again(event, n) for n in range(1, 2_501) for event in turn)
+        *events[:first], *(copy_event(event, n) for n in range(1, 2_501) for event in turn)
     )
     await journal.close()
     began = time.process_time()
@@ -224,8 +220,8 @@ async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path:
     )
 
 
-def again(event: StoredEvent, n: int) -> StoredEvent:
-    """The same event of another turn, its call with an id of its own."""
+def copy_event(event: StoredEvent, n: int) -> StoredEvent:
+    """Return the event for turn n, with another call id."""
     match event:
         case TurnFinished():
             (asked,) = event.message.tool_calls

@@ -1,7 +1,4 @@
-"""S8 at the real command line.
-
-After Ctrl-C or SIGTERM, at random moments, no process of the run is left, and the session goes on.
-"""
+"""S8 at the command line: after Ctrl-C or SIGTERM no process remains, the session continues."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ LONG = bool(os.environ.get("MUDROOM_LONG"))
 def environ(folder: Path, url: str) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
-        "HOME": str(folder / "person"),
+        "HOME": str(folder / "user"),
         "MUDROOM_HOME": str(folder / "home"),
         "XDG_CONFIG_HOME": str(folder / "etc"),
         "LANG": "C.UTF-8",
@@ -35,31 +32,31 @@ def environ(folder: Path, url: str) -> dict[str, str]:
     }
 
 
-def alive(mark: str) -> list[str]:
-    found: list[str] = []
+def find_processes(mark: str) -> list[str]:
+    lines: list[str] = []
     for process in Path("/proc").iterdir():
         try:
             line = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
         except OSError:
             continue
         if mark.encode() in line:
-            found.append(f"{process.name} {line!r}")
-    return found
+            lines.append(f"{process.name} {line!r}")
+    return lines
 
 
 @pytest.mark.parametrize("seed", range(50 if LONG else 4))
 async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed: int) -> None:
     chance, mark = random.Random(seed), f"mark-{os.getpid()}-{seed}-"
-    command, begun = (
+    command, started = (
         f": {mark}; (setsid sleep 61 &); echo x >> effects.txt; sleep 60",
         asyncio.Event(),
     )
 
-    def answer(asked: ServerRequest) -> ServerAnswer:
-        begun.set()
-        if b"Again" in asked.body:
-            return "I go on."
-        if "task" in asked.tools and not asked.turn:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        started.set()
+        if b"Again" in request.body:
+            return "I continue."
+        if "task" in request.tools and not request.turn:
             return tuple(ToolCallBlock(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(3))
         return (ToolCallBlock("b", "bash", {"command": command}),)
 
@@ -71,19 +68,19 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed:
         process = await asyncio.create_subprocess_exec(
             *words, "PARENT", cwd=work, env=env, stdout=pipe, stderr=pipe
         )
-        await begun.wait()
+        await started.wait()
         await asyncio.sleep(chance.random() * 0.5)
         process.send_signal(number)
-        sent = time.monotonic()
+        sent_at = time.monotonic()
         _, err = await process.communicate()
         assert b"Traceback" not in err
         assert process.returncode == 128 + number
-        while left := alive(mark):
-            assert time.monotonic() < sent + 2, left
+        while remaining := find_processes(mark):
+            assert time.monotonic() < sent_at + 2, remaining
             await asyncio.sleep(0.02)
         process = await asyncio.create_subprocess_exec(
             *words, "Again", "-c", cwd=work, env=env, stdout=pipe, stderr=pipe
         )
         out, err = await process.communicate()
-        assert (process.returncode, out) == (0, b"I go on.\n"), err
+        assert (process.returncode, out) == (0, b"I continue.\n"), err
     assert not find_violations(open_reader(next((tmp_path / "home").glob("sessions/*.db"))).read())

@@ -1,7 +1,4 @@
-"""S10.
-
-A model that falls silent, at its first word or in the middle, cannot hold a run for ever.
-"""
+"""S10: a model that stops sending, before or inside an answer, does not block a run for ever."""
 
 from __future__ import annotations
 
@@ -25,15 +22,15 @@ from mudroom.testing.wire_formats import WireAnswer, anthropic_stream
 Parts = Callable[[], AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]]
 
 
-class Slow:
-    """A model that answers in its own time; also its own chat."""
+class SlowModel:
+    """A model, and its conversation, that answers with delays."""
 
     name = "slow:model"
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def start_conversation(self, config: RequestConfig) -> Slow:
+    def start_conversation(self, config: RequestConfig) -> SlowModel:
         return self
 
     def append(self, message: Message) -> None:
@@ -66,7 +63,7 @@ async def slow_but_alive() -> AsyncIterator[StreamChunk | RetryNotice | Assistan
     yield AssistantMessage((TextBlock("Done."),))
 
 
-async def told_to_wait() -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+async def retries_after_long_waits() -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
     for attempt in range(1, 4):
         yield RetryNotice(attempt, 290.0, 429, "too many requests")
         await asyncio.sleep(290 + FIRST_CHUNK_SECONDS)
@@ -78,7 +75,7 @@ PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 def test_a_stream_that_only_pings_for_half_an_hour_is_alive(tmp_path: Path) -> None:
     async def work() -> Report:
-        async def answer(asked: ServerRequest) -> ServerAnswer:
+        async def answer(request: ServerRequest) -> ServerAnswer:
             whole = anthropic_stream(
                 WireAnswer((TextBlock("Done."),), "m", "msg", Usage(1, 1), StopReason.END)
             )
@@ -100,8 +97,8 @@ def test_a_stream_that_only_pings_for_half_an_hour_is_alive(tmp_path: Path) -> N
     assert run_virtual(work()).text == "Done."
 
 
-def ran(folder: Path, model: object) -> tuple[Report, float, list[StoredEvent]]:
-    """A run on virtual time: its report, the seconds it took, its record."""
+def run_model(folder: Path, model: object) -> tuple[Report, float, list[StoredEvent]]:
+    """Run on virtual time; return the report, the seconds and the record."""
     events: list[AnyEvent] = []
 
     async def work() -> tuple[Report, float]:
@@ -122,23 +119,23 @@ def ran(folder: Path, model: object) -> tuple[Report, float, list[StoredEvent]]:
 
 
 @pytest.mark.parametrize(
-    ("parts", "at"),
+    ("parts", "limit"),
     [(never, SILENCE_SECONDS + FIRST_CHUNK_SECONDS), (stops_in_the_middle, SILENCE_SECONDS)],
 )
-def test_s10_a_silent_model_ends_the_run(tmp_path: Path, parts: Parts, at: float) -> None:
-    report, seconds, _ = ran(tmp_path, Slow(parts))
+def test_s10_a_silent_model_ends_the_run(tmp_path: Path, parts: Parts, limit: float) -> None:
+    report, seconds, _ = run_model(tmp_path, SlowModel(parts))
     assert (report.reason, report.error) == (Reason.TIMEOUT, "the model fell silent")
-    assert seconds == pytest.approx(at, abs=1)
+    assert seconds == pytest.approx(limit, abs=1)
 
 
-@pytest.mark.parametrize("parts", [slow_but_alive, told_to_wait])
-def test_who_is_slow_but_gives_signs_of_life_is_waited_for(tmp_path: Path, parts: Parts) -> None:
-    report, seconds, _ = ran(tmp_path, Slow(parts))
+@pytest.mark.parametrize("parts", [slow_but_alive, retries_after_long_waits])
+def test_a_slow_model_that_sends_something_is_not_cut_off(tmp_path: Path, parts: Parts) -> None:
+    report, seconds, _ = run_model(tmp_path, SlowModel(parts))
     assert report.reason is Reason.GOAL
     assert seconds > 600
 
 
-def test_s10_a_parent_hears_that_its_child_fell_silent_and_goes_on(tmp_path: Path) -> None:
+def test_s10_a_parent_reads_that_its_child_fell_silent_and_continues(tmp_path: Path) -> None:
     async def script(request: Request) -> Answer:
         if request.prompt == "CHILD":
             if request.turn:
@@ -146,7 +143,7 @@ def test_s10_a_parent_hears_that_its_child_fell_silent_and_goes_on(tmp_path: Pat
             return ["I begin.", call("glob", pattern="*")]
         return call("task", prompt="CHILD") if request.turn == 0 else request.results[0].text
 
-    report, _, _ = ran(tmp_path, ScriptedModel(script))
+    report, _, _ = run_model(tmp_path, ScriptedModel(script))
     assert report.ok
     assert report.text.startswith(
         "[TIMEOUT: the model fell silent; what follows is partial]\nI begin."

@@ -1,4 +1,4 @@
-"""64 children and a provider that takes four requests a second: no storm, no lost child."""
+"""64 children and a provider with four requests a second: few retries, no lost child."""
 
 from __future__ import annotations
 
@@ -19,41 +19,39 @@ Figure = Callable[[str, str], None]
 CHILDREN, RATE = 64, 4
 
 
-class Limited:
-    """Takes `RATE` requests in each second.
+class LimitedProvider:
+    """A provider that accepts `RATE` requests a second and refuses the others for one second.
 
-    Of the others it wants none before the next second, and notes who comes all the same.
+    It counts the requests that arrive before that second is over.
     """
 
     def __init__(self, status: int, refusal: float) -> None:
-        self.status, self.refusal, self.second, self.taken, self.shut = (
-            status,
-            refusal,
-            -1,
-            0,
-            (0.0, 0.0),
-        )
-        self.broken = self.refused = 0
+        self.status = status
+        self.refusal = refusal
+        self.second = -1
+        self.accepted = 0
+        self.pause = (0.0, 0.0)
+        self.early = 0
 
-    async def answer(self, asked: ServerRequest) -> ServerAnswer:
+    async def answer(self, request: ServerRequest) -> ServerAnswer:
         now = asyncio.get_running_loop().time()
-        told, until = self.shut
-        self.broken += told < now < until
+        start, end = self.pause
+        self.early += start < now < end
         if int(now) != self.second:
-            self.second, self.taken = int(now), 0
-        if self.taken == RATE:
-            self.refused += 1
+            self.second = int(now)
+            self.accepted = 0
+        if self.accepted == RATE:
             await asyncio.sleep(self.refusal)
-            self.shut = now + self.refusal, now + self.refusal + 1
+            self.pause = now + self.refusal, now + self.refusal + 1
             return Fault(status=self.status, headers={"Retry-After": "1"})
-        self.taken += 1
+        self.accepted += 1
         await asyncio.sleep(0.3)
-        if "task" in asked.tools:
+        if "task" in request.tools:
             tasks = tuple(
                 ToolCallBlock(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(CHILDREN)
             )
-            return tasks if not asked.turn else "All are done."
-        return (ToolCallBlock("r", "todo", {"todos": []}),) if not asked.turn else "A report."
+            return tasks if not request.turn else "All are done."
+        return (ToolCallBlock("r", "todo", {"todos": []}),) if not request.turn else "A report."
 
 
 @pytest.mark.parametrize(
@@ -62,7 +60,7 @@ class Limited:
 def test_f21_64_children_and_four_requests_a_second(
     tmp_path: Path, status: int, refusal: float, figure: Figure
 ) -> None:
-    server, events = Limited(status, refusal), list[AnyEvent]()
+    server, events = LimitedProvider(status, refusal), list[AnyEvent]()
 
     async def work() -> tuple[Report, int, float]:
         async with ModelServer(strict_script(server.answer)) as serving:
@@ -80,19 +78,19 @@ def test_f21_64_children_and_four_requests_a_second(
 
     report, requests, seconds = run_virtual(work())
     needed = 2 + 2 * CHILDREN
-    told = (
+    value = (
         f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for "
         f"{needed / RATE:.0f} s of work"
     )
     figure(
         f"{CHILDREN} children at {RATE} requests a second, {status} after {refusal * 1000:.0f} ms",
-        told,
+        value,
     )
     assert report.ok and report.text == "All are done."
     ended = [event.report for event in events if isinstance(event, RunFinished)]
     assert len(ended) == CHILDREN + 1 and all(report.ok for report in ended), "a child was lost"
     assert requests <= 1.3 * needed
-    assert server.broken == 0, "a request came although Retry-After had not passed"
+    assert server.early == 0, "a request came although Retry-After had not passed"
     assert seconds <= 1.5 * needed / RATE
     assert not find_violations(
         (event for event in events if not isinstance(event, Delta)), timed=False

@@ -30,7 +30,7 @@ MODELS = {
     "openai-responses": "openai-responses:gpt-5",
     "google": "google:gemini-flash-latest",
 }
-SAID = (
+ANSWER = (
     TextBlock("I act on it now. 现在。"),
     ToolCallBlock("c1", "act", {"much": "a long argument"}),
     ToolCallBlock("c2", "act", {"much": "另一个"}),
@@ -44,30 +44,32 @@ STREAMS = {
 
 
 def length(dialect: str) -> int:
-    """Bytes of the answer as the server streams it."""
+    """Return the number of bytes of the streamed answer."""
     reply = WireAnswer(
-        SAID, MODELS[dialect].partition(":")[2], "msg_1", Usage(100, 10), StopReason.CALLS
+        ANSWER, MODELS[dialect].partition(":")[2], "msg_1", Usage(100, 10), StopReason.CALLS
     )
     return len(b"".join(STREAMS[dialect](reply)))
 
 
-async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, list[AnyEvent], int]:
-    """A run whose first answer breaks so.
+async def run_session(
+    folder: Path, dialect: str, fault: Fault
+) -> tuple[Report, int, list[AnyEvent], int]:
+    """Run a session whose first answer breaks.
 
-    Its report, the requests, the events, and how often the tool acted.
+    Returns its report, the number of requests, the events and the number of tool executions.
     """
-    acted, events = 0, list[AnyEvent]()
+    executions, events = 0, list[AnyEvent]()
 
     async def run(_context: object, _arguments: object) -> ToolResult:
-        nonlocal acted
-        acted += 1
+        nonlocal executions
+        executions += 1
         assert any(isinstance(event, TurnFinished) for event in events), (
             "a call ran before its message had ended"
         )
         return ToolResult("done")
 
-    def answer(asked: ServerRequest) -> ServerAnswer:
-        return fault if asked.number == 1 else "The end." if asked.turn else SAID
+    def answer(request: ServerRequest) -> ServerAnswer:
+        return fault if request.number == 1 else "The end." if request.turn else ANSWER
 
     tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
     async with ModelServer(strict_script(answer)) as server:
@@ -89,22 +91,22 @@ async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, l
         ) as session:
             session.watch(events.append)
             report = await session.run("PARENT")
-        return report, server.request_count, events, acted
+        return report, server.request_count, events, executions
 
 
 @pytest.mark.timeout(5_000)
 @pytest.mark.parametrize("end", ["close", "reset", "eof", "stall"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_f9_a_stream_that_breaks_at_any_byte_is_asked_for_once_more(
+def test_f9_a_stream_that_breaks_at_any_byte_is_requested_once_more(
     tmp_path: Path, dialect: str, end: str, figure: Figure
 ) -> None:
     whole = length(dialect)
     cuts = range(0, whole - 20, 1 if LONG else whole // 6)
     for cut in cuts:
-        report, requests, events, acted = run_virtual(
-            live(tmp_path, dialect, Fault(SAID, cut_after=cut, end=end))
+        report, requests, events, executions = run_virtual(
+            run_session(tmp_path, dialect, Fault(ANSWER, cut_after=cut, end=end))
         )
-        assert (report.reason, report.text, acted) == ("GOAL", "The end.", 2), (
+        assert (report.reason, report.text, executions) == ("GOAL", "The end.", 2), (
             f"broken at byte {cut}: {report.error}"
         )
         retried = sum(isinstance(event, ModelCallRetried) for event in events)

@@ -1,7 +1,4 @@
-"""What a write leaves for a moment.
-
-A sweep takes what the dead left, never what a sibling is writing; no command stumbles over it.
-"""
+"""Temporary files of writes: those of dead processes are removed, those of live ones stay."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from mudroom._platform.protected_names import is_protected
 from mudroom.workspaces.shared import SharedWorkspace
 
 
-def test_s3_a_sweep_spares_what_a_sibling_is_writing(tmp_path: Path) -> None:
+def test_s3_a_sweep_keeps_the_temporary_file_of_a_running_write(tmp_path: Path) -> None:
     workspace, over = SharedWorkspace(str(tmp_path)), threading.Event()
 
     def sweep() -> None:
@@ -33,7 +30,7 @@ def test_s3_a_sweep_spares_what_a_sibling_is_writing(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_bytes() == b"199"
 
 
-def test_s3_a_sweep_takes_what_a_dead_process_left(tmp_path: Path) -> None:
+def test_s3_a_sweep_removes_the_temporary_file_of_a_dead_process(tmp_path: Path) -> None:
     dead = (
         subprocess.run(
             [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
@@ -53,7 +50,7 @@ def test_s3_a_sweep_takes_what_a_dead_process_left(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_there_for_a_moment_is_no_wall_of_a_sandbox() -> None:
+def test_a_sandbox_does_not_protect_temporary_files() -> None:
     assert (
         is_protected(".mudroom")
         and is_protected(".Mudroom.toml")

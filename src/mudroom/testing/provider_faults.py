@@ -25,7 +25,7 @@ class FaultCase(Struct, frozen=True):
     """One fault and its expected outcome.
 
     Arguments:
-        answers: answers to the first requests; later requests get the text "Well again."
+        answers: answers to the first requests; later requests get the text "It works again."
         reason: expected reason of the run.
         error: expected part of the report's error.
         requests: expected number of requests; None if it is not fixed.
@@ -36,7 +36,7 @@ class FaultCase(Struct, frozen=True):
     reason: Reason = Reason.GOAL
     error: str = ""
     requests: int | None = None
-    text: str = "Well again."
+    text: str = "It works again."
 
 
 Cases = dict[str, FaultCase]
