@@ -20,7 +20,8 @@ from ._core.events import (
 )
 from ._core.messages import Usage
 from ._core.ports import Clock
-from ._engine.meters import NOTHING_PLANNED, Meter, RunTimer
+from ._engine.meters.meter import NOTHING_PLANNED, Meter
+from ._engine.meters.run_timer import RunTimer
 
 
 class SessionMeter(Meter):

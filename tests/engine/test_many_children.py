@@ -18,7 +18,8 @@ from mudroom._core.budgets import Limit
 from mudroom._core.events import RunFinished, SessionClosed, StoredEvent, ToolCallFinished
 from mudroom._core.messages import ToolCallBlock
 from mudroom._engine.call_batch import CallBatch
-from mudroom._engine.meters import Meter, Meters
+from mudroom._engine.meters.meter import Meter
+from mudroom._engine.meters.registry import Meters
 from mudroom.testing import Answer, MemoryJournal, Request, call
 
 SHARE = Budget(turns=5, input_tokens=10, output_tokens=10, total_tokens=20, usd=0.001)

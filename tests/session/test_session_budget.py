@@ -21,7 +21,7 @@ from mudroom import (
     UsageError,
 )
 from mudroom._core.budgets import Limit
-from mudroom._engine.meters import Meter
+from mudroom._engine.meters.meter import Meter
 from mudroom.models.scripted import call
 from mudroom.replay import replay
 from mudroom.scope import PromptConfig, RunConfig, ToolConfig

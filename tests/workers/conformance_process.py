@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mudroom._core.events import StoredEvent
-from mudroom._engine.meters import Meters
+from mudroom._engine.meters.registry import Meters
 from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.process.channel import Channel
 from mudroom.workers.process.messages import ToWorker, WorkerConfig

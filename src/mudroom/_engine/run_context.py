@@ -18,7 +18,8 @@ from .conversation import Conversation
 from .evidence import Evidence
 from .inbox import Inbox
 from .loop_detection import LoopDetector
-from .meters import Meter, RunTimer
+from .meters.meter import Meter
+from .meters.run_timer import RunTimer
 from .phase import RunControl
 from .recorder import Recorder
 from .session_context import SessionServices

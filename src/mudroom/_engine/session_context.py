@@ -23,7 +23,8 @@ from .._core.ports import (
 )
 from ..errors import UsageError
 from .evidence import ChangeWatch
-from .meters import Meter, Meters
+from .meters.meter import Meter
+from .meters.registry import Meters
 from .structured_output import OutputChecks
 
 

@@ -22,7 +22,7 @@ from .._core.messages import Usage
 from .._core.ports import Environment, Worker
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
-from .._engine.meters import Meter
+from .._engine.meters.meter import Meter
 from .._engine.phase import Phase, RunControl
 from .._engine.resume import find_report, walk_descendants
 from .._engine.run_context import RunContext

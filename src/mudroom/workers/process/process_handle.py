@@ -13,7 +13,7 @@ from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
 from ..._core.events import MessageSent, RunFinished, RunResumed, RunStarted, StoredEvent
 from ..._core.messages import Usage
 from ..._core.runs import Brief, Report
-from ..._engine.meters import Meter
+from ..._engine.meters.meter import Meter
 from ..._engine.session_context import SessionServices
 from .channel import Channel
 from .messages import (

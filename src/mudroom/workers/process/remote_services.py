@@ -20,7 +20,7 @@ from ..._core.ports import (
     RetryNotice,
     StreamChunk,
 )
-from ..._engine.meters import NOTHING_PLANNED, is_used
+from ..._engine.meters.meter import NOTHING_PLANNED, is_used
 from .channel import Channel, encode
 from .messages import (
     CallReply,

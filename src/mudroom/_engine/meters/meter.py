@@ -1,17 +1,15 @@
-"""Meters: compare spending and time of a run with the limits of the run and its ancestors."""
+"""Meter: compares what a run spends with the limits of the run and its ancestors."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._core.budgets import SHARED_LIMITS, Budget, Grant, Limit, LimitState, smaller
-from .._core.messages import Usage
-from .._core.ports import Clock
+from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, smaller
+from ..._core.messages import Usage
 
 NOTHING_PLANNED: Mapping[Limit, float] = {}
 
@@ -305,91 +303,6 @@ class Meter:
             raise ValueError(f"the budget of {most} children is used up")
         if self.parent is not None:
             self.parent.check_children()
-
-
-class Meters:
-    """Meters of the running runs of a session, by run id."""
-
-    def __init__(self) -> None:
-        self._meters: dict[str, Meter] = {}
-
-    def open(self, run_id: str, budget: Budget, parent: ParentMeter | None = None) -> Grant:
-        """Open a meter for a run without a parent in this process.
-
-        Arguments:
-            parent: pays for the run, too: the session, or ancestors in another process.
-        """
-        self._meters[run_id] = Meter(budget, parent)
-        return Grant(run_id, budget)
-
-    def allocate(self, parent: Meter, run_id: str, requested: Budget, seconds: float) -> Grant:
-        """Open a meter for a child; see `Meter.allocate`."""
-        meter = parent.allocate(requested, seconds)
-        self._meters[run_id] = meter
-        return Grant(run_id, meter.budget)
-
-    def get(self, grant: Grant) -> Meter:
-        """Return the meter of a grant."""
-        return self._meters[grant.run_id]
-
-    def close(self, grant: Grant) -> Meter:
-        """Remove and return the meter of a run that ended, and release what it reserved."""
-        meter = self._meters.pop(grant.run_id)
-        meter.release()
-        return meter
-
-
-class RunTimer:
-    """Age of a run in seconds, without waiting for approvals, and the deadline of the run.
-
-    Attributes:
-        deadline: timeout of the run while it takes turns; each pause moves it later.
-    """
-
-    def __init__(self, clock: Clock, meter: Meter) -> None:
-        self._clock = clock
-        self._meter = meter
-        self._started_at = clock.monotonic()
-        self._paused_at: float | None = None
-        self._pauses = 0
-        self.deadline: asyncio.Timeout | None = None
-        meter.on_pause = self._set_paused
-
-    @property
-    def age(self) -> float:
-        """Seconds since the run started, without pauses."""
-        now = self._clock.monotonic() if self._paused_at is None else self._paused_at
-        return now - self._started_at
-
-    @property
-    def time_left(self) -> float | None:
-        """Seconds until the time limit, None if there is no limit."""
-        limit = self._meter.budget.seconds
-        return None if limit is None else max(0.0, limit - self.age)
-
-    @property
-    def limit(self) -> LimitState | None:
-        """The time limit and the age, None if there is no limit."""
-        most = self._meter.budget.seconds
-        return None if most is None else LimitState(Limit.SECONDS, most, round(self.age, 3))
-
-    def add_past(self, seconds: float) -> None:
-        """Add the seconds that the run worked before a resume."""
-        self._started_at -= seconds
-
-    def _set_paused(self, paused: bool) -> None:
-        self._pauses += 1 if paused else -1
-        if paused and self._pauses == 1:
-            self._paused_at = self._clock.monotonic()
-        elif not self._pauses and self._paused_at is not None:
-            self._started_at += self._clock.monotonic() - self._paused_at
-            self._paused_at = None
-        left = self.time_left
-        deadline = self.deadline
-        if left is None or deadline is None or deadline.expired():
-            return
-        loop = asyncio.get_running_loop()
-        deadline.reschedule(None if self._pauses else loop.time() + left)
 
 
 def is_used(spent: float, most: float, fraction: float) -> bool:

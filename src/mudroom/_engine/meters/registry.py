@@ -1,0 +1,38 @@
+"""Meters: the meters of the running runs of a session."""
+
+from __future__ import annotations
+
+from ..._core.budgets import Budget, Grant
+from .meter import Meter, ParentMeter
+
+
+class Meters:
+    """Meters of the running runs of a session, by run id."""
+
+    def __init__(self) -> None:
+        self._meters: dict[str, Meter] = {}
+
+    def open(self, run_id: str, budget: Budget, parent: ParentMeter | None = None) -> Grant:
+        """Open a meter for a run without a parent in this process.
+
+        Arguments:
+            parent: pays for the run, too: the session, or ancestors in another process.
+        """
+        self._meters[run_id] = Meter(budget, parent)
+        return Grant(run_id, budget)
+
+    def allocate(self, parent: Meter, run_id: str, requested: Budget, seconds: float) -> Grant:
+        """Open a meter for a child; see `Meter.allocate`."""
+        meter = parent.allocate(requested, seconds)
+        self._meters[run_id] = meter
+        return Grant(run_id, meter.budget)
+
+    def get(self, grant: Grant) -> Meter:
+        """Return the meter of a grant."""
+        return self._meters[grant.run_id]
+
+    def close(self, grant: Grant) -> Meter:
+        """Remove and return the meter of a run that ended, and release what it reserved."""
+        meter = self._meters.pop(grant.run_id)
+        meter.release()
+        return meter
