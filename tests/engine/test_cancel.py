@@ -212,3 +212,28 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def answer_with_todos(request: Request) -> Answer:
+    """Answer at once, each time with another call that does not wait, for up to 200 turns."""
+    if not request.tools or request.turn == 200:
+        return "summary"
+    return [call("todo", todos=[{"content": f"step {request.turn}", "status": "pending"}])]
+
+
+async def test_a_run_that_never_waits_can_be_cancelled(stage: Stage) -> None:
+    async with stage.open(answer_with_todos) as session:
+        run = asyncio.create_task(session.run("PARENT"))
+        while len(stage.model.requests) < 3:  # noqa: ASYNC110  the run works between the sleeps
+            await asyncio.sleep(0)
+        assert session.cancel()
+        report = await run
+    assert report.reason is Reason.CANCELLED and report.turns < 10
+
+
+async def test_a_run_that_never_waits_ends_at_the_deadline_of_its_caller(stage: Stage) -> None:
+    async with stage.open(answer_with_todos) as session:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await session.run("PARENT")
+    assert len(stage.model.requests) < 10

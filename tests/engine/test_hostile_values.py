@@ -252,8 +252,10 @@ async def test_texts_of_hooks_are_cleaned(stage: Stage) -> None:
     calls = [ToolCallBlock("denied", "glob", {"pattern": "*"}), call("read", file_path="a")]
     report = await stage.run([calls, "almost", "end"], hooks=HostileHooks())
     assert report.text == "end"
-    assert f"not allowed: {CLEAN}" in stage.results[0].text
-    assert stage.results[1].text == CLEAN
+    finished = [event for event in stage.events if isinstance(event, ToolCallFinished)]
+    texts = {event.call_id: event.result.text for event in finished}
+    assert f"not allowed: {CLEAN}" in texts.pop("denied")
+    assert list(texts.values()) == [CLEAN]
 
 
 class DeepHooks(Hooks):

@@ -273,11 +273,13 @@ async def test_the_start_of_a_call_has_the_title_and_the_view_of_its_tool(stage:
         call("no_such_tool", number=1, where="here"),
     ]
     await stage.run({"PARENT": [calls, "end"]}, tools=[deploy])
-    started = [event for event in stage.events if isinstance(event, ToolCallStarted)]
-    assert [(event.title, event.view) for event in started] == [
-        ("notes.txt", "lines"),
-        ("one", ""),
-        ("moon", ""),
-        ("here", ""),
-    ]
-    assert started[0].call.arguments == {"file_path": "notes.txt", "limit": 1}
+    started = {
+        event.call.name: event for event in stage.events if isinstance(event, ToolCallStarted)
+    }
+    assert {name: (event.title, event.view) for name, event in started.items()} == {
+        "read_file": ("notes.txt", "lines"),
+        "grep": ("one", ""),
+        "deploy": ("moon", ""),
+        "no_such_tool": ("here", ""),
+    }
+    assert started["read_file"].call.arguments == {"file_path": "notes.txt", "limit": 1}
