@@ -311,6 +311,8 @@ class _Builder:
             requested = agent.model
         if requested == "auto":
             requested = await self._models.choose_default() or self._use_offline_model()
+        else:
+            await self._models.find_windows(requested)
         if self._options.fallback_model:
             requested = f"{requested},{self._options.fallback_model}"
         return self._models.get_model(requested).name

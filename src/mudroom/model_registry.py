@@ -11,11 +11,12 @@ from ._core.ports import Clock, Model
 from ._engine.replay_check import rebuild_conversations
 from .errors import UsageError
 from .models import providers
-from .models.openai.model_facts import serves_responses
+from .models.model_facts import find_facts
 
 if TYPE_CHECKING:
     from .models._http import HttpClient
     from .models._wire import WireModel
+    from .models.served_models import ServedModel
 
 
 class ModelRegistry:
@@ -56,6 +57,15 @@ class ModelRegistry:
         if name:
             self._windows[name] = window
         return name
+
+    async def find_windows(self, name: str) -> None:
+        """Ask the local servers of a model string for the windows of their models."""
+        for part in map(str.strip, name.split(",")):
+            if provider := find_local_provider(part):
+                served = await asyncio.to_thread(list_models, provider, self._environ)
+                self._windows |= {
+                    f"{provider.name}:{model.name}": model.context_window for model in served
+                }
 
     def register(self, model: Model) -> str:
         """Add a model of the caller and return its name."""
@@ -121,7 +131,7 @@ class ModelRegistry:
         url = providers.get_base_url(provider, self._environ)
         wire = provider.wire
         if wire == "openai-auto":
-            wire = "openai-responses" if serves_responses(url) else "openai"
+            wire = "openai-responses" if find_facts(model, url).serves_responses else "openai"
         return _load_wire(wire)(
             model,
             http=self._get_connection(provider),
@@ -155,15 +165,29 @@ def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, int]:
     provider = providers.find_own_server(environ, name)
     if provider is None:
         return name, 0
-    from .models.served_models import list_served_models
-
-    url = providers.get_base_url(provider, environ)
-    served = list_served_models(url, providers.get_key(provider, environ))
+    served = list_models(provider, environ)
     by_name = {f"{provider.name}:{model.name}": model for model in served}
     if not by_name:
         return name, 0
     chosen = name if name in by_name else next(iter(by_name))
     return chosen, by_name[chosen].context_window
+
+
+def find_local_provider(name: str) -> providers.Provider | None:
+    """Return the provider of a model string if it is a local server, else None."""
+    try:
+        provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
+    except UsageError:
+        return None
+    return provider if provider.is_local and provider.wire == "openai" else None
+
+
+def list_models(provider: providers.Provider, environ: Mapping[str, str]) -> list[ServedModel]:
+    """Ask the server of a provider for its models."""
+    from .models.served_models import list_served_models
+
+    url = providers.get_base_url(provider, environ)
+    return list_served_models(url, providers.get_key(provider, environ))
 
 
 def _load_wire(wire: str) -> type[WireModel]:

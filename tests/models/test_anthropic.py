@@ -252,7 +252,8 @@ def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str
         ("claude-opus-4-1-20250805", 16_000),
         ("claude-3-7-sonnet-20250219", 8_192),
         ("claude-3-haiku-20240307", 4_096),
-        ("kimi-k2", 8_192),
+        ("kimi-k2", 16_384),
+        ("some-model", 8_192),
     ],
 )
 def test_max_tokens_is_always_sent(name: str, most: int) -> None:

@@ -239,7 +239,7 @@ def test_the_last_turn_forbids_calls_after_the_messages() -> None:
         ("gpt-5-mini", 32_000, False),
         ("gpt-6.1-sol", 32_000, False),
         ("o3", 32_000, False),
-        ("gpt-4", 4_096, True),
+        ("gpt-4", 2_048, True),
     ],
 )
 def test_openai_itself_gets_its_own_limit_and_sampling(

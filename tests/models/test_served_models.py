@@ -110,3 +110,20 @@ async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:
         async with Session(environ=environ, home=str(tmp_path), journal="memory") as session:
             report = await session.run("Who are you?")
     assert (report.text, report.model) == ("Hello.", "vllm:qwen3-8b")
+
+
+async def test_a_named_model_of_a_local_server_has_the_window_of_the_server(tmp_path: Path) -> None:
+    answer = WireAnswer((TextBlock("Hello."),), "m", "r1", Usage(9, 2), StopReason.END)
+    pages = {
+        "/v1/models": {"data": [{"id": "other"}, {"id": "m", "max_model_len": 4096}]},
+        "/v1/chat/completions": b"".join(openai_stream(answer)),
+    }
+    async with serve(pages) as url:
+        registry = ModelRegistry({"VLLM_BASE_URL": f"{url}/v1"}, FakeClock(), "")
+        await registry.find_windows("vllm:m,vllm:other,openai:gpt-5,no such model")
+        model = registry.get_model("vllm:m")
+        other = registry.get_model("vllm:other")
+    assert isinstance(model, OpenAIModel)
+    assert isinstance(other, OpenAIModel)
+    assert (model.facts.context_window, other.facts.context_window) == (4096, 0)
+    assert model.facts.choose_max_tokens(None) == 1024

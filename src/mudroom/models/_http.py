@@ -136,6 +136,7 @@ class HttpClient:
         headers: Mapping[str, str],
         body: bytes,
         make_reader: Callable[[], StreamReader],
+        adapt: Callable[[RequestFailure], tuple[bytes, str] | None] = lambda failure: None,
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post `body` and yield the chunks of the answer, then the whole message.
 
@@ -146,6 +147,7 @@ class HttpClient:
 
         Arguments:
             make_reader: returns a new reader; called once per attempt.
+            adapt: takes a final failure; returns another body to send and the reason, or None.
         """
         attempt = 0
         while True:
@@ -157,9 +159,14 @@ class HttpClient:
                 return
             except RequestFailure as failure:
                 delay = self._retry_delay(failure, attempt)
+                reason = failure.error.message
                 if delay is None:
-                    raise build_final_error(failure, attempt) from None
-                notice = RetryNotice(attempt, delay, failure.status, failure.error.message)
+                    adapted = adapt(failure)
+                    if adapted is None:
+                        raise build_final_error(failure, attempt) from None
+                    body, reason = adapted
+                    delay = 0.0
+                notice = RetryNotice(attempt, delay, failure.status, reason)
             yield notice
             await self.clock.sleep(notice.delay)
 

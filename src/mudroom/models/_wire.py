@@ -23,20 +23,30 @@ from .._core.messages import (
     resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
+from ._errors import RequestFailure
 from ._http import HttpClient, StreamReader
 from ._images import replace_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
+from .model_facts import ModelFacts, find_facts, find_room, learn_facts, remember_facts
 
 _MAX_CACHED_PREFIXES = 32
+_SERVED_MAX_OUTPUT = 32_000
+"""Default output limit in tokens where the server tells its window, which bounds it, too."""
+_LEARNABLE = (400, 402, 422)
+"""Statuses of refusals that may name a field."""
 
 
 class RequestPrefix(Struct, frozen=True):
-    """The bytes that start each request of a conversation, and its tool names on the wire."""
+    """The bytes that start each request of a conversation, and its tool names on the wire.
+
+    `facts`: those of the model that the bytes fit.
+    """
 
     data: bytes
     names: ToolNames
     config: RequestConfig
+    facts: ModelFacts
 
 
 class WireModel(ABC):
@@ -77,11 +87,16 @@ class WireModel(ABC):
         self.model = self.normalize_model(model)
         self.http = http
         self.name = name or f"{self.WIRE}:{self.model}"
-        self.url = self.build_url((base_url or self.BASE_URL).rstrip("/"))
+        self.base_url = (base_url or self.BASE_URL).rstrip("/")
+        self.url = self.build_url(self.base_url)
         self.headers = {"Content-Type": "application/json", **self.build_auth_headers(key)}
         self.headers.update(headers or {})
         self.takes_images = takes_images
-        self.context_window = context_window
+        self.facts = find_facts(self.model, self.base_url)
+        if context_window:
+            self.facts = replace(
+                self.facts, context_window=context_window, max_output=_SERVED_MAX_OUTPUT
+            )
         self._prefixes: dict[object, RequestPrefix] = {}
 
     def start_conversation(self, config: RequestConfig) -> WireConversation:
@@ -111,9 +126,16 @@ class WireModel(ABC):
                 oldest = next(iter(self._prefixes))
                 del self._prefixes[oldest]
             names = ToolNames(tool.name for tool in config.tools)
-            prefix = RequestPrefix(self.encode_prefix(config, names), names, config)
+            data = self.encode_prefix(config, names)
+            prefix = RequestPrefix(data, names, config, self.facts)
             self._prefixes[key] = prefix
         return prefix
+
+    def change_facts(self, facts: ModelFacts) -> None:
+        """Use other facts for all further requests, here and in later sessions of this process."""
+        self.facts = facts
+        self._prefixes.clear()
+        remember_facts(self.model, self.base_url, facts)
 
     @property
     def host(self) -> str:
@@ -161,6 +183,7 @@ class WireConversation:
         self._model = model
         self._prefix = model.get_prefix(config)
         self._messages = bytearray()
+        self._room: int | None = None
 
     def append(self, message: Message) -> None:
         """Append a message; a message without sendable content is ignored."""
@@ -179,6 +202,7 @@ class WireConversation:
             model.headers,
             self.build_body(tools=tools, max_tokens=max_tokens),
             lambda: model.make_reader(self._prefix.names),
+            lambda failure: self._adapt(failure, tools=tools, max_tokens=max_tokens),
         )
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
@@ -187,15 +211,58 @@ class WireConversation:
 
     def _make_start(self, max_tokens: int | None) -> bytes:
         prefix = self._prefix
-        if max_tokens is None:
+        most = smaller(self._room, max_tokens)
+        if most is None:
             return prefix.data
-        config = replace(prefix.config, max_tokens=smaller(prefix.config.max_tokens, max_tokens))
+        own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
+        config = replace(prefix.config, max_tokens=smaller(own, most))
         return self._model.encode_prefix(config, prefix.names)
 
     def _make_end(self, *, tools: bool) -> bytes:
         if tools or not self._prefix.config.tools:
             return b"]}"
+        if "tool_choice" in self._prefix.facts.refused:
+            return b"]}"
         return b"],%b}" % self._model.TOOLS_OFF
+
+    def _adapt(
+        self, failure: RequestFailure, *, tools: bool, max_tokens: int | None
+    ) -> tuple[bytes, str] | None:
+        """Return a body that avoids what the provider refused, and the change; None if it cannot.
+
+        Each change is made only once, so the provider is not asked without end.
+        """
+        model = self._model
+        if failure.status not in _LEARNABLE:
+            return None
+        change = "earlier refusals are avoided"
+        if self._prefix.facts is model.facts:
+            refusal = failure.error.message
+            room_change = self._fit_room(refusal)
+            learnt = None if room_change else learn_facts(model.facts, refusal)
+            if learnt:
+                facts, change = learnt
+                model.change_facts(facts)
+            elif room_change:
+                change = room_change
+            else:
+                return None
+        self._prefix = model.get_prefix(self._prefix.config)
+        body = self.build_body(tools=tools, max_tokens=max_tokens)
+        return body, f"{failure.error.message}; sent again: {change}"
+
+    def _fit_room(self, refusal: str) -> str:
+        """Lower the output limit to what a refusal leaves room for; return the change, or ""."""
+        model = self._model
+        window, room = find_room(refusal)
+        own = model.facts.choose_max_tokens(self._prefix.config.max_tokens)
+        if not room or room >= min(own, self._room or own):
+            return ""
+        if window and window != model.facts.context_window:
+            model.change_facts(replace(model.facts, context_window=window))
+        # The next prompts are longer.
+        self._room = room // 2
+        return f"this answer has at most {self._room:,} tokens"
 
     def append_entry(self, entry: dict[str, Any]) -> None:
         """Append a message of the wire."""
@@ -204,15 +271,17 @@ class WireConversation:
         self._messages += encode(entry)
 
 
-def get_sampling(config: RequestConfig) -> dict[str, float]:
-    """Return `temperature` and `top_p`, each only if it is set."""
-    sampling = {"temperature": config.temperature, "top_p": config.top_p}
-    return {key: value for key, value in sampling.items() if value is not None}
-
-
-def limit_max_tokens(config: RequestConfig, most: int) -> int:
-    """Return the maximum tokens of an answer. `most`: what the model allows."""
-    return most if config.max_tokens is None else min(config.max_tokens, most)
+def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
+    """Return `temperature` and `top_p`, each only if it is set and the model accepts it."""
+    wanted = {"temperature": config.temperature, "top_p": config.top_p}
+    sampling = {
+        name: value
+        for name, value in wanted.items()
+        if value is not None and name not in facts.refused
+    }
+    if facts.takes_one_sampling and len(sampling) > 1:
+        del sampling["top_p"]
+    return sampling
 
 
 def describe_stop(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from .._core.messages import (
@@ -21,7 +20,7 @@ from .._core.tools import Tool
 from ._anthropic_stream import WIRE, AnthropicReader
 from ._json import clean, encode
 from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
-from ._wire import WireConversation, WireModel, limit_max_tokens
+from ._wire import WireConversation, WireModel, get_sampling
 
 _API_VERSION = "2023-06-01"
 """Compatible servers know this version. The only difference to later ones that concerns mudroom is
@@ -30,17 +29,6 @@ _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _CACHE_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
 _UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})
 """Block types that the API accepts no cache mark on."""
-
-_DEFAULT_MAX_TOKENS = {
-    (4, 6): 64_000,
-    (4, 5): 32_000,
-    (4, 0): 16_000,
-    (3, 5): 8_192,
-    (3, 0): 4_096,
-    (0, 0): 8_192,
-}
-"""Longest answer in tokens by Claude version: half of the model's maximum, less where the prompt
-must fit beside it. (0, 0) is any other model."""
 
 
 class AnthropicModel(WireModel):
@@ -67,9 +55,9 @@ class AnthropicModel(WireModel):
         """Return the body up to the "[" of its messages."""
         fields: dict[str, Any] = {
             "model": self.model,
-            "max_tokens": limit_max_tokens(config, _get_default_max_tokens(self.model)),
+            "max_tokens": self.facts.choose_max_tokens(config.max_tokens),
             "stream": True,
-            **_choose_sampling(self.model, config),
+            **get_sampling(config, self.facts),
         }
         if config.tools:
             tools = [_encode_tool(tool, names) for tool in config.tools]
@@ -122,34 +110,6 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
         "description": tool.description,
         "input_schema": tool.parameters,
     }
-
-
-def _parse_claude_version(model: str) -> tuple[int, int]:
-    """Return major and minor version of a Claude model; (0, 0) for other models."""
-    match = re.search(r"claude-(?:[a-z]+-)?(\d{1,2})(?:-(\d{1,2}))?(?!\d)", model)
-    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
-
-
-def _choose_sampling(model: str, config: RequestConfig) -> dict[str, float]:
-    """Return the sampling parameters that the model accepts.
-
-    Claude accepts none from 4.7 on, one of the two since 4, and both before.
-    """
-    version = _parse_claude_version(model)
-    if version >= (4, 7):
-        return {}
-    sampling: dict[str, float] = {}
-    if config.temperature is not None:
-        sampling["temperature"] = config.temperature
-    if config.top_p is not None and not (sampling and version >= (4, 0)):
-        sampling["top_p"] = config.top_p
-    return sampling
-
-
-def _get_default_max_tokens(model: str) -> int:
-    """Return the longest answer in tokens when the config sets none."""
-    version = _parse_claude_version(model)
-    return next(limit for since, limit in _DEFAULT_MAX_TOKENS.items() if version >= since)
 
 
 def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:

@@ -23,13 +23,12 @@ from ._google_stream import OWN_ID_PREFIX, WIRE, GoogleReader
 from ._images import image_label
 from ._json import clean, encode
 from ._tool_names import ToolNames
-from ._wire import WireModel, limit_max_tokens
+from ._wire import WireModel, get_sampling
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts instead of the signature of a call that another model made.
 Without it, it refuses such a call."""
-_UNSIGNED_MODELS = ("gemini-1", "gemini-2", "gemma", "learnlm")
-"""Models before Gemini 3. The names of all later models are unknown, so these are listed."""
+_SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
 
 class GoogleModel(WireModel):
@@ -59,13 +58,10 @@ class GoogleModel(WireModel):
         if config.tools:
             declarations = [_encode_tool(tool, names) for tool in config.tools]
             fields["tools"] = [{"functionDeclarations": declarations}]
-        sampling = {
-            "maxOutputTokens": limit_max_tokens(config, _get_default_max_tokens(self.model)),
-            "temperature": config.temperature,
-            "topP": config.top_p,
-        }
+        sampling = get_sampling(config, self.facts)
         fields["generationConfig"] = {
-            key: value for key, value in sampling.items() if value is not None
+            "maxOutputTokens": self.facts.choose_max_tokens(config.max_tokens),
+            **{_SAMPLING_NAMES[name]: value for name, value in sampling.items()},
         }
         return encode(fields)[:-1] + b',"contents":['
 
@@ -76,21 +72,13 @@ class GoogleModel(WireModel):
             parts = list(_encode_user_message(message, names))
         else:
             role = "model"
-            needs_signature = not self.model.startswith(_UNSIGNED_MODELS)
+            needs_signature = not self.facts.takes_unsigned_calls
             parts = list(_encode_assistant_message(message, names, needs_signature=needs_signature))
         return [{"role": role, "parts": parts}] if parts else []
 
     def make_reader(self, names: ToolNames) -> GoogleReader:
         """Return a reader for one answer."""
         return GoogleReader(self.model, names)
-
-
-def _get_default_max_tokens(model: str) -> int:
-    """Return the longest answer in tokens, thoughts included, when the config sets none.
-
-    It is the maximum of the oldest models of the family.
-    """
-    return 8_192 if model.startswith(("gemini-1", "gemini-2.0", "gemma")) else 32_768
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from ..errors import UnknownName, UsageError
-from .openai.model_facts import serves_responses
-
-_IMAGE_MODELS = re.compile(
-    r"(?:^|[/.:@])(?:"
-    r"claude-(?!2|instant)|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-(?:[5-9]|\d\d)|chatgpt-|"
-    r"o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-4|pixtral-|mistral-(?:small|medium|large)-latest|"
-    r"kimi-latest|llama-4|qwen[\w.]*-vl"
-    r")"
-)
-"""Model families that accept images, at any provider. A name may have a prefix, such as
-"openai/" or "us.anthropic."."""
+from .model_facts import find_facts
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -249,7 +238,7 @@ def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | 
     if provider is None or _first_value(environ, ("MUDROOM_MODEL", *provider.model_vars)):
         return None
     url = get_base_url(provider, environ)
-    is_own = _has_url(provider, environ) and not serves_responses(url)
+    is_own = _has_url(provider, environ) and not find_facts("", url).serves_responses
     return provider if is_own and provider.wire.startswith("openai") else None
 
 
@@ -287,7 +276,7 @@ def list_usable_models(environ: Mapping[str, str]) -> list[str]:
 
 def takes_images(provider: Provider, model: str) -> bool:
     """Return True if a model is known to accept images. This is not known of any local model."""
-    return not provider.is_local and _IMAGE_MODELS.search(model) is not None
+    return not provider.is_local and find_facts(model).takes_images
 
 
 def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:

@@ -137,6 +137,8 @@ def describe_activity(run: RunView, style: TreeStyle) -> str:
     if run.report:
         return describe_outcome(run)
     if retry := run.pending_retry:
+        if not retry.delay:
+            return f"retry {retry.attempt}: {sanitize_line(retry.error)}"
         cause = f"HTTP {retry.status}" if retry.status else "connection lost"
         return f"retry {retry.attempt} in {format_seconds(retry.delay)} ({cause})"
     streamed = sanitize_line(run.streamed_tail)

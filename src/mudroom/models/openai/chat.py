@@ -27,13 +27,8 @@ from ..._core.tools import Tool
 from .._images import data_url, has_images, image_label
 from .._json import clean, encode
 from .._tool_names import ToolNames
-from .._wire import WireConversation, WireModel, format_result_text, get_sampling, limit_max_tokens
+from .._wire import WireConversation, WireModel, format_result_text, get_sampling
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
-from .model_facts import get_default_max_tokens, is_reasoning_model
-
-_MAX_TOKENS = 8_192
-"""Longest answer in tokens of an unknown model; enough to write a file."""
-_MIN_MAX_TOKENS = 256
 
 
 class OpenAIModel(WireModel):
@@ -46,16 +41,6 @@ class OpenAIModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://api.openai.com/v1"
     TOOLS_OFF = b'"tool_choice":"none"'
-
-    @property
-    def is_openai(self) -> bool:
-        """True if the server is OpenAI's own."""
-        return self.host == "api.openai.com"
-
-    @property
-    def is_strict(self) -> bool:
-        """True if the server (Mistral's) refuses what other servers ignore."""
-        return self.host == "api.mistral.ai"
 
     def build_url(self, base_url: str) -> str:
         """Return the address of the requests."""
@@ -71,24 +56,25 @@ class OpenAIModel(WireModel):
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
         """Return the body up to the "[" of its messages."""
         fields: dict[str, Any] = {"model": self.model, "stream": True}
-        if not self.is_strict:
+        facts = self.facts
+        if "stream_options" not in facts.refused:
             fields["stream_options"] = {"include_usage": True}
-        max_tokens = limit_max_tokens(config, _get_default_max_tokens(self))
-        reasons = is_reasoning_model(self.model)
-        fields["max_completion_tokens" if self.is_openai or reasons else "max_tokens"] = max_tokens
-        if not reasons:
-            fields |= get_sampling(config)
+        if facts.limit_field:
+            fields[facts.limit_field] = facts.choose_max_tokens(config.max_tokens)
+        fields |= get_sampling(config, facts)
         if config.tools:
+            if facts.tool_effort:
+                fields["reasoning_effort"] = facts.tool_effort
             fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
         """Return the API's messages for a message."""
         if isinstance(message, UserMessage):
-            entries = _encode_user_message(message, merge_text=self.is_strict)
+            entries = _encode_user_message(message, merge_text=self.facts.needs_short_ids)
         else:
             entries = _encode_assistant_message(message, names, self.wire)
-        if self.is_strict:
+        if self.facts.needs_short_ids:
             for entry in entries:
                 _shorten_ids(entry)
         return entries
@@ -96,18 +82,6 @@ class OpenAIModel(WireModel):
     def make_reader(self, names: ToolNames) -> OpenAIReader:
         """Return a reader for one answer."""
         return OpenAIReader(self.model, names, self.wire)
-
-
-def _get_default_max_tokens(model: OpenAIModel) -> int:
-    """Return the longest answer in tokens when the config sets none.
-
-    Some servers add it to the prompt and refuse what is larger than the window.
-    """
-    if model.is_openai or is_reasoning_model(model.model):
-        return get_default_max_tokens(model.model)
-    if model.context_window:
-        return max(_MIN_MAX_TOKENS, min(_MAX_TOKENS, model.context_window // 4))
-    return _MAX_TOKENS
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

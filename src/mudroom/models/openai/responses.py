@@ -20,9 +20,8 @@ from ..._core.tools import Tool
 from .._images import data_url
 from .._json import clean, encode
 from .._tool_names import ToolNames
-from .._wire import WireModel, format_result_text, get_sampling, limit_max_tokens
+from .._wire import WireModel, format_result_text, get_sampling
 from ._responses_stream import WIRE, ResponsesReader
-from .model_facts import get_default_max_tokens, is_reasoning_model
 
 
 class ResponsesModel(WireModel):
@@ -46,12 +45,11 @@ class ResponsesModel(WireModel):
             "model": self.model,
             "stream": True,
             "store": False,
-            "max_output_tokens": limit_max_tokens(config, get_default_max_tokens(self.model)),
+            "max_output_tokens": self.facts.choose_max_tokens(config.max_tokens),
+            **get_sampling(config, self.facts),
         }
-        if is_reasoning_model(self.model):
+        if self.facts.encrypts_reasoning:
             fields["include"] = ["reasoning.encrypted_content"]
-        else:
-            fields |= get_sampling(config)
         system = clean(config.system)
         if system.strip():
             fields["instructions"] = system

@@ -1,0 +1,246 @@
+"""Table of what models accept, by model family and host, and what is learnt from refusals."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+_SAMPLING = frozenset({"temperature", "top_p"})
+_MIN_OUTPUT = 256
+"""Smallest output limit in tokens that is chosen; a shorter answer is of no use."""
+
+
+class ModelFacts(Struct, frozen=True, kw_only=True):
+    """What one model accepts at one host.
+
+    Arguments:
+        serves_responses: the host serves OpenAI's Responses API.
+        limit_field: field of the output limit in Chat Completions; "" sends none.
+        refused: fields that are not sent.
+        takes_one_sampling: `temperature` and `top_p` are not sent together.
+        tool_effort: `reasoning_effort` that Chat Completions needs beside tools; "" sends none.
+        encrypts_reasoning: the Responses API returns encrypted reasoning if it is asked to.
+        takes_unsigned_calls: Gemini accepts calls without a thought signature.
+        needs_short_ids: ids of calls have nine letters or digits, and no user message follows a
+            tool message.
+        takes_images: the model accepts images.
+        context_window: tokens of prompt and answer together; 0 if the number is not known.
+        max_output: default output limit in tokens; less than the model's own where the prompt must
+            fit beside it.
+        output_cap: largest output limit that the model accepts; 0 if the number is not known.
+    """
+
+    serves_responses: bool = False
+    limit_field: str = "max_tokens"
+    refused: frozenset[str] = frozenset()
+    takes_one_sampling: bool = False
+    tool_effort: str = ""
+    encrypts_reasoning: bool = False
+    takes_unsigned_calls: bool = False
+    needs_short_ids: bool = False
+    takes_images: bool = False
+    context_window: int = 0
+    max_output: int = 8_192
+    output_cap: int = 0
+
+    def choose_max_tokens(self, requested: int | None) -> int:
+        """Return the output limit: the requested one, else at most a quarter of the window."""
+        limit = requested or self.max_output
+        if not requested and self.context_window:
+            limit = max(_MIN_OUTPUT, min(limit, self.context_window // 4))
+        return min(limit, self.output_cap or limit)
+
+
+class _Row(Struct, frozen=True):
+    """Facts of the models and hosts that match.
+
+    Arguments:
+        part: text in the name of the model.
+        pattern: regular expression in the name.
+        host: regular expression in the address, which has no scheme.
+    """
+
+    part: str
+    pattern: str
+    host: str
+    facts: dict[str, Any]
+
+
+def _row(part: str = "", pattern: str = "", *, host: str = "", **facts: object) -> _Row:
+    return _Row(part, pattern, host, facts)
+
+
+_START = r"(^|[/.:@])"
+"""Start of a model's name; a gateway may put "openai/", "ft:" or "us.anthropic." before it."""
+_OPENAI = (
+    r"^([^/:]+\.)?api\.openai\.com(:\d+)?(/|$)|^[^/:]+\.openai\.azure\.com(:\d+)?(/|$)"
+    r"|^gateway\.ai\.cloudflare\.com/.+/openai$"
+)
+_REASONING = _START + r"(o\d|gpt-([5-9]|\d\d))"
+_NO_SAMPLING: dict[str, Any] = {"refused": _SAMPLING}
+
+_ROWS = (
+    _row("gpt-", _START + r"(chat)?gpt-(?!oss)", context_window=128_000, max_output=16_384),
+    _row("gpt-3.5", context_window=16_385, max_output=4_096),
+    _row("gpt-4", r"gpt-4($|-\d)", context_window=8_192),
+    _row("gpt-4-turbo", max_output=4_096),
+    _row("gpt-4.1", context_window=1_000_000),
+    _row("gpt-oss", context_window=131_072, max_output=32_000),
+    _row("o", _START + r"o\d", context_window=200_000),
+    _row("gpt-", _START + r"gpt-([5-9]|\d\d)", context_window=400_000),
+    _row(
+        pattern=_REASONING,
+        limit_field="max_completion_tokens",
+        encrypts_reasoning=True,
+        max_output=32_000,
+        **_NO_SAMPLING,
+    ),
+    # https://github.com/BerriAI/litellm/issues/34569; the last two do not accept "none" either.
+    _row("gpt-", r"gpt-(5\.[5-9]|[6-9]|\d\d)", host=_OPENAI, tool_effort="none"),
+    _row("gpt-6", r"gpt-6(-astra|\.1-sol)", host=_OPENAI, tool_effort=""),
+    _row("claude-", context_window=200_000),
+    _row("claude-3", r"claude-3(?![-.][5-9])", max_output=4_096),
+    _row("claude-", r"claude-([a-z]+-)?4", takes_one_sampling=True, max_output=16_000),
+    _row("claude-", r"claude-([a-z]+-)?4[-.]5(?!\d)", max_output=32_000),
+    _row("claude-", r"claude-([a-z]+-)?4[-.]6(?!\d)", context_window=1_000_000, max_output=64_000),
+    _row(
+        "claude-",
+        r"claude-([a-z]+-)?(4[-.]([7-9]|[1-9]\d)|[5-9]|\d\d)(?!\d)",
+        context_window=1_000_000,
+        max_output=64_000,
+        **_NO_SAMPLING,
+    ),
+    _row("gemini-", context_window=1_000_000, max_output=32_768),
+    _row(pattern=r"gemini-(1|2\.0)|gemma|learnlm", max_output=8_192),
+    _row(pattern=r"gemini-[12]|gemma|learnlm", takes_unsigned_calls=True),
+    _row("grok-", context_window=131_072),
+    _row("grok-4", context_window=256_000, max_output=32_000),
+    _row("deepseek-", context_window=64_000),
+    _row("deepseek-reasoner", max_output=32_000),
+    _row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
+    _row("kimi-", context_window=131_072, max_output=16_384),
+    _row("glm-", context_window=128_000, max_output=16_384),
+    _row(
+        pattern=_START + r"(claude-(?!2|instant)|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-([5-9]|\d\d)"
+        r"|chatgpt-|o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-4|pixtral-"
+        r"|mistral-(small|medium|large)-latest|kimi-latest|llama-4|qwen[\w.]*-vl)",
+        takes_images=True,
+    ),
+    _row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
+    _row(host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})),
+    # A local server decides how long its window is.
+    _row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
+    # The default port of vLLM, which refuses a limit that does not fit beside the prompt.
+    _row(host=r"^(127\.0\.0\.1|localhost):8000/", max_output=4_096),
+)
+"""A later row overrides the facts of an earlier one; refused fields are added."""
+
+
+def find_facts(model: str, base_url: str = "") -> ModelFacts:
+    """Return what a model accepts below a base URL; "" stands for an unknown host."""
+    host = _strip_scheme(base_url)
+    if learnt := _learnt.get((model, host)):
+        return learnt
+    facts: dict[str, Any] = {}
+    for row in _ROWS:
+        if (
+            row.part in model
+            and (not row.pattern or re.search(row.pattern, model))
+            and (not row.host or re.search(row.host, host))
+        ):
+            refused = facts.get("refused", frozenset()) | row.facts.get("refused", frozenset())
+            facts |= row.facts | {"refused": refused}
+    return ModelFacts(**facts)
+
+
+_learnt: dict[tuple[str, str], ModelFacts] = {}
+"""Facts that refusals corrected, for the life of the process, by model and host."""
+
+
+def remember_facts(model: str, base_url: str, facts: ModelFacts) -> None:
+    """Make `find_facts` return these facts in this process."""
+    _learnt[model, _strip_scheme(base_url)] = facts
+
+
+def _strip_scheme(base_url: str) -> str:
+    return base_url.partition("://")[2].rpartition("@")[2].rstrip("/")
+
+
+_UNSUPPORTED = re.compile(
+    r"(?i)unsupported|not supported|not support|unrecognized|unknown|not permitted|forbidden"
+    r"|deprecated|cannot both|not allowed"
+)
+_FIELD = re.compile(
+    r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
+    r"|reasoning_effort)\b"
+)
+_OUTPUT_CAPS = (
+    re.compile(r"at most (\d+) completion tokens"),
+    re.compile(r"> (\d+), which is the maximum allowed number of output tokens"),
+    re.compile(r"max(?:_completion)?_tokens`? must be less than or equal to `?(\d+)"),
+    re.compile(r"range of max_tokens is \[1, (\d+)\]"),
+    re.compile(r"supported range is from 1 \(inclusive\) to (\d+)"),
+)
+_PROMPT_AND_OUTPUT = (
+    re.compile(
+        r"context length is (?P<window>\d+) tokens.{0,40}requested (?:about )?(?P<total>\d+) tokens"
+        r" \(.*?(?P<output>\d+) in the (?:completion|output)\)"
+    ),
+    re.compile(r"context length is (?P<window>\d+) tokens.*?(?P<prompt>\d+) input tokens"),
+    re.compile(r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)"),
+)
+
+
+def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | None:
+    """Return facts that fit a refusal, and the change in words; None if it names no known field.
+
+    Arguments:
+        facts: those that the refused request was made of.
+        refusal: the provider's error text.
+    """
+    for pattern in _OUTPUT_CAPS:
+        if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
+            cap = int(match[1])
+            return replace(facts, output_cap=cap), f"answers have at most {cap:,} tokens"
+    match = _FIELD.search(refusal)
+    if match is None or not _UNSUPPORTED.search(refusal):
+        return None
+    field = match[1]
+    if field == "reasoning_effort":
+        if facts.tool_effort or "tools" not in refusal:
+            return None
+        return replace(facts, tool_effort="none"), "the model does not reason beside tools"
+    if "cannot both" in refusal and not facts.takes_one_sampling:
+        return replace(facts, takes_one_sampling=True), f"only {field} is sent"
+    if field in facts.refused:
+        return None
+    facts = replace(facts, refused=facts.refused | {field})
+    if field != facts.limit_field:
+        return facts, f"{field} is not sent"
+    others = {"max_tokens", "max_completion_tokens"} - facts.refused
+    other = next(iter(others), "")
+    return replace(facts, limit_field=other), f"{other or 'no output limit'} is sent, not {field}"
+
+
+def find_room(refusal: str) -> tuple[int, int]:
+    """Return the window and the room that a prompt leaves in it, as a refusal states them.
+
+    Zeros if it states none, or if the room is too small for an answer. Without a window, the room
+    is what the credit of the account suffices for.
+    """
+    if match := re.search(r"fewer max_tokens.*can only afford (\d+)", refusal):
+        return 0, _check_room(int(match[1]))
+    for pattern in _PROMPT_AND_OUTPUT:
+        if match := pattern.search(refusal):
+            parts = {name: int(value) for name, value in match.groupdict().items()}
+            prompt = parts["prompt"] if "prompt" in parts else parts["total"] - parts["output"]
+            room = _check_room(parts["window"] - prompt)
+            return (parts["window"], room) if room else (0, 0)
+    return 0, 0
+
+
+def _check_room(tokens: int) -> int:
+    return tokens if tokens >= _MIN_OUTPUT else 0

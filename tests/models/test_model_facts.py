@@ -1,0 +1,282 @@
+"""Tests of the table of what models accept, and of what is learnt from refusals on record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mudroom._core.messages import AssistantMessage, user_message
+from mudroom._core.ports import RequestConfig, RetryNotice
+from mudroom._core.tools import Tool, ToolResult
+from mudroom.errors import ModelRefused
+from mudroom.models._http import HttpClient
+from mudroom.models._wire import WireConversation, WireModel
+from mudroom.models.anthropic import AnthropicModel
+from mudroom.models.model_facts import find_facts
+from mudroom.models.openai.chat import OpenAIModel
+from mudroom.models.openai.responses import ResponsesModel
+from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer
+
+OPENAI = "https://api.openai.com/v1"
+NO_MAX_TOKENS = (
+    "Unsupported parameter: 'max_tokens' is not supported with this model. "
+    "Use 'max_completion_tokens' instead."
+)
+NO_EFFORT = (
+    "Function tools with reasoning_effort are not supported for gpt-5.5 in /v1/chat/completions. "
+    "To use function tools, use /v1/responses or set reasoning_effort to 'none'."
+)
+
+
+async def do_nothing(_context: object, _arguments: object) -> ToolResult:
+    return ToolResult("")
+
+
+TOOL = Tool(name="look", description="Look.", parameters={}, parse=dict, run=do_nothing)
+CONFIG = RequestConfig(system="Be brief.", tools=(TOOL,), temperature=0.5, top_p=0.9)
+
+
+def refuse(text: str, status: int = 400) -> Fault:
+    return Fault(status=status, body=json.dumps({"error": {"message": text}}).encode())
+
+
+async def ask(
+    conversation: WireConversation, *, tools: bool = True
+) -> tuple[list[RetryNotice], AssistantMessage]:
+    items = [item async for item in conversation.request_answer(tools=tools)]
+    answer = items[-1]
+    assert isinstance(answer, AssistantMessage)
+    return [item for item in items if isinstance(item, RetryNotice)], answer
+
+
+class Served:
+    """A model of one wire at a server that sends these answers in order, then "Fine."."""
+
+    def __init__(self, kind: type[WireModel], name: str, answers: Sequence[ServerAnswer]) -> None:
+        self.server = ModelServer(lambda request: self._answers.pop(0) if self._answers else "Fine")
+        self._answers = list(answers)
+        self._kind = kind
+        self._name = name
+
+    async def __aenter__(self) -> Served:
+        await self.server.__aenter__()
+        http = HttpClient(clock=FakeClock())
+        path = "" if self._kind is AnthropicModel else "/v1"
+        self.model = self._kind(self._name, http=http, base_url=f"{self.server.url}{path}")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.model.close()
+        await self.server.__aexit__(*_)
+
+    def start(self, config: RequestConfig = CONFIG) -> WireConversation:
+        conversation = self.model.start_conversation(config)
+        conversation.append(user_message("Hello"))
+        return conversation
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [json.loads(request.body) for request in self.server.requests]
+
+
+CASES: dict[str, tuple[type[WireModel], str, str, dict[str, Any]]] = {
+    "max_tokens": (OpenAIModel, NO_MAX_TOKENS, "max_tokens", {"max_completion_tokens": 8192}),
+    "sampling": (
+        OpenAIModel,
+        "Unsupported value: 'temperature' does not support 0.5 with this model. "
+        "Only the default (1) value is supported.",
+        "temperature",
+        {"top_p": 0.9},
+    ),
+    "sampling of the Responses API": (
+        ResponsesModel,
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        "temperature",
+        {"top_p": 0.9},
+    ),
+    "one sampling parameter": (
+        AnthropicModel,
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+        "top_p",
+        {"temperature": 0.5},
+    ),
+    "a field of an own protocol": (
+        OpenAIModel,
+        '{"detail":[{"type":"extra_forbidden","loc":["body","stream_options"]}]}',
+        "stream_options",
+        {"temperature": 0.5},
+    ),
+    "tools beside reasoning": (OpenAIModel, NO_EFFORT, "", {"reasoning_effort": "none"}),
+    "an output cap of OpenAI": (
+        OpenAIModel,
+        "max_tokens is too large: 8192. This model supports at most 4096 completion tokens, "
+        "whereas you provided 8192.",
+        "",
+        {"max_tokens": 4096},
+    ),
+    "an output cap of Anthropic": (
+        AnthropicModel,
+        "max_tokens: 8192 > 4096, which is the maximum allowed number of output tokens for m",
+        "",
+        {"max_tokens": 4096},
+    ),
+    "an output cap of Groq": (
+        OpenAIModel,
+        "`max_tokens` must be less than or equal to `4096`, the maximum value for `max_tokens` "
+        "is less than the `context_window` for this model",
+        "",
+        {"max_tokens": 4096},
+    ),
+    "the window of vLLM": (
+        OpenAIModel,
+        "'max_tokens' or 'max_completion_tokens' is too large: 8192. This model's maximum context "
+        "length is 8192 tokens and your request has 700 input tokens (8192 > 8192 - 700).",
+        "",
+        {"max_tokens": 2048},
+    ),
+    "the window of an older vLLM": (
+        OpenAIModel,
+        "This model's maximum context length is 8192 tokens. However, you requested 8892 tokens "
+        "(700 in the messages, 8192 in the completion). Please reduce the length.",
+        "",
+        {"max_tokens": 2048},
+    ),
+    "the window of Anthropic": (
+        AnthropicModel,
+        "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease "
+        "input length or `max_tokens` and try again",
+        "",
+        {"max_tokens": 500},
+    ),
+    "the credit of OpenRouter": (
+        OpenAIModel,
+        "This request requires more credits, or fewer max_tokens. You requested up to 8192 "
+        "tokens, but can only afford 3000.",
+        "",
+        {"max_tokens": 1500},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_refused_request_is_sent_again_as_the_refusal_demands(case: str) -> None:
+    kind, refusal, absent, present = CASES[case]
+    status = 402 if "credit" in case else 400
+    async with Served(kind, f"case-{case}", [refuse(refusal, status)]) as served:
+        notices, answer = await ask(served.start())
+    first, second = served.bodies
+    assert answer.text == "Fine"
+    assert present == {name: second[name] for name in present}
+    assert absent not in second
+    assert first != second
+    [notice] = notices
+    assert (notice.delay, notice.status) == (0.0, status)
+    assert "; sent again: " in notice.error
+
+
+async def test_a_lesson_holds_for_other_conversations_of_the_process() -> None:
+    async with Served(OpenAIModel, "case-process", [refuse(NO_MAX_TOKENS)]) as served:
+        under_way = served.start()
+        await ask(served.start())
+        notices, _ = await ask(served.start())
+        later = OpenAIModel("case-process", http=served.model.http, base_url=served.model.base_url)
+        assert not notices
+        assert later.facts == served.model.facts
+        assert (await ask(under_way))[0] == []
+        # A conversation that began before the lesson has its bytes already; a refusal renews them.
+    assert [("max_tokens" in body) for body in served.bodies] == [True, False, False, True]
+
+
+async def test_a_conversation_of_earlier_facts_is_renewed_by_a_refusal() -> None:
+    answers = [refuse(NO_MAX_TOKENS), "Fine", refuse(NO_MAX_TOKENS)]
+    async with Served(OpenAIModel, "case-renewed", answers) as served:
+        under_way = served.start()
+        await ask(served.start())
+        notices, _ = await ask(under_way)
+    assert "earlier refusals" in notices[0].error
+    assert "max_completion_tokens" in served.bodies[-1]
+
+
+async def test_a_provider_that_refuses_everything_is_not_asked_without_end() -> None:
+    refusals = [refuse(NO_MAX_TOKENS)] * 9
+    async with Served(OpenAIModel, "case-everything", refusals) as served:
+        with pytest.raises(ModelRefused, match="Unsupported parameter"):
+            await ask(served.start())
+    assert len(served.bodies) == 2
+
+
+async def test_a_server_without_an_output_limit_gets_none() -> None:
+    other = "Unrecognized request argument supplied: max_completion_tokens"
+    answers = [refuse(NO_MAX_TOKENS), refuse(other)]
+    async with Served(OpenAIModel, "case-none", answers) as served:
+        await ask(served.start())
+    assert not {"max_tokens", "max_completion_tokens"} & served.bodies[-1].keys()
+
+
+async def test_a_refused_tool_choice_is_left_out() -> None:
+    refusal = refuse("deepseek-reasoner does not support this tool_choice")
+    async with Served(OpenAIModel, "case-choice", [refusal]) as served:
+        await ask(served.start(), tools=False)
+    assert [("tool_choice" in body) for body in served.bodies] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no such model",
+        "temperature: Input should be less than or equal to 1",
+        "This model's maximum context length is 8192 tokens. However, you requested 16300 tokens "
+        "(8108 in the messages, 8192 in the completion).",
+    ],
+)
+async def test_other_refusals_are_final(text: str) -> None:
+    async with Served(OpenAIModel, "case-final", [refuse(text)]) as served:
+        with pytest.raises(ModelRefused):
+            await ask(served.start())
+    assert len(served.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "effort"),
+    [
+        ("gpt-5.4-mini", OPENAI, None),
+        ("gpt-5.5", OPENAI, "none"),
+        ("gpt-6-sol", "https://eu.api.openai.com/v1", "none"),
+        ("gpt-6.1-sol", OPENAI, None),
+        ("openai/gpt-5.5", "https://openrouter.ai/api/v1", None),
+    ],
+)
+def test_chat_completions_of_openai_gets_tools_without_reasoning(
+    model: str, url: str, effort: str | None
+) -> None:
+    served = OpenAIModel(model, http=HttpClient(clock=FakeClock()), base_url=url)
+    body = json.loads(served.start_conversation(CONFIG).build_body())
+    assert body.get("reasoning_effort") == effort
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (OPENAI, True),
+        ("https://us.api.openai.com/v1/", True),
+        ("https://me.openai.azure.com/openai/v1", True),
+        ("https://gateway.ai.cloudflare.com/v1/a/g/openai", True),
+        ("https://gateway.ai.cloudflare.com/v1/a/g/openrouter", False),
+        ("https://api.openai.com.example.org/v1", False),
+        ("http://127.0.0.1:8000/v1", False),
+    ],
+)
+def test_the_responses_api_is_served_by_openai_and_its_gateways(url: str, expected: bool) -> None:
+    assert find_facts("gpt-5", url).serves_responses is expected
+
+
+@pytest.mark.parametrize("name", ["gpt-5", "openai/gpt-5-mini", "o4-mini", "ft:gpt-5:me"])
+@pytest.mark.parametrize("url", [OPENAI, "https://ai-gateway.vercel.sh/v1", "https://x.example/v1"])
+def test_reasoning_models_of_openai_are_the_same_behind_every_host(name: str, url: str) -> None:
+    facts = find_facts(name, url)
+    assert facts.limit_field == "max_completion_tokens"
+    assert facts.refused == {"temperature", "top_p"}
