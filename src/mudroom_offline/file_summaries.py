@@ -13,6 +13,7 @@ from .tool_output import Listing, describe_problems, format_table, list_files, r
 
 _READ_DIRECTLY = 3
 _README = re.compile(r"(?i)(?:^|/)readme(?:\.(?:md|rst|txt|markdown|adoc))?$")
+_LINKS = ("README.md", "README.rst", "README")
 _LONGEST_PARAGRAPH = 600
 
 
@@ -22,12 +23,14 @@ def describe_project(request: Request, context: Context) -> Plan:
     say = context.say
     listing = yield from list_files(request, ["{README,Readme,readme}*"])
     readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
-    texts = yield from read_files(readmes)
+    folder = f"{request.folder}/" if request.folder else ""
+    links = [] if readmes else [f"{folder}{name}" for name in _LINKS]  # `glob` lists no links
+    texts = yield from read_files([*readmes, *links])
     for path, file in texts.items():
         if quote := find_description(file.text):
             quote = re.sub(rf"(?s)^(.{{{_LONGEST_PARAGRAPH}}}).+", r"\1…", quote)
             return combine([say("says", path=path, text=quote), say("more_questions")])
-    problems = [file.problem for file in texts.values()]
+    problems = [texts[path].problem for path in readmes]
     return combine([say("no_purpose"), say("more_questions"), describe_problems(problems, say)])
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from tests.offline.conftest import Ask
 
@@ -122,6 +125,18 @@ async def test_a_readme_is_quoted_where_it_says_what_the_project_is(
 ) -> None:
     text = (await ask({"README.md": readme}, "What is this project?")).text
     assert text.startswith(f"`README.md` says: {expected}\n")
+
+
+@pytest.mark.parametrize(("link", "prompt"), [("README.md", ""), ("lib/README.rst", " in lib/")])
+async def test_a_readme_that_is_a_link_is_quoted(
+    ask: Ask, tmp_path: Path, link: str, prompt: str
+) -> None:
+    path = tmp_path / "tree" / link
+    path.parent.mkdir(parents=True)
+    path.symlink_to(Path(os.path.relpath(tmp_path / "tree" / "doc" / "about.txt", path.parent)))
+    tree = {"doc/about.txt": "Box is a small router.\n"}
+    text = (await ask(tree, f"Summarize the project{prompt}.")).text
+    assert text.startswith(f"`{link}` says: Box is a small router.\n")
 
 
 async def test_a_cut_quotation_is_marked(ask: Ask) -> None:
