@@ -30,9 +30,8 @@ def describe_file(file: FileText, say: Translator) -> str:
         purpose = f"{purpose[:_LENGTH].rpartition(' ')[0]}…"
     if purpose and purpose[-1] not in ".!?。！？:：…":
         purpose += "."
-    line = f"{purpose} {_list_names(file, say)}".strip()
-    if not line:
-        line = say("no_description", count=say.count(file.text.count("\n") + 1, "line"))
+    count = say.count(file.text.count("\n") + 1, "line")
+    line = f"{purpose} {_list_names(file, say)}".strip() or say("no_description", count=count)
     return f"{line} ({file.problem})" if file.problem else line
 
 

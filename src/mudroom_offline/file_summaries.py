@@ -23,13 +23,13 @@ def describe_project(request: Request, context: Context) -> Plan:
     say = context.say
     listing = yield from list_files(request, ["{README,Readme,readme}*"])
     readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
-    folder = f"{request.folder}/" if request.folder else ""
-    links = [] if readmes else [f"{folder}{name}" for name in _LINKS]  # `glob` lists no links
-    texts = yield from read_files([*readmes, *links])
+    links = [] if readmes else [f"{request.folder or '.'}/{name}" for name in _LINKS]
+    texts = yield from read_files([*readmes, *links])  # `glob` lists no links
     for path, file in texts.items():
         if quote := find_description(file.text):
             quote = re.sub(rf"(?s)^(.{{{_LONGEST_PARAGRAPH}}}).+", r"\1…", quote)
-            return combine([say("says", path=path, text=quote), say("more_questions")])
+            lead = say("says", path=path.removeprefix("./"), text=quote)
+            return combine([lead, say("more_questions")])
     problems = [texts[path].problem for path in readmes]
     return combine([say("no_purpose"), say("more_questions"), describe_problems(problems, say)])
 

@@ -75,7 +75,7 @@ def count_lines(request: Request, context: Context) -> Plan:
 def _is_definition(name: str, match: re.Match[str]) -> bool:
     pattern = find_outline_rules(match[1]).definition
     plain = re.escape(re.split(r"\.|::|#", name)[-1])
-    hit = re.search(pattern.replace("NAME", plain), match[3]) if pattern else None
+    hit = re.search(pattern.replace("NAME", rf"{plain}(?!\$)"), match[3]) if pattern else None
     before = match[3][: hit.start()] if hit else "//"
     is_text = "//" in before or any(before.count(quote) % 2 for quote in "\"'`")
     return not is_text and not _COMMENT.match(match[3])

@@ -86,8 +86,7 @@ def _survey_project(request: Request) -> Steps[Project]:
     outputs = yield [plan_call("glob", pattern=x, path=request.folder) for x in globs.values()]
     counted = [parse_listing(output) for output in outputs]
     files = [path for path in listing.rows if _is_own_file(path, request)]
-    manifests = [path for path in files if find_format(path)]
-    manifests.sort(key=lambda path: (path.count("/"), path))
+    manifests = sorted(filter(find_format, files), key=lambda path: (path.count("/"), path))
     texts = yield from read_files(manifests[:_MOST_MANIFESTS])
     parsed = [parse_manifest(path, file.text) for path, file in texts.items()]
     problems = [listing.problem, listing.describe_cut(), *(listed.problem for listed in counted)]
@@ -192,13 +191,13 @@ def _describe_dependencies(project: Project, say: Translator) -> str:
     rows: list[tuple[str, ...]] = []
     for name, group in groups.items():
         version = _join_versions((item.version for item, _ in group), say) or say("not_seen")
-        files = say.join_files(path for _, path in group)
-        rows.append((name, version, say(group[0][0].purpose), files))
+        purposes = say.join(dict.fromkeys(say(item.purpose) for item, _ in group))
+        rows.append((name, version, purposes, say.join_files(path for _, path in group)))
     programs = [x.path for x in project.manifests if x.rules.format in ("program", "text")]
     note = say("programs", files=say.join_files(programs)) if programs else ""
     if not rows:
         return combine([say("no_dependencies"), note])
-    head = map(say, ("dependency", "version", "needed", "declared"))
+    head = map(say, ("dependency", "version", "declared_as", "declared"))
     left = len(rows) - _MOST_ROWS
     more = say("more", left=left) if left > 0 else ""
     return combine([format_table(head, rows[:_MOST_ROWS]), more, note])

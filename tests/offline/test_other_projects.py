@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.offline.conftest import Ask
 
+from mudroom import Reason
 from mudroom_offline.file_outline import describe_file
 from mudroom_offline.plans import Translator
 from mudroom_offline.tool_output import FileText
@@ -47,7 +48,28 @@ async def test_every_form_of_a_definition_is_seen(ask: Ask) -> None:
 
 async def test_a_line_that_only_names_it_is_no_definition(ask: Ask) -> None:
     text = (await ask(_join(OTHER_LINES), "Where is `thing` defined?")).text
-    assert text.startswith("No definition of `thing` was recognised.")
+    assert text.startswith("No definition of `thing` was recognised in the lines that name it.")
+
+
+async def test_a_name_that_ends_in_a_dollar_sign_is_another_name(ask: Ask) -> None:
+    tree = {"a.js": "function thing$1(a) {\n}\n", "b.js": "function thing(a) {\n}\n"}
+    text = (await ask(tree, "Where is `thing` defined?")).text
+    assert text.partition("It is named in")[0].count("function") == 1
+
+
+@pytest.mark.parametrize("kind", ["fn", "func", "interface", "trait", "module"])
+async def test_the_kind_of_a_definition_is_not_its_name(ask: Ask, kind: str) -> None:
+    tree = {"a.rs": "const fn run() {}\nfn main() {}\n", "b.rs": "trait Shape {\n}\n"}
+    report = await ask(tree, f"Where is {kind} main defined?")
+    assert f"`{kind}`" not in report.text and report.reason is Reason.ERROR
+    text = (await ask(tree, f"Where is {kind} Shape defined?")).text
+    assert "`Shape` is defined in:\n- `b.rs:1`" in text
+
+
+async def test_a_qualified_name_is_missing_only_in_the_lines_that_name_it(ask: Ask) -> None:
+    tree = {"a.rb": "module Box\n  class Lid\n  end\nend\nBox::Lid.new\n"}
+    text = (await ask(tree, "Where is `Box::Lid` defined?")).text
+    assert text.startswith("No definition of `Box::Lid` was recognised in the lines that name it.")
 
 
 async def test_a_definition_is_said_to_be_known_by_the_form_of_its_line(ask: Ask) -> None:
@@ -86,7 +108,24 @@ jmh-core = { module = "org.openjdk.jmh:jmh-core", version.ref = "jmh" }
     }
     text = (await ask(tree, "What are the dependencies?")).text
     assert "| junit:junit | 4.13.2 |" in text and "| org.openjdk.jmh:jmh-core | 1.37 |" in text
-    assert "| syn | 2.0.81 | to run | `derive/Cargo.toml`, `Cargo.toml` |" in text
+    assert "| syn | 2.0.81 | runtime, not known | `derive/Cargo.toml`, `Cargo.toml` |" in text
+
+
+async def test_a_dependency_has_the_kind_that_its_manifest_states(ask: Ask) -> None:
+    package = '{"dependencies": {"box": "1"}, "devDependencies": {"lint": "2"}}'
+    tree = {"package.json": package, "requirements.txt": "pytest==8.4\n"}
+    tree["tools/package.json"] = '{"dependencies": {"lint": "2"}}'
+    text = (await ask(tree, "What are the dependencies?")).text
+    assert "| Dependency | Version | Declared as | Declared in |" in text
+    assert "| box | 1 | runtime | `package.json` |" in text
+    both = "`tools/package.json`, `package.json`"
+    assert f"| lint | 2 | runtime, development or optional | {both} |" in text
+    assert "| pytest | ==8.4 | not known | `requirements.txt` |" in text
+
+
+async def test_a_version_with_a_plus_sign_is_read(ask: Ask) -> None:
+    tree = {"gradle/libs.versions.toml": 'j = { module = "a:j", version = "9+181-r4" }\n'}
+    assert "| a:j | 9+181-r4 |" in (await ask(tree, "What are the dependencies?")).text
 
 
 async def test_the_version_of_a_framework_is_not_that_of_another_group(ask: Ask) -> None:
@@ -137,6 +176,12 @@ async def test_a_readme_that_is_a_link_is_quoted(
     tree = {"doc/about.txt": "Box is a small router.\n"}
     text = (await ask(tree, f"Summarize the project{prompt}.")).text
     assert text.startswith(f"`{link}` says: Box is a small router.\n")
+
+
+async def test_a_readme_without_a_description_is_not_called_missing(ask: Ask) -> None:
+    readme = "## Installation\n\nAdd it to the file:\n\n## About\n\nBox is a tool. See:\n"
+    text = (await ask({"README.md": readme}, "What is this project?")).text
+    assert text.startswith("No description was recognised in a README at the top of")
 
 
 async def test_a_cut_quotation_is_marked(ask: Ask) -> None:

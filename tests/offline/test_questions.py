@@ -215,7 +215,7 @@ async def test_a_subfolder_names_the_root_of_its_repository(ask: Ask, tmp_path: 
 
 async def test_a_project_without_a_readme_is_not_described(ask: Ask) -> None:
     report = await ask({"src/a.py": "x = 1\n"}, "what is this?")
-    assert report.text.startswith("No README with a description was seen")
+    assert report.text.startswith("No description was recognised in a README")
 
 
 def monorepo() -> dict[str, str]:
