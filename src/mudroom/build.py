@@ -29,7 +29,7 @@ from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, load_catalog
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
-from .journals.with_opening import JournalWithOpening
+from .journals.session_journal import SessionJournal
 from .model_registry import ModelRegistry, is_usable, read_offline_pace
 from .models import providers
 from .open_adapters import (
@@ -66,7 +66,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     """
 
     services: SessionServices
-    journal: JournalWithOpening
+    journal: SessionJournal
     worker: LocalWorker | ProcessWorker
     models: ModelRegistry
     root_agent: Agent
@@ -243,10 +243,10 @@ class _Builder:
             tool_sources=sources,
         )
 
-    async def _open_journal(self) -> JournalWithOpening:
+    async def _open_journal(self) -> SessionJournal:
         journal = await open_journal(self._options, self._home)
         self._notices.extend(getattr(journal, "notices", ()))
-        return JournalWithOpening(journal)
+        return SessionJournal(journal)
 
     def _build_services(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.events import AnyEvent, Delta, RunStarted, StoredEvent
+from ._core.events import RunStarted, StoredEvent
 from ._core.messages import Message
 from ._core.runs import Brief, Report
 from ._engine.compaction import has_summary
@@ -98,9 +98,9 @@ class ConversationState:
         for event in self.unfinished_events.get(brief.run_id, ()):
             self._transcript.apply(event)
 
-    def observe(self, event: AnyEvent) -> None:
+    def observe(self, event: StoredEvent) -> None:
         """Add an event of the current run. Events of other runs are ignored."""
-        if event.run == self._current_run and not isinstance(event, Delta):
+        if event.run == self._current_run:
             self._transcript.apply(event)
 
     def finish_run(self, brief: Brief, report: Report | None) -> None:

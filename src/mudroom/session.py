@@ -81,7 +81,7 @@ class Session:
         self._budget = chosen.budget
         self.notices: list[str] = []
         self._conversation = ConversationState()
-        self._watchers: list[Callable[[AnyEvent], None]] = [self._conversation.observe]
+        self._watchers: list[Callable[[AnyEvent], None]] = []
         self._runner: SessionRunner | None = None
 
     async def __aenter__(self) -> Session:

@@ -36,6 +36,11 @@ class SessionMeter(Meter):
         self._working = 0
         self.set_paused(True)
 
+    def set_limits(self, budget: Budget) -> None:
+        """Replace the limits of the session; all of them hold for its runs, too."""
+        super().set_limits(budget)
+        self.has_shared_limits |= budget.turns is not None or budget.seconds is not None
+
     @contextmanager
     def count_time(self) -> Generator[None]:
         """Count the time inside the `with` block, once if several blocks are open."""

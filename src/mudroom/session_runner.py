@@ -50,6 +50,7 @@ class SessionRunner:
         self.meter = SessionMeter(options.budget, resources.services.clock)
         self._options = options
         self._conversation = conversation
+        resources.journal.observe = conversation.observe
         self._watchers = watchers
         self._prompt_lock = asyncio.Lock()
 

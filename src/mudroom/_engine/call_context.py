@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import cached_property
 from pathlib import Path
 
 from .._core.events import FileWriteIntended
@@ -38,15 +39,17 @@ class CallContext:
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
-        self.workspace: Workspace = RecordedWorkspace(
-            run.environment.workspace, self._before_write, self._after_write
-        )
-        if call is not None:
-            tool = canonical_tool_name(call.name)
-            self.workspace = run.environment.policy.filter_workspace(
-                self.workspace, tool, run.brief
-            )
         self._loop = asyncio.get_running_loop()
+
+    @cached_property
+    def workspace(self) -> Workspace:
+        """The files that the tool may read; each write is recorded before it happens."""
+        environment = self.run.environment
+        recorded = RecordedWorkspace(environment.workspace, self._before_write, self._after_write)
+        if self.call is None:
+            return recorded
+        tool = canonical_tool_name(self.call.name)
+        return environment.policy.filter_workspace(recorded, tool, self.run.brief)
 
     def spill_path(self, name: str) -> str:
         """Create a file outside the workspace that the `read` tool can read; return its path."""

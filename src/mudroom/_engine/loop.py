@@ -109,7 +109,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
             ending = await _confirm_goal(run, ending)
         if ending:
             return ending
-        if not answer.tool_calls:
+        if not outcomes:
             # Show this turn before the next one starts.
             await run.recorder.record()
 
@@ -136,7 +136,7 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:
     """Return the ending of the run if it ends after this turn, None if it continues."""
     repeats = run.loop_detector.add_turn(answer, outcomes)
-    ending = _judge_outputs(run) if answer.tool_calls else _judge_final_answer(run, answer, repeats)
+    ending = _judge_outputs(run) if outcomes else _judge_final_answer(run, answer, repeats)
     if ending:
         return ending
     if repeats >= STOP_AFTER:

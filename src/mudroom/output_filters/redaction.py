@@ -53,6 +53,8 @@ _SECRET_WORDS = [
     "ACCESSKEY",
 ]
 _SECRET_ENDINGS = ("_KEY", "_PAT", "_PWD", "_AUTH")
+_TESTED_CHARACTERS = "_-./:JKzS"
+"""One of them is in each prefix. Many texts have none or few of them."""
 _MIN_LENGTH = 8
 """Characters. A shorter value may be an ordinary word, and replacing it would damage other text."""
 
@@ -114,12 +116,12 @@ def _replace_secret(match: re.Match[str], name: str) -> str:
 def _index_by_character() -> dict[str, list[tuple[str, str, str]]]:
     """Return the patterns (name, prefix, rest) by a character that their prefix contains.
 
-    A test for one character is about 100 times as fast as a search for the prefixes.
+    A test for one character is about 30 times as fast as a search for a prefix.
     """
     index: dict[str, list[tuple[str, str, str]]] = {}
     for name, prefixes, rest in SECRET_PATTERNS:
         for prefix in prefixes.split("|"):
-            character = next((c for c in "_-./:" if c in prefix), "")
+            character = next(c for c in _TESTED_CHARACTERS if c in prefix)
             index.setdefault(character, []).append((name, prefix, rest))
     return index
 

@@ -34,7 +34,7 @@ _MAX_WIDE_BYTES = 16 << 20  # a file in UTF-16 or UTF-32 is loaded whole, up to 
 _MAX_COUNTED_BYTES = 64 << 20  # the lines of a larger file are not counted
 _MAX_SKIPPED_BYTES = 1 << 30  # bytes that are skipped to find the first line
 _SMALL_FILE = 40_000  # bytes of a file whose lines all fit into one call
-_NO_THREAD = 1 << 18  # bytes; a smaller file is read without a thread, which is faster
+_NO_THREAD = 1 << 16  # bytes; a smaller file is read without a thread, which is faster
 
 
 class Arguments(Struct, frozen=True):

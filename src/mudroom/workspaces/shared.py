@@ -116,12 +116,13 @@ class SharedWorkspace:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read at most `size` bytes from `offset`; b"" past the end."""
+        descriptor = self.open(path)
         try:
-            with os.fdopen(self.open(path), "rb") as file:
-                file.seek(offset)
-                return file.read(size)
+            return _read_range(descriptor, offset, size)
         except OSError as error:
             raise explain(error, path, self._root) from error
+        finally:
+            os.close(descriptor)
 
     def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
         """Write a whole file atomically. Return True if it is new.
@@ -269,6 +270,14 @@ class SharedWorkspace:
             return self.locate(path_to_text(os.readlink(f"/proc/self/fd/{descriptor}")))
         finally:
             os.close(descriptor)
+
+
+def _read_range(descriptor: int, offset: int, size: int) -> bytes:
+    """Read at most `size` bytes; one system call may return less than there is."""
+    data = b""
+    while piece := os.pread(descriptor, size - len(data), offset + len(data)):
+        data += piece
+    return data
 
 
 def _check_characters(path: str) -> None:

@@ -44,7 +44,7 @@ class ParentMeter(Protocol):
 
     @property
     def has_shared_limits(self) -> bool:
-        """True if tokens or money are limited, here or above."""
+        """True if there are shared limits, here or above; it does not change while runs work."""
         ...
 
     def amount_left(self, limit: Limit) -> float | None:
@@ -70,6 +70,7 @@ class Meter:
     Attributes:
         reserved: unspent amounts of the running children that have limits of their own.
         held: amounts of requests that are under way, and that no reservation covers.
+        has_shared_limits: true if a limit, here or above, holds for the runs below it, too.
     """
 
     def __init__(self, budget: Budget, parent: ParentMeter | None = None) -> None:
@@ -95,6 +96,8 @@ class Meter:
         limits = ((limit, getattr(budget, limit)) for limit in SHARED_LIMITS)
         self.budget = budget
         self._shared_limits = tuple((limit, most) for limit, most in limits if most is not None)
+        is_limited_above = self.parent is not None and self.parent.has_shared_limits
+        self.has_shared_limits = bool(self._shared_limits) or is_limited_above
         self._reserve_in(reserver)
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
@@ -118,6 +121,8 @@ class Meter:
 
         Parallel runs see them, so that they do not all spend the same rest.
         """
+        if not planned:
+            return
         for limit, amount in planned.items():
             self.held[limit] = self.held.get(limit, 0) + sign * amount
         if self.parent is None:
@@ -128,8 +133,7 @@ class Meter:
                 for limit, amount in planned.items()
                 if getattr(self.budget, limit) is None
             }
-        if planned:
-            self.parent.hold(planned, sign)
+        self.parent.hold(planned, sign)
 
     def release(self) -> None:
         """End the reservation of this run."""
@@ -264,23 +268,21 @@ class Meter:
         self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
     ) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
+        if not self.has_shared_limits:
+            return None
         for state in self.list_shared_limits():
             coming = planned.get(state.name, 0) + self.held.get(state.name, 0)
             if is_used(state.spent + coming, state.most, fraction):
                 return state
         return self.parent.find_shared_limit(fraction, planned) if self.parent else None
 
-    @property
-    def has_shared_limits(self) -> bool:
-        """True if tokens or money are limited, here or above."""
-        is_limited_above = self.parent is not None and self.parent.has_shared_limits
-        return bool(self._shared_limits) or is_limited_above
-
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit for this run; None if there is no limit.
 
         Amounts reserved for running children are not left.
         """
+        if not self.has_shared_limits:
+            return None
         above = self.parent.amount_left(limit) if self.parent is not None else None
         most = getattr(self.budget, limit)
         if most is None:

@@ -176,8 +176,8 @@ class RemoteParentMeter:
 
     @property
     def has_shared_limits(self) -> bool:
-        """True if tokens or money of the ancestors are limited."""
-        return bool(self._state.left)
+        """True if ancestors have limits that hold for the run, too."""
+        return bool(self._state.shared)
 
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit; None if there is no limit."""

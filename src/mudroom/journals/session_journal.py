@@ -1,32 +1,43 @@
-"""Journal that stores the opening of a session together with its next events."""
+"""Journal of an open session: stores its opening, and shows what it stores to its conversation."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from types import CoroutineType
+from typing import Any
 
 from .._core.events import SessionOpened, StoredEvent
 from .._core.ports import Journal
 from ..errors import JournalError
 
 
-class JournalWithOpening:
+class SessionJournal:
     """A journal that stores the opening of a session with the next events, in one durable step.
 
     So the record of a new session begins with its opening and its first prompt, or not at all.
 
     Attributes:
         opening: the event that is not stored yet, None if there is none.
+        observe: called with each other event, before it is stored.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.opening: SessionOpened | None = None
+        self.observe: Callable[[StoredEvent], None] | None = None
 
-    async def append(self, *events: StoredEvent) -> int:
+    def append(self, *events: StoredEvent) -> CoroutineType[Any, Any, int]:
         """Append the opening, if there is one, and the events. Raises JournalError."""
-        opening = self.opening
-        if opening is None or not events:
-            return await self._journal.append(*events)
+        if self.observe is not None:
+            for event in events:
+                self.observe(event)
+        if self.opening is None or not events:
+            return self._journal.append(*events)
+        return self._append_with_opening(self.opening, events)
+
+    async def _append_with_opening(
+        self, opening: SessionOpened, events: tuple[StoredEvent, ...]
+    ) -> int:
         self.opening = None
         try:
             return await self._journal.append(opening, *events)
