@@ -324,19 +324,6 @@ async def test_closing_the_answer_ends_the_request() -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_connections_are_reused() -> None:
-    async with open_conversation("Done.") as served:
-        for _ in range(5):
-            await served.read_all()
-        session = served.chat._model.http._session
-        assert session is not None
-        assert session.connector is not None
-        assert (
-            len({id(handler) for pool in session.connector._conns.values() for handler in pool})
-            == 1
-        )
-
-
 async def test_a_body_of_10_mb_goes_through() -> None:
     async with open_conversation("Done.") as served:
         served.chat.append(user_message("x" * 10_000_000))

@@ -11,6 +11,13 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
+from .http1.errors import (
+    CannotConnect,
+    InvalidRequest,
+    MalformedResponse,
+    SilentServer,
+    UntrustedServer,
+)
 
 _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
@@ -114,35 +121,33 @@ def classify_exception(
     Arguments:
         read_timeout: seconds without data after which a read is aborted.
     """
-    import aiohttp
-
     where = strip_url(url)
-    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-        invalid = ModelRefused(f"{where!r} is not a URL", remedy=_url_remedy(hints))
+    if isinstance(error, InvalidRequest):
+        invalid = ModelRefused(
+            f"cannot send the request to {where!r}: {error}", remedy=_url_remedy(hints)
+        )
         return RequestFailure(0, invalid)
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+    if isinstance(error, UntrustedServer):
         untrusted = ModelUnavailable(
             f"no trusted connection to {hints.provider}: {error}",
             where=where,
             remedy="If the certificate is your own, set SSL_CERT_FILE to its path.",
         )
         return RequestFailure(0, untrusted)
-    if isinstance(error, aiohttp.SocketTimeoutError):
+    if isinstance(error, SilentServer):
         message = f"{hints.provider} sent no data for {read_timeout:g} s"
         silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
         return RequestFailure(0, silent, retryable=True)
-    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        reason = getattr(error, "os_error", None) or error
+    if isinstance(error, CannotConnect):
         unreachable = ModelUnavailable(
-            f"cannot reach {hints.provider}: {reason}",
+            f"cannot reach {hints.provider}: {error}",
             where=where,
             remedy=f"Check that the server runs and the network is up. {_url_remedy(hints)}",
         )
         return RequestFailure(0, unreachable, retryable=True, needs_few_tries=True)
-    detail = f": {str(error) or type(error).__name__}"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        detail = " before the answer had ended"
-    message = f"the connection to {hints.provider} was lost{detail}"
+    if isinstance(error, MalformedResponse):
+        return build_protocol_failure(hints, url, str(error), is_unreadable=True)
+    message = f"the connection to {hints.provider} was lost: {error}"
     lost = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
     return RequestFailure(0, lost, retryable=True)
 
@@ -206,17 +211,18 @@ def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
     Reads `Retry-After-Ms`, then `Retry-After` in seconds or as a date.
 
     Arguments:
+        headers: by lower-case name.
         now: seconds since 1970, for the date.
     """
     try:
-        if milliseconds := headers.get("Retry-After-Ms"):
+        if milliseconds := headers.get("retry-after-ms"):
             return max(0.0, float(milliseconds) / 1000)
-        return max(0.0, float(headers.get("Retry-After") or 0))
+        return max(0.0, float(headers.get("retry-after") or 0))
     except ValueError:
         from email.utils import parsedate_to_datetime
 
         try:
-            return max(0.0, parsedate_to_datetime(headers["Retry-After"]).timestamp() - now)
+            return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - now)
         except (ValueError, TypeError, KeyError):
             return 0.0
 

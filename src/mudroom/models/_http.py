@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
-from io import BytesIO
-from typing import TYPE_CHECKING, Protocol
+from contextlib import aclosing
+from typing import Protocol
 
 import msgspec
 
@@ -29,22 +27,15 @@ from ._errors import (
 from ._json import is_json
 from ._rate_limit import MAX_WAIT, Permit, RateLimited, RateLimiter
 from ._sse import SseParser
-
-if TYPE_CHECKING:
-    import aiohttp
+from .http1.errors import HttpError
+from .http1.pool import ConnectionPool, Response
 
 _FIRST_DELAY = 0.5
 """Upper bound in seconds of the random delay after the first failure; it doubles each time."""
 _MAX_DELAY = 30.0
 _MAX_TRIES = 8
 _FEW_TRIES = 3
-_CONNECT_TIMEOUT = 10.0
-_MAX_CONNECTIONS = 1000
-"""Open connections to one host."""
-_LARGE_BODY = 1 << 20
-"""Bytes from which a body is sent as a file; aiohttp warns about larger raw bytes."""
 _MAX_ERROR_BODY = 64 * 1024
-_DRAIN_SECONDS = 0.2
 _HEARTBEAT_SECONDS = 30.0
 """Seconds without visible text (pings, long tool arguments) after which an empty chunk is sent."""
 _UNKNOWN_PROVIDER = ProviderHints()
@@ -73,6 +64,7 @@ class StreamError(Exception):
 
 
 _STREAM_ERRORS = (
+    HttpError,
     RequestFailure,
     StreamError,
     StreamCut,
@@ -127,8 +119,7 @@ class HttpClient:
         self._max_tries = max_tries
         self._jitter = jitter
         self._limiter = RateLimiter(clock)
-        self._session: aiohttp.ClientSession | None = None
-        self._proxies: dict[str, str | None] = {}
+        self._pool: ConnectionPool | None = None
 
     async def stream_answer(
         self,
@@ -172,45 +163,39 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        session = self._session
-        self._session = None
-        if session is not None:
-            await session.close()
+        pool = self._pool
+        self._pool = None
+        if pool is not None:
+            await pool.close()
 
     async def _send_once(
         self, url: str, headers: Mapping[str, str], body: bytes, reader: StreamReader
     ) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
-        import aiohttp
-
-        session = self._session or self._open_session()
+        if self._pool is None:
+            self._pool = ConnectionPool(read_timeout=self._read_timeout)
         sse = SseParser()
-        data = body if len(body) < _LARGE_BODY else BytesIO(body)
         permit = await self._acquire_permit(url)
         try:
-            async with session.post(
-                url, data=data, headers=headers, proxy=self._proxy(url), allow_redirects=False
-            ) as response:
+            response = await self._pool.post(url, headers, body)
+            try:
                 if response.status != 200 or response.content_type in _UNSTREAMED_TYPES:
                     raise await self._read_error(url, response, find_secrets(headers))
                 self._limiter.record_accepted(permit)
                 shown_at = self.clock.monotonic()
-                async for data_part in response.content.iter_any():
-                    chunks = [
-                        chunk for event in sse.feed(data_part) for chunk in reader.feed(event)
-                    ]
+                while not reader.is_done and (data := await response.read()):
+                    chunks = [chunk for event in sse.feed(data) for chunk in reader.feed(event)]
                     if not chunks and self.clock.monotonic() - shown_at > _HEARTBEAT_SECONDS:
                         chunks = [StreamChunk("", "")]
                     for chunk in chunks:
                         shown_at = self.clock.monotonic()
                         yield chunk
-                    if reader.is_done:
-                        break
-                await _drain(response)
+            finally:
+                response.close(is_answered=reader.is_done)
             if not reader.is_done:
                 for chunk in _read_last_event(reader, sse):
                     yield chunk
             yield reader.finish()
-        except (*_STREAM_ERRORS, aiohttp.ClientError, OSError) as error:
+        except _STREAM_ERRORS as error:
             failure = self._classify(url, error, find_secrets(headers))
             if failure.is_rate_limit:
                 self._limiter.record_refused(permit, failure.retry_after or _FIRST_DELAY)
@@ -225,11 +210,11 @@ class HttpClient:
             raise classify_status(self.hints, url, 429, "", retry_after=limited.seconds) from None
 
     async def _read_error(
-        self, url: str, response: aiohttp.ClientResponse, secrets: tuple[str, ...]
+        self, url: str, response: Response, secrets: tuple[str, ...]
     ) -> RequestFailure:
         body = b""
         while len(body) < _MAX_ERROR_BODY:
-            data = await response.content.read(_MAX_ERROR_BODY - len(body))
+            data = await response.read()
             if not data:
                 break
             body += data
@@ -264,36 +249,6 @@ class HttpClient:
         backoff = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
         return max(failure.retry_after, self._jitter() * backoff)
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=0, limit_per_host=_MAX_CONNECTIONS, keepalive_timeout=30
-            ),
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=self._read_timeout
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=("User-Agent",),
-        )
-        return self._session
-
-    def _proxy(self, url: str) -> str | None:
-        """Return the proxy that the environment names for a URL; None for this machine.
-
-        The result is cached per host, because the look-up takes longer than a request.
-        """
-        scheme, _, rest = url.partition("://")
-        host = rest.partition("/")[0].rpartition("@")[2]
-        if host not in self._proxies:
-            from urllib.request import getproxies, proxy_bypass
-
-            is_local = host.startswith(("127.", "localhost", "[::1]"))
-            proxies = {} if is_local or proxy_bypass(host) else getproxies()
-            self._proxies[host] = proxies.get(scheme) or proxies.get("all")
-        return self._proxies[host]
-
 
 def _read_last_event(reader: StreamReader, sse: SseParser) -> Sequence[StreamChunk]:
     """Return the chunks of a last event without its blank line; none if it is incomplete."""
@@ -301,12 +256,3 @@ def _read_last_event(reader: StreamReader, sse: SseParser) -> Sequence[StreamChu
         return [chunk for event in sse.flush() for chunk in reader.feed(event)]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
-
-
-async def _drain(response: aiohttp.ClientResponse) -> None:
-    """Read the rest of a stream for a short time, so that the connection can be reused."""
-    with suppress(TimeoutError):
-        if not response.content.at_eof():
-            async with asyncio.timeout(_DRAIN_SECONDS):
-                while await response.content.readany():
-                    pass

@@ -1,0 +1,184 @@
+"""One connection to a server: sends a request, and reads the response as its bytes arrive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from .errors import ConnectionLost, HttpError, SilentServer
+from .parser import ResponseParser
+
+_MAX_UNREAD = 256 * 1024
+"""Bytes of a body that may wait for their reader; then the connection is not read."""
+_SMALL_BODY = 64 * 1024
+"""Bytes up to which head and body are joined, so that they leave in one packet."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection that carries one request at a time.
+
+    Arguments:
+        on_idle: called when a released response has ended, so that the connection is free.
+
+    Attributes:
+        transport: set by the event loop.
+        is_closed: true if the connection cannot be used any more.
+        last_active: time of the event loop at which bytes moved last, or the request ended.
+    """
+
+    def __init__(self, on_idle: Callable[[Connection], None]) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.is_closed = False
+        self.last_active = 0.0
+        self._on_idle = on_idle
+        self._loop = asyncio.get_running_loop()
+        self._parser: ResponseParser | None = None
+        self._parts: list[bytes] = []
+        self._error: HttpError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._unread = 0
+        self._unsent = 0
+        self._is_released = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport (called by the event loop)."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Read bytes of the response (called by the event loop)."""
+        parser = self._parser
+        self.last_active = self._loop.time()
+        if parser is None:
+            # Bytes on an idle connection answer no request.
+            self.abort()
+            return
+        try:
+            part = parser.feed(data)
+        except HttpError as error:
+            self._fail(error)
+            return
+        if self._is_released:
+            self._end_released(parser)
+            return
+        if part:
+            self._parts.append(part)
+            self._unread += len(part)
+            if self._unread > _MAX_UNREAD and self.transport is not None:
+                self.transport.pause_reading()
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Read the end of the connection (called by the event loop)."""
+        self.is_closed = True
+        parser = self._parser
+        if parser is None or self._error is not None:
+            return
+        try:
+            if exc is not None:
+                raise ConnectionLost(str(exc) or type(exc).__name__)
+            parser.feed_end()
+        except HttpError as error:
+            self._error = error
+        self._wake()
+
+    async def send(self, head: bytes, body: bytes, *, is_tunnel: bool = False) -> ResponseParser:
+        """Send a request and return its response as soon as the head has arrived.
+
+        Raises HttpError.
+        """
+        transport = self.transport
+        assert transport is not None
+        self._parser = parser = ResponseParser(is_tunnel=is_tunnel)
+        self._is_released = False
+        self._unsent = 0
+        self.last_active = self._loop.time()
+        if len(body) <= _SMALL_BODY:
+            transport.write(head + body)
+        else:
+            transport.write(head)
+            transport.write(body)
+        while not parser.status:
+            await self._wait()
+        return parser
+
+    async def read(self) -> bytes:
+        """Return the bytes of the body that have arrived; b"" at its end. Raises HttpError."""
+        parts = self._parts
+        while not parts:
+            assert self._parser is not None
+            if self._parser.is_complete:
+                return b""
+            await self._wait()
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        if self._unread > _MAX_UNREAD and self.transport is not None:
+            self.transport.resume_reading()
+        self._unread = 0
+        return data
+
+    def release(self) -> None:
+        """End the use of a response.
+
+        The rest of the body is read and dropped, so that another request can use the connection.
+        """
+        self._is_released = True
+        self._parts.clear()
+        self._unread = 0
+        if self._parser is None or self._error is not None or self.is_closed:
+            self.abort()
+            return
+        self._end_released(self._parser)
+
+    def abort(self) -> None:
+        """Close the connection at once. The server sees that the request is cancelled."""
+        self.is_closed = True
+        if self.transport is not None:
+            self.transport.abort()
+
+    def check_silence(self, now: float, read_timeout: float) -> None:
+        """End a request whose server has sent and received nothing for too long."""
+        transport = self.transport
+        if self._parser is None or transport is None or self._unread > _MAX_UNREAD:
+            return
+        unsent = transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent = unsent
+            self.last_active = now
+        if now - self.last_active >= read_timeout:
+            self._fail(SilentServer())
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the rest of a released response has still to arrive."""
+        return self._is_released and self._parser is not None
+
+    def _end_released(self, parser: ResponseParser) -> None:
+        if not parser.is_complete:
+            return
+        self._parser = None
+        self.last_active = self._loop.time()
+        if not parser.is_reusable or parser.surplus:
+            self.abort()
+        self._on_idle(self)
+
+    def _fail(self, error: HttpError) -> None:
+        self._error = self._error or error
+        self.abort()
+        self._wake()
+
+    async def _wait(self) -> None:
+        """Wait until bytes have arrived. Raises the error that ended the connection."""
+        if self._error is not None:
+            raise self._error
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        if self._error is not None and not self._parts:
+            raise self._error
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,289 @@
+"""Connections to servers: opens them, also through proxies, and uses them again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import socket
+import ssl
+from collections.abc import Mapping
+
+from .addresses import Address, parse_url
+from .connection import Connection
+from .errors import CannotConnect, InvalidRequest, MalformedResponse, UntrustedServer
+from .parser import ResponseParser
+
+_CONNECT_TIMEOUT = 10.0
+"""Seconds to open a connection, with names, proxy and encryption."""
+_KEEP_ALIVE = 30.0
+"""Seconds for which an unused connection stays open."""
+_DRAIN_SECONDS = 0.5
+"""Seconds for the rest of a body that its reader no longer needs."""
+_NAME_SECONDS = 10.0
+"""Seconds for which the addresses of a name are used again."""
+_ATTEMPT_DELAY = 0.25
+"""Seconds after which the next address of a name is tried beside the one before (RFC 8305)."""
+_MAX_CHECK_INTERVAL = 1.0
+_MAX_CONNECTIONS = 10_000
+_MAX_URLS = 64
+"""URLs whose parsed form is kept."""
+
+SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
+AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, SocketAddress]
+"""One address of a name, as `getaddrinfo` returns it."""
+
+
+class Response:
+    """A response whose head has arrived. Call `close` at the end.
+
+    Attributes:
+        status: the HTTP status.
+        headers: by lower-case name.
+    """
+
+    __slots__ = ("_connection", "_pool", "headers", "status")
+
+    def __init__(self, pool: ConnectionPool, connection: Connection, head: ResponseParser) -> None:
+        self._pool = pool
+        self._connection = connection
+        self.status = head.status
+        self.headers = head.headers
+
+    @property
+    def content_type(self) -> str:
+        """The media type in lower case, without parameters; "" if there is none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    async def read(self) -> bytes:
+        """Return the bytes of the body that have arrived; b"" at its end. Raises HttpError."""
+        return await self._connection.read()
+
+    def close(self, *, is_answered: bool) -> None:
+        """End the use of the response.
+
+        Arguments:
+            is_answered: what is left of the body may be dropped, and the connection used again;
+                otherwise the connection closes, so that the server sees a cancelled request.
+        """
+        self._pool.give_back(self._connection, is_reusable=is_answered)
+
+
+class ConnectionPool:
+    """Connections of one event loop.
+
+    Arguments:
+        read_timeout: seconds without a byte after which a response counts as lost.
+    """
+
+    def __init__(self, *, read_timeout: float) -> None:
+        self._read_timeout = read_timeout
+        self._check_interval = min(_MAX_CHECK_INTERVAL, read_timeout / 8)
+        self._idle: dict[tuple[object, ...], list[Connection]] = {}
+        self._busy: dict[Connection, tuple[object, ...]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._slots = asyncio.Semaphore(_count_connections())
+        self._addresses: dict[str, Address] = {}
+        self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Response:
+        """Send a request and return its response as soon as the head has arrived.
+
+        Raises HttpError.
+        """
+        address = self._addresses.get(url) or self._parse_url(url)
+        head = _build_head(address, headers, len(body))
+        key = (*address.origin, address.proxy)
+        await self._slots.acquire()
+        try:
+            connection = self._take_idle(key) or await self._connect(address)
+        except BaseException:
+            self._slots.release()
+            raise
+        self._busy[connection] = key
+        self._start_timer()
+        try:
+            response = Response(self, connection, await connection.send(head, body))
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise MalformedResponse("the body is compressed although the request forbids it")
+        except BaseException:
+            self.give_back(connection, is_reusable=False)
+            raise
+        return response
+
+    def give_back(self, connection: Connection, *, is_reusable: bool) -> None:
+        """End the use of a connection."""
+        self._slots.release()
+        if is_reusable:
+            connection.release()
+        else:
+            connection.abort()
+        if connection.is_closed:
+            self._busy.pop(connection, None)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        idle = [connection for connections in self._idle.values() for connection in connections]
+        self._idle.clear()
+        for connection in (*self._busy, *idle):
+            connection.abort()
+        self._busy.clear()
+        # The event loop closes the sockets in its next iteration.
+        await asyncio.sleep(0)
+
+    def _parse_url(self, url: str) -> Address:
+        if len(self._addresses) >= _MAX_URLS:
+            self._addresses.clear()
+        self._addresses[url] = address = parse_url(url)
+        return address
+
+    def _take_idle(self, key: tuple[object, ...]) -> Connection | None:
+        connections = self._idle.get(key)
+        while connections:
+            connection = connections.pop()
+            if not connection.is_closed:
+                return connection
+        return None
+
+    def _add_idle(self, connection: Connection) -> None:
+        key = self._busy.pop(connection, None)
+        if key is not None and not connection.is_closed:
+            self._idle.setdefault(key, []).append(connection)
+
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._check_interval, self._check_connections)
+
+    def _check_connections(self) -> None:
+        """Close connections that are silent or no longer needed."""
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        for connection in list(self._busy):
+            if not connection.is_draining:
+                connection.check_silence(now, self._read_timeout)
+            elif connection.is_closed or now - connection.last_active > _DRAIN_SECONDS:
+                connection.abort()
+                del self._busy[connection]
+        for key, connections in list(self._idle.items()):
+            for connection in connections:
+                if now - connection.last_active > _KEEP_ALIVE:
+                    connection.abort()
+            self._idle[key] = [each for each in connections if not each.is_closed]
+            if not self._idle[key]:
+                del self._idle[key]
+        if self._busy or self._idle:
+            self._start_timer()
+
+    async def _connect(self, address: Address) -> Connection:
+        connection = Connection(self._add_idle)
+        peer = address.proxy or address
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT):
+                await self._open_transport(connection, peer.host, peer.port, is_tls=peer.is_tls)
+                if address.proxy is not None and address.is_tls:
+                    await self._open_tunnel(connection, address)
+        except BaseException as error:
+            connection.abort()
+            if isinstance(error, TimeoutError):
+                reason = f"{peer.host} did not answer within {_CONNECT_TIMEOUT:g} s"
+                raise CannotConnect(reason) from None
+            if isinstance(error, ssl.SSLError):
+                raise UntrustedServer(str(error)) from error
+            if isinstance(error, OSError):
+                raise CannotConnect(_describe(error)) from error
+            raise
+        return connection
+
+    async def _open_transport(
+        self, connection: Connection, host: str, port: int, *, is_tls: bool
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        tls = self._get_tls() if is_tls else None
+        if _is_ip_address(host):
+            await loop.create_connection(lambda: connection, host, port, ssl=tls)
+            return
+        import aiohappyeyeballs
+
+        connected = await aiohappyeyeballs.start_connection(
+            await self._resolve(host, port), happy_eyeballs_delay=_ATTEMPT_DELAY, interleave=1
+        )
+        server_hostname = host if is_tls else None
+        await loop.create_connection(
+            lambda: connection, sock=connected, ssl=tls, server_hostname=server_hostname
+        )
+
+    async def _open_tunnel(self, connection: Connection, address: Address) -> None:
+        """Ask the proxy for a connection to the server, and encrypt it."""
+        proxy = address.proxy
+        assert proxy is not None
+        where = f"[{address.host}]" if ":" in address.host else address.host
+        where = f"{where}:{address.port}"
+        lines = [f"CONNECT {where} HTTP/1.1", f"Host: {where}"]
+        if proxy.authorization:
+            lines.append(f"Proxy-Authorization: {proxy.authorization}")
+        head = "\r\n".join((*lines, "", "")).encode()
+        response = await connection.send(head, b"", is_tunnel=True)
+        if response.status >= 300:
+            reason = f"the proxy {proxy.host}:{proxy.port} answered {response.status}"
+            raise CannotConnect(reason)
+        transport = connection.transport
+        assert transport is not None
+        connection.transport = await asyncio.get_running_loop().start_tls(
+            transport, connection, self._get_tls(), server_hostname=address.host
+        )
+
+    async def _resolve(self, host: str, port: int) -> list[AddressInfo]:
+        """Return the addresses of a name; requests that start together share one look-up."""
+        loop = asyncio.get_running_loop()
+        expires, lookup = self._names.get((host, port), (0.0, None))
+        if lookup is None or loop.time() >= expires:
+            lookup = loop.create_task(loop.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            self._names[host, port] = (loop.time() + _NAME_SECONDS, lookup)
+        try:
+            return await asyncio.shield(lookup)
+        except OSError:
+            self._names.pop((host, port), None)
+            raise
+
+    def _get_tls(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+
+def _build_head(address: Address, headers: Mapping[str, str], length: int) -> bytes:
+    lines = [f"POST {address.target} HTTP/1.1", f"Host: {address.host_header}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if address.authorization and "authorization" not in (name.lower() for name in headers):
+        lines.append(f"Authorization: {address.authorization}")
+    if address.proxy is not None and address.proxy.authorization and not address.is_tls:
+        lines.append(f"Proxy-Authorization: {address.proxy.authorization}")
+    lines += ["Accept-Encoding: identity", f"Content-Length: {length}", "", ""]
+    head = "\r\n".join(lines)
+    if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or "\0" in head:
+        raise InvalidRequest("a header has a line break or a null byte")
+    return head.encode("utf-8", "replace")
+
+
+def _count_connections() -> int:
+    """Return how many connections may be open: three quarters of the files that may be."""
+    soft_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft_limit == resource.RLIM_INFINITY:
+        return _MAX_CONNECTIONS
+    return max(16, min(_MAX_CONNECTIONS, soft_limit * 3 // 4))
+
+
+def _is_ip_address(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdecimal()
+
+
+def _describe(error: OSError) -> str:
+    """Return the system's text for an error, without the address that asyncio adds."""
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
