@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._core.ports import Clock, Model
@@ -71,11 +70,6 @@ class ModelRegistry:
         """Add a model of the caller and return its name."""
         self._models[model.name] = model
         return model.name
-
-    async def preload(self) -> None:
-        """Import the HTTP library now, so that the first request does not wait for it."""
-        if self._connections:
-            await asyncio.to_thread(import_module, "aiohttp")
 
     async def close(self) -> None:
         """Close all models and connections."""

@@ -119,7 +119,6 @@ class Session:
             granted=build.list_grants(self._options),
         )
         runner.record_opening(opened)
-        await runner.resources.models.preload()
 
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()

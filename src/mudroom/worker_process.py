@@ -31,8 +31,7 @@ async def serve(connection: socket.socket) -> None:
         return
     link = SessionLink(channel)
     past_events: dict[str, list[StoredEvent]] = {}
-    services, models = build_worker_services(config, link, past_events)
-    await models.preload()
+    services = build_worker_services(config, link, past_events)
     await RunServer(link, services, past_events, config.max_children).serve(channel)
     services.environments.shared.sandbox.close()
 

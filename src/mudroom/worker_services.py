@@ -73,8 +73,8 @@ def make_process_worker(
 
 def build_worker_services(
     config: WorkerConfig, link: SessionLink, past_events: dict[str, list[StoredEvent]]
-) -> tuple[SessionServices, ModelRegistry]:
-    """Build the services of the runs in a worker process, and their models.
+) -> SessionServices:
+    """Build the services of the runs in a worker process.
 
     Arguments:
         past_events: events of runs that continue here; filled before each run.
@@ -97,7 +97,7 @@ def build_worker_services(
     )
     shared = factory.open(config.folder, [])
     tools = collect_tools((), config.agents, skills, ask=shared.sandbox.tier == "ask")
-    services = SessionServices(
+    return SessionServices(
         session=config.session,
         get_model=models.get_model,
         journal=RemoteJournal(link),
@@ -121,4 +121,3 @@ def build_worker_services(
         changes=ChangeWatch(config.home),
         output_checks=RemoteOutputChecks(link),
     )
-    return services, models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 SLOW = {
     "aiohttp",
@@ -47,6 +48,26 @@ def test_importing_mudroom_prints_and_reads_nothing() -> None:
 def test_the_version_needs_click_alone() -> None:
     code = "from mudroom.cli.main import main\ntry: main(['--version'])\nexcept SystemExit: pass"
     assert loaded(code) & SLOW <= {"click"}
+
+
+def test_a_model_request_does_without_aiohttp(tmp_path: Path) -> None:
+    code = f"""
+import asyncio
+from mudroom import Session
+async def refuse(reader, writer):
+    await reader.readuntil(b"\\r\\n\\r\\n")
+    writer.write(b"HTTP/1.1 400 Bad Request\\r\\nContent-Length: 0\\r\\n\\r\\n")
+    writer.close()
+async def main():
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    environ = {{"ANTHROPIC_API_KEY": "key", "ANTHROPIC_BASE_URL": url}}
+    async with Session(cwd={str(tmp_path)!r}, home={str(tmp_path)!r}, environ=environ) as session:
+        report = await session.run("Hello.")
+    assert "HTTP 400" in report.error, report.error
+asyncio.run(main())
+"""
+    assert not loaded(code) & {"aiohttp", "rich", "prompt_toolkit", "yaml"}
 
 
 def test_a_session_does_without_screens() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from ..output.progress import print_notice
-from .preload import preload_packages
 from .session_start import StartOptions
 
 
@@ -16,8 +15,7 @@ def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: 
         words: prompt of the command line; None if it comes from stdin.
         wait_for_stdin: read stdin to its end without a timeout.
     """
-    preload_packages(options.settings.model)
-    import asyncio  # slow to import, as is one_shot: both beside the preloading thread
+    import asyncio
 
     from .one_shot import run_one_shot
     from .read_prompt import read_prompt

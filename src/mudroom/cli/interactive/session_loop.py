@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ...session import Session
 from ..actions.load_permissions import load_permissions
 from ..actions.open_session import create_session
-from ..actions.preload import preload_packages
+from ..actions.preload import preload_context_windows
 from ..actions.select_session import delete_expired_sessions, name_session
 from ..actions.session_start import SessionStart, StartOptions
 from ..output.sandbox_notice import describe_sandbox
@@ -27,7 +27,7 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
         first: prompt from the command line, run before any input is read.
     """
     start = options.start
-    preload_packages(options.settings.model, show_context_window=True)
+    preload_context_windows(options.settings.model)
     settings = await ask_for_trust(ui, options.settings, options.cwd)
     approver = ApprovalPrompt(ui)
     step = NextStep()

@@ -96,11 +96,16 @@ def _authorize(parts: SplitResult) -> str:
     return f"Basic {b64encode(pair.encode()).decode()}"
 
 
+def is_this_machine(host: str) -> bool:
+    """Return whether a host is this machine, which is reached without a proxy."""
+    return host.startswith("127.") or host in ("localhost", "::1")
+
+
 def _find_proxy(scheme: str, host: str) -> Proxy | None:
     """Return the proxy that the environment names for a host; None for this machine."""
     from urllib.request import getproxies, proxy_bypass
 
-    if host.startswith("127.") or host in ("localhost", "::1") or proxy_bypass(host):
+    if is_this_machine(host) or proxy_bypass(host):
         return None
     proxies = getproxies()
     url = proxies.get(scheme) or proxies.get("all")
