@@ -337,11 +337,14 @@ class Session:
         return handle is not None and handle.wrap_up()
 
     def cancel(self, run_id: str | None = None) -> bool:
-        """Stop a run (default: the current prompt) and all runs below it, with reason CANCELLED.
+        """Stop a run and all runs below it, with reason CANCELLED.
 
-        Return False if it is not running.
+        Without an id, stop all: prompts, tasks, `map` and scopes, also those that wait for their
+        start. Return False if nothing is running.
         """
-        handle = self._find_run(run_id or self._conversation.latest_run)
+        if run_id is None:
+            return self._require_open().cancel_all()
+        handle = self._find_run(run_id)
         return handle is not None and handle.cancel()
 
     def rewind(self, run_id: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from ._core.agents import Agent, Mode
 from ._core.budgets import Budget, check_amount
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
-from ._core.ports import Worker
+from ._core.ports import RunHandle, Worker
 from ._core.runs import Brief, Reason, Report
 from ._core.runs import T as Outputs
 from ._core.tools import Tool
@@ -53,6 +54,8 @@ class SessionRunner:
         resources.journal.observe = conversation.observe
         self._watchers = watchers
         self._prompt_lock = asyncio.Lock()
+        self._handles: set[RunHandle] = set()
+        self._cancels = 0
 
     async def run_prompt(
         self,
@@ -62,17 +65,17 @@ class SessionRunner:
     ) -> Report[Outputs]:
         """Run the next prompt of the conversation. `watcher`: called with each of its events."""
         agent, output_type = _add_outputs(self.resources.root_agent, outputs)
-        async with self._prompt_lock:
-            await self._resume_unfinished()
+        async with self._next_turn() as cancels:
+            await self._resume_unfinished(cancels)
             limits = self._options.prompt_budget.with_defaults(agent.budget)
             brief = self._continue_conversation(prompt, agent, limits)
-            report = await self._run_root(brief, watcher, output_type)
+            report = await self._run_root(brief, cancels, watcher, output_type)
         return _convert(report, output_type)
 
     async def compact(self, focus: str) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
-        async with self._prompt_lock:
-            await self._resume_unfinished()
+        async with self._next_turn() as cancels:
+            await self._resume_unfinished(cancels)
             if not self._conversation.latest_run:
                 raise UsageError(
                     "there is no conversation to compact", remedy="Run a prompt first."
@@ -80,12 +83,13 @@ class SessionRunner:
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
             brief = self._continue_conversation(make_summary_prompt(focus), agent, limits)
-            return await self._run_root(replace(brief, is_compaction=True, description=RUN_TITLE))
+            brief = replace(brief, is_compaction=True, description=RUN_TITLE)
+            return await self._run_root(brief, cancels)
 
     async def resume_unfinished(self) -> Report | None:
         """Continue interrupted runs to their end; return the report of the last one."""
-        async with self._prompt_lock:
-            return await self._resume_unfinished()
+        async with self._next_turn() as cancels:
+            return await self._resume_unfinished(cancels)
 
     async def run_task(
         self,
@@ -100,7 +104,7 @@ class SessionRunner:
         """Run a task beside the conversation; see `Session.task`."""
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
         brief = self._make_task_brief(prompt, specification, budget, model, description)
-        report = await self._start(self.resources.worker, brief, output_type)
+        report = await self._start(self.resources.worker, brief, self._cancels, output_type)
         return _convert(report, output_type)
 
     async def run_tasks(
@@ -117,10 +121,11 @@ class SessionRunner:
         checked = check_prompts(prompts)
         briefs = [self._make_task_brief(each, specification, budget) for each in checked]
         slots = asyncio.Semaphore(parallel)
+        cancels = self._cancels
 
         async def run_one(brief: Brief) -> Report[Outputs]:
             async with slots:
-                report = await self._start(self.resources.worker, brief, output_type)
+                report = await self._start(self.resources.worker, brief, cancels, output_type)
                 return _convert(report, output_type)
 
         results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
@@ -132,17 +137,24 @@ class SessionRunner:
         prompt: Prompt,
         output_type: OutputType[Any] | None,
         tools: Mapping[str, Tool],
-        history: tuple[Message, ...],
+        make_history: Callable[[], Awaitable[tuple[Message, ...]]],
         on_start: Callable[[str], None],
     ) -> Report:
         """Run an agent with its own tools and without an approver."""
+        cancels = self._cancels
+        history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
         model = self._resolve_model(agent.model)
         brief = self._make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
-        return await self._start(worker, brief, output_type)
+        return await self._start(worker, brief, cancels, output_type)
+
+    def cancel_all(self) -> bool:
+        """Stop all runs, and those that wait for their start. Return False if no run works."""
+        self._cancels += 1
+        return sum(handle.cancel() for handle in self._handles) > 0
 
     def record_opening(self, event: SessionOpened) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
@@ -160,10 +172,17 @@ class SessionRunner:
         for watch in self._watchers:
             watch(event)
 
-    async def _resume_unfinished(self) -> Report | None:
+    @asynccontextmanager
+    async def _next_turn(self) -> AsyncGenerator[int]:
+        """Wait until no other prompt runs. Yield the number of cancels before the wait."""
+        cancels = self._cancels
+        async with self._prompt_lock:
+            yield cancels
+
+    async def _resume_unfinished(self, cancels: int) -> Report | None:
         report = None
         for run_id in self._conversation.unfinished_runs:
-            report = await self._run_root(self._conversation.brief_to_resume(run_id))
+            report = await self._run_root(self._conversation.brief_to_resume(run_id), cancels)
         self._conversation.unfinished_events.clear()
         return report
 
@@ -180,6 +199,7 @@ class SessionRunner:
     async def _run_root(
         self,
         brief: Brief,
+        cancels: int,
         watcher: Callable[[AnyEvent], None] | None = None,
         output_type: OutputType[Any] | None = None,
     ) -> Report:
@@ -189,7 +209,7 @@ class SessionRunner:
             self._watchers.append(observe)
         self._conversation.start_run(brief)
         try:
-            report = await self._start(self.resources.worker, brief, output_type)
+            report = await self._start(self.resources.worker, brief, cancels, output_type)
             return report
         finally:
             self._conversation.finish_run(brief, report)
@@ -197,9 +217,13 @@ class SessionRunner:
                 self._watchers.remove(observe)
 
     async def _start(
-        self, worker: Worker, brief: Brief, output_type: OutputType[Any] | None = None
+        self, worker: Worker, brief: Brief, cancels: int, output_type: OutputType[Any] | None
     ) -> Report:
-        """Start a run without a parent, and wait for its end."""
+        """Start a run without a parent, and wait for its end.
+
+        Arguments:
+            cancels: number of cancels when the caller asked for the run. It stops after another.
+        """
         services = self.resources.services
         # Other runs may have spent since the brief was made.
         brief = replace(brief, budget=self.meter.limit_budget(brief.budget, brief.depth))
@@ -209,10 +233,20 @@ class SessionRunner:
         try:
             services.check_price(brief.model, services.meters.get(grant))
             with self.meter.count_time():
-                return await worker.start(brief, grant).report()
+                return await self._wait_for_report(worker.start(brief, grant), cancels)
         finally:
             services.output_checks.remove(brief.run_id)
             services.meters.close(grant)
+
+    async def _wait_for_report(self, handle: RunHandle, cancels: int) -> Report:
+        self._handles.add(handle)
+        try:
+            if cancels != self._cancels:
+                # The run begins first, so that the record has its end.
+                asyncio.get_running_loop().call_soon(handle.cancel)
+            return await handle.report()
+        finally:
+            self._handles.discard(handle)
 
     def _make_task_brief(
         self,

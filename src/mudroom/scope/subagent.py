@@ -57,7 +57,7 @@ class RunScope(Protocol):
         prompt: str,
         output_type: OutputType[Any] | None,
         tools: Mapping[str, Tool],
-        history: tuple[Message, ...],
+        make_history: Callable[[], Awaitable[tuple[Message, ...]]],
         on_start: Callable[[str], None],
     ) -> Awaitable[Report]:
         """Run it to its end. `on_start`: called with the run id before the run starts."""
@@ -176,9 +176,7 @@ class SubAgentScope:
         Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
         """
         agent = replace(self._agent, instructions=self._build_instructions(context))
-        environment = await asyncio.to_thread(make_environment_messages, self._runtime.workspace)
-        history = (*environment, *map(_to_message, self._prompt.initial_messages or ()))
-        report = await self._run_with_messages(agent, history)
+        report = await self._run_with_messages(agent)
         self.output = OutputObject(
             emitted_vars=report.outputs,
             terminate_reason=report.reason,
@@ -186,14 +184,23 @@ class SubAgentScope:
         )
         return self.output
 
-    async def _run_with_messages(self, agent: Agent, history: tuple[Message, ...]) -> Report:
+    async def _make_history(self) -> tuple[Message, ...]:
+        environment = await asyncio.to_thread(make_environment_messages, self._runtime.workspace)
+        return (*environment, *map(_to_message, self._prompt.initial_messages or ()))
+
+    async def _run_with_messages(self, agent: Agent) -> Report:
         """Run the agent and call `on_message`; return when the last call has ended."""
         feed = MessageFeed(self.name, self._on_message or (lambda _: None))
         stop_watching = self._runtime.watch(feed.observe)
         delivery = asyncio.create_task(feed.deliver())
         try:
             report = await self._runtime.run(
-                agent, "Get Started!", self._output_type, self._tools, history, feed.set_run
+                agent,
+                "Get Started!",
+                self._output_type,
+                self._tools,
+                self._make_history,
+                feed.set_run,
             )
         except BaseException:
             delivery.cancel()
