@@ -384,3 +384,28 @@ async def test_connections_reopen_after_close() -> None:
         await served.answer()
         await served.chat._model.close()
         assert (await served.answer()).text == "Done."
+
+
+async def test_a_request_body_is_freed_while_its_answer_is_awaited() -> None:
+    freed: list[bool] = []
+    was_freed_before_answer: list[bool] = []
+
+    class Body(bytes):
+        def __del__(self) -> None:
+            freed.append(True)
+
+    def answer(_: ServerRequest) -> ServerAnswer:
+        was_freed_before_answer.append(bool(freed))
+        return "Done."
+
+    async with ModelServer(answer) as server:
+        http = HttpClient(clock=FakeClock())
+        model = AnthropicModel("claude-x", http=http, base_url=server.url)
+        conversation = model.start_conversation(RequestConfig(system=""))
+        conversation.append(user_message("x" * 2_000_000))
+        make_body = conversation.build_body
+        conversation.build_body = lambda **options: Body(make_body(**options))  # pyright: ignore
+        parts = [part async for part in conversation.request_answer()]
+        await http.close()
+    assert isinstance(parts[-1], AssistantMessage)
+    assert was_freed_before_answer == [True]

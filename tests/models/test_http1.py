@@ -167,7 +167,7 @@ async def open_pool(
 
 
 async def post(pool: ConnectionPool, url: str, body: bytes = b"question") -> bytes:
-    response = await pool.post(url, {"Content-Type": "application/json"}, body)
+    response = await pool.post(url, {"Content-Type": "application/json"}, lambda: body)
     answer = b""
     try:
         while data := await response.read():
@@ -241,7 +241,7 @@ async def test_the_rest_of_an_answered_response_is_dropped_and_the_connection_ke
     server = RawServer(HELLO)
     async with open_pool(server) as pool:
         url = f"http://127.0.0.1:{server.port}/"
-        response = await pool.post(url, {}, b"")
+        response = await pool.post(url, {}, bytes)
         response.close(is_answered=True)
         assert await post(pool, url) == b"hello"
     assert server.connections == 1
@@ -250,7 +250,7 @@ async def test_the_rest_of_an_answered_response_is_dropped_and_the_connection_ke
 async def test_a_rest_that_does_not_arrive_closes_the_connection() -> None:
     server = RawServer(OK + b"Content-Length: 5\r\n\r\nhe")
     async with open_pool(server, read_timeout=0.4) as pool:
-        response = await pool.post(f"http://127.0.0.1:{server.port}/", {}, b"")
+        response = await pool.post(f"http://127.0.0.1:{server.port}/", {}, bytes)
         response.close(is_answered=True)
         async with asyncio.timeout(5):
             await server.closed.wait()
@@ -301,7 +301,7 @@ async def test_a_large_body_waits_in_the_socket_while_nothing_reads_it() -> None
     server = RawServer(HELLO)
     server.serve = serve
     async with open_pool(server, read_timeout=0.4) as pool:
-        response = await pool.post(f"http://127.0.0.1:{server.port}/", {}, b"")
+        response = await pool.post(f"http://127.0.0.1:{server.port}/", {}, bytes)
         await asyncio.sleep(0.8)  # longer than the read timeout: a slow reader is not a fault
         assert sent < size / 2
         received = 0
@@ -316,7 +316,7 @@ async def test_a_header_with_a_line_break_is_never_sent(value: str) -> None:
     server = RawServer(HELLO)
     async with open_pool(server) as pool:
         with pytest.raises(InvalidRequest, match="line break"):
-            await pool.post(f"http://127.0.0.1:{server.port}/", {"X-Key": value}, b"")
+            await pool.post(f"http://127.0.0.1:{server.port}/", {"X-Key": value}, bytes)
     assert not server.requests
 
 

@@ -125,11 +125,11 @@ class HttpClient:
         self,
         url: str,
         headers: Mapping[str, str],
-        body: bytes,
+        make_body: Callable[[], bytes],
         make_reader: Callable[[], StreamReader],
-        adapt: Callable[[RequestFailure], tuple[bytes, str] | None] = lambda failure: None,
+        adapt: Callable[[RequestFailure], str] = lambda failure: "",
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
-        """Post `body` and yield the chunks of the answer, then the whole message.
+        """Post a body and yield the chunks of the answer, then the whole message.
 
         Yields a RetryNotice before each wait; all chunks before it are then invalid. A chunk
         without a kind only shows that the stream is alive. Close the generator (`aclosing`) to end
@@ -137,14 +137,15 @@ class HttpClient:
         Raises ModelRefused, ModelUnavailable, ModelGarbled.
 
         Arguments:
-            make_reader: returns a new reader; called once per attempt.
-            adapt: takes a final failure; returns another body to send and the reason, or None.
+            make_body, make_reader: return the body and a new reader; called once per attempt.
+            adapt: takes a final failure; returns why to send another body, "" to give up.
         """
         attempt = 0
         while True:
             attempt += 1
             try:
-                async with aclosing(self._send_once(url, headers, body, make_reader())) as chunks:
+                reader = make_reader()
+                async with aclosing(self._send_once(url, headers, make_body, reader)) as chunks:
                     async for chunk in chunks:
                         yield chunk
                 return
@@ -152,10 +153,9 @@ class HttpClient:
                 delay = self._retry_delay(failure, attempt)
                 reason = failure.error.message
                 if delay is None:
-                    adapted = adapt(failure)
-                    if adapted is None:
+                    reason = adapt(failure)
+                    if not reason:
                         raise build_final_error(failure, attempt) from None
-                    body, reason = adapted
                     delay = 0.0
                 notice = RetryNotice(attempt, delay, failure.status, reason)
             yield notice
@@ -169,14 +169,18 @@ class HttpClient:
             await pool.close()
 
     async def _send_once(
-        self, url: str, headers: Mapping[str, str], body: bytes, reader: StreamReader
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        make_body: Callable[[], bytes],
+        reader: StreamReader,
     ) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
         if self._pool is None:
             self._pool = ConnectionPool(read_timeout=self._read_timeout)
         sse = SseParser()
         permit = await self._acquire_permit(url)
         try:
-            response = await self._pool.post(url, headers, body)
+            response = await self._pool.post(url, headers, make_body)
             try:
                 if response.status != 200 or response.content_type in _UNSTREAMED_TYPES:
                     raise await self._read_error(url, response, find_secrets(headers))

@@ -200,9 +200,9 @@ class WireConversation:
         return model.http.stream_answer(
             model.url,
             model.headers,
-            self.build_body(tools=tools, max_tokens=max_tokens),
+            lambda: self.build_body(tools=tools, max_tokens=max_tokens),
             lambda: model.make_reader(self._prefix.names),
-            lambda failure: self._adapt(failure, tools=tools, max_tokens=max_tokens),
+            self._adapt,
         )
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
@@ -225,16 +225,14 @@ class WireConversation:
             return b"]}"
         return b"],%b}" % self._model.TOOLS_OFF
 
-    def _adapt(
-        self, failure: RequestFailure, *, tools: bool, max_tokens: int | None
-    ) -> tuple[bytes, str] | None:
-        """Return a body that avoids what the provider refused, and the change; None if it cannot.
+    def _adapt(self, failure: RequestFailure) -> str:
+        """Change the next bodies to avoid what the provider refused; return the change, or "".
 
         Each change is made only once, so the provider is not asked without end.
         """
         model = self._model
         if failure.status not in _LEARNABLE:
-            return None
+            return ""
         change = "earlier refusals are avoided"
         if self._prefix.facts is model.facts:
             refusal = failure.error.message
@@ -246,10 +244,9 @@ class WireConversation:
             elif room_change:
                 change = room_change
             else:
-                return None
+                return ""
         self._prefix = model.get_prefix(self._prefix.config)
-        body = self.build_body(tools=tools, max_tokens=max_tokens)
-        return body, f"{failure.error.message}; sent again: {change}"
+        return f"{failure.error.message}; sent again: {change}"
 
     def _fit_room(self, refusal: str) -> str:
         """Lower the output limit to what a refusal leaves room for; return the change, or ""."""

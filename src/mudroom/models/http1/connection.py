@@ -82,14 +82,11 @@ class Connection(asyncio.Protocol):
             self._error = error
         self._wake()
 
-    async def send(self, head: bytes, body: bytes, *, is_tunnel: bool = False) -> ResponseParser:
-        """Send a request and return its response as soon as the head has arrived.
-
-        Raises HttpError.
-        """
+    def send(self, head: bytes, body: bytes, *, is_tunnel: bool = False) -> None:
+        """Send a request."""
         transport = self.transport
         assert transport is not None
-        self._parser = parser = ResponseParser(is_tunnel=is_tunnel)
+        self._parser = ResponseParser(is_tunnel=is_tunnel)
         self._is_released = False
         self._unsent = 0
         self.last_active = self._loop.time()
@@ -98,6 +95,11 @@ class Connection(asyncio.Protocol):
         else:
             transport.write(head)
             transport.write(body)
+
+    async def read_head(self) -> ResponseParser:
+        """Return the response as soon as its head has arrived. Raises HttpError."""
+        parser = self._parser
+        assert parser is not None
         while not parser.status:
             await self._wait()
         return parser

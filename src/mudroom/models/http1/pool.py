@@ -7,7 +7,7 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .addresses import Address, parse_url
 from .connection import Connection
@@ -87,13 +87,17 @@ class ConnectionPool:
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Response:
+    async def post(
+        self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
+    ) -> Response:
         """Send a request and return its response as soon as the head has arrived.
 
         Raises HttpError.
+
+        Arguments:
+            make_body: returns the body. It is not kept while the request waits for its response.
         """
         address = self._addresses.get(url) or self._parse_url(url)
-        head = _build_head(address, headers, len(body))
         key = (*address.origin, address.proxy)
         await self._slots.acquire()
         try:
@@ -104,7 +108,8 @@ class ConnectionPool:
         self._busy[connection] = key
         self._start_timer()
         try:
-            response = Response(self, connection, await connection.send(head, body))
+            _send_request(connection, address, headers, make_body())
+            response = Response(self, connection, await connection.read_head())
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise MalformedResponse("the body is compressed although the request forbids it")
         except BaseException:
@@ -227,7 +232,8 @@ class ConnectionPool:
         if proxy.authorization:
             lines.append(f"Proxy-Authorization: {proxy.authorization}")
         head = "\r\n".join((*lines, "", "")).encode()
-        response = await connection.send(head, b"", is_tunnel=True)
+        connection.send(head, b"", is_tunnel=True)
+        response = await connection.read_head()
         if response.status >= 300:
             reason = f"the proxy {proxy.host}:{proxy.port} answered {response.status}"
             raise CannotConnect(reason)
@@ -254,6 +260,12 @@ class ConnectionPool:
         if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
+
+
+def _send_request(
+    connection: Connection, address: Address, headers: Mapping[str, str], body: bytes
+) -> None:
+    connection.send(_build_head(address, headers, len(body)), body)
 
 
 def _build_head(address: Address, headers: Mapping[str, str], length: int) -> bytes:
