@@ -284,6 +284,7 @@ class _Builder:
             environment_text=_describe_platform(self._folder),
             context_texts=catalog.context_texts,
             child_model=child_model,
+            max_output_tokens=options.max_output_tokens,
             child_budget=Budget(turns=options.child_turns),
             compute_price=pricing.calculate_cost,
             reports_costs=options.prices,

@@ -115,6 +115,7 @@ _VARIABLES = {
     "max_minutes": "MUDROOM_MAX_MINUTES",
     "max_tokens": "MUDROOM_MAX_TOKENS",
     "max_budget_usd": "MUDROOM_MAX_BUDGET_USD",
+    "max_output_tokens": "MUDROOM_MAX_OUTPUT_TOKENS CLAUDE_CODE_MAX_OUTPUT_TOKENS",
     "child_turns": "MUDROOM_CHILD_TURNS",
     "max_children": "MUDROOM_MAX_CHILDREN",
     "output_format": "MUDROOM_OUTPUT_FORMAT",

@@ -35,6 +35,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
             model of the parent.
         fallback_model: model string of the model that continues when the model fails for good; more
             than one with commas.
+        max_output_tokens: longest answer of a model in tokens, for agents that set none; None
+            derives it from the model and its context window.
         child_turns: maximum model calls of a child if its agent and its caller set no limit.
         max_children: children that run at the same time; more wait.
         allow_net: let commands reach the network.
@@ -47,6 +49,7 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
 
     child_model: str = "inherit"
     fallback_model: str = ""
+    max_output_tokens: PositiveInt | None = None
     child_turns: PositiveInt = 30
     max_children: PositiveInt = 64
     allow_net: bool = False
@@ -119,5 +122,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     id: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("child_turns", "max_children"):
-            check_amount(name, getattr(self, name), "SessionOptions", is_count=True, least=1)
+        for name in ("child_turns", "max_children", "max_output_tokens"):
+            amount = getattr(self, name)
+            if name != "max_output_tokens" or amount is not None:
+                check_amount(name, amount, "SessionOptions", is_count=True, least=1)

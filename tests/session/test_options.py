@@ -37,6 +37,13 @@ def test_settings_of_another_type_are_not_passed_on() -> None:
     assert "agents" not in Settings(agents="{}").to_options()
 
 
+@pytest.mark.parametrize("name", ["MUDROOM_MAX_OUTPUT_TOKENS", "CLAUDE_CODE_MAX_OUTPUT_TOKENS"])
+def test_the_output_limit_may_come_from_a_variable(name: str, tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), name: "500"}
+    settings = load_settings(cwd=str(tmp_path), environ=environ, flags={})
+    assert SessionOptions(**settings.to_options()).max_output_tokens == 500
+
+
 def test_unknown_option_is_refused() -> None:
     with pytest.raises(TypeError, match="netwrk"):
         Session(netwrk=True)  # pyright: ignore[reportCallIssue]

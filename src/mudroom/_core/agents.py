@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from .budgets import Budget
+from .budgets import Budget, check_amount
 from .tool_patterns import call_patterns
 
 
@@ -90,6 +90,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: "inherit" or a model string.
         budget: limits of one run; the caller fills fields that are None.
         temperature: sampling, 0 to 2. top_p: sampling, 0 to 1. None means the provider's default.
+        max_output_tokens: longest answer of the model in tokens; None means the session's limit.
         outputs: values that a run must emit, by name. With None it cannot emit values; with {}
             it may emit any value under any name.
         describes_environment: true adds date, platform and folder to the system prompt.
@@ -116,6 +117,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget = Budget()
     temperature: float | None = None
     top_p: float | None = None
+    max_output_tokens: int | None = None
     outputs: dict[str, Output] | None = None
     describes_environment: bool = field(name="environment", default=True)
     context_files: str = field(name="context", default="full")
@@ -123,6 +125,11 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None
     workspace: WorkspaceKind = WorkspaceKind.SHARED
+
+    def __post_init__(self) -> None:
+        amount = self.max_output_tokens
+        if amount is not None:
+            check_amount("max_output_tokens", amount, "Agent", is_count=True, least=1)
 
     @property
     def call_patterns(self) -> tuple[str, ...]:

@@ -41,7 +41,10 @@ _REASON_FOR_LIMIT = {
 }
 
 INCOMPLETE_ANSWER = {
-    StopReason.LENGTH: "the answer was cut off at the model's output limit",
+    StopReason.LENGTH: (
+        "the answer was cut off at the model's output limit: ask for less in one answer, or raise "
+        "the limit (--max-output-tokens, max_output_tokens of the session or the agent)"
+    ),
     StopReason.REFUSAL: "the model refused to answer",
     StopReason.OTHER: "the model stopped before its answer was complete",
 }

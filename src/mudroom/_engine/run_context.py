@@ -76,6 +76,7 @@ class RunContext:
             tools=tuple(self.tools.values()),
             temperature=agent.temperature,
             top_p=agent.top_p,
+            max_tokens=agent.max_output_tokens or self.services.max_output_tokens,
         )
 
     @property

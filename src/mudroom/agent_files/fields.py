@@ -287,12 +287,14 @@ _WORKSPACE = _agent_field(
 )
 _TEMPERATURE = _agent_field("temperature", lambda value: _read_number(value, 0, 2))
 _TOP_P = _agent_field("top_p", lambda value: _read_number(value, 0, 1))
+_MAX_OUTPUT = _agent_field("max_output_tokens", _read_count)
 _MODEL_CONFIG = _nested(
     {
         "model": _handle_model,
         "temp": _TEMPERATURE,
         "temperature": _TEMPERATURE,
         "top_p": _TOP_P,
+        "max_output_tokens": _MAX_OUTPUT,
     }
 )
 _RUN_CONFIG = _nested({"max_turns": _TURNS, "max_time_minutes": _MINUTES})
@@ -304,6 +306,7 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("model", _handle_model),
     ("temperature temp", _TEMPERATURE),
     ("top_p topP", _TOP_P),
+    ("max_output_tokens maxOutputTokens", _MAX_OUTPUT),
     ("max_turns maxTurns maxSteps max_steps steps max_iteration_per_run", _TURNS),
     ("timeout_mins max_time_minutes", _MINUTES),
     ("tools allowed_tools", _handle_tools),

@@ -25,6 +25,8 @@ from ._pydantic_ai_messages import (
 )
 from ._rate_limit import RateLimiter
 from ._tool_names import ToolNames
+from ._wire import get_sampling
+from .model_facts import ModelFacts, find_facts
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pm
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 _MAX_TRIES = 6
 _FIRST_DELAY = 0.5
 _MAX_DELAY = 30.0
-_DEFAULT_MAX_TOKENS = 8_192
 
 
 class PydanticAIModel:
@@ -93,7 +94,7 @@ class PydanticAIConversation:
         self._names = ToolNames(tool.name for tool in config.tools)
         self._wire = f"library:{backend.system}"
         self._parameters = _convert_parameters(config, self._names)
-        self._settings = _convert_settings(config)
+        self._settings = _convert_settings(config, find_facts(backend.model_name))
         self._messages: list[pm.ModelMessage] = []
 
     def append(self, message: Message) -> None:
@@ -239,13 +240,6 @@ def _convert_parameters(config: RequestConfig, names: ToolNames) -> ModelRequest
     return ModelRequestParameters(function_tools=tools, instruction_parts=instructions)
 
 
-def _convert_settings(config: RequestConfig) -> dict[str, Any]:
-    settings: dict[str, Any] = {
-        "max_tokens": config.max_tokens or _DEFAULT_MAX_TOKENS,
-        "max_retries": 0,
-    }
-    if config.temperature is not None:
-        settings["temperature"] = config.temperature
-    if config.top_p is not None:
-        settings["top_p"] = config.top_p
-    return settings
+def _convert_settings(config: RequestConfig, facts: ModelFacts) -> dict[str, Any]:
+    max_tokens = facts.choose_max_tokens(config.max_tokens)
+    return {"max_tokens": max_tokens, "max_retries": 0, **get_sampling(config, facts)}

@@ -72,12 +72,13 @@ class PromptConfig(Struct, frozen=True, kw_only=True):
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
-    """Model and sampling of a scope.
+    """Model, sampling and output limit of a scope.
 
     Arguments:
         model: a model string, or "inherit" for the model of the session.
         temp: temperature, 0 to 2; None: default of the provider.
         top_p: 0 to 1; None: default of the provider.
+        max_output_tokens: longest single answer in tokens; None: the limit of the session.
 
     Example:
         ModelConfig(model="anthropic:haiku", temp=0.2, top_p=0.9)
@@ -86,6 +87,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     model: str = "inherit"
     temp: float | None = None
     top_p: float | None = None
+    max_output_tokens: int | None = None
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):

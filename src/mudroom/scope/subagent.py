@@ -153,6 +153,7 @@ class SubAgentScope:
             model=model_config.model,
             temperature=model_config.temp,
             top_p=model_config.top_p,
+            max_output_tokens=model_config.max_output_tokens,
             budget=_to_budget(run_config),
             outputs=output_type and output_type.outputs,
             describes_environment=False,

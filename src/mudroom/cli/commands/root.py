@@ -100,6 +100,9 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @value_option("--fallback-model", "MODEL", "Model that continues when the model fails for good.")
 @value_option("--child-model", "MODEL", "Model of child runs (default: the model of their parent).")
+@value_option(
+    "--max-output-tokens", "N", "Longest single answer in tokens (default: by the model).", _COUNT
+)
 @value_option("--agent", "NAME", "Agent to run instead of the built-in one (mudroom agents).")
 @value_option(
     "--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …, "tools": […]}}.'

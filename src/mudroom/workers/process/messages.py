@@ -51,6 +51,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     max_children: int
     has_hooks: bool = False
     takes_images: bool = False
+    max_output_tokens: int | None = None
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):
