@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec.structs import replace
@@ -12,7 +24,6 @@ from msgspec.structs import replace
 from ._core.agents import Output
 from ._core.output_declarations import (
     SINGLE_OUTPUT,
-    OutputDeclaration,
     parse_outputs,
     parse_schema,
 )
@@ -25,15 +36,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_Converter: TypeAlias = Callable[[Any], Any]
+
+_FIELD_MARKERS = ("__dataclass_fields__", "__struct_fields__", "__total__", "_fields")
+"""Attributes of dataclasses, structs, TypedDicts and NamedTuples: classes with typed fields."""
+
 _MAX_ERROR_LENGTH = 2_000
 """Maximum characters of an error of a type that the model reads."""
 
 
 class OutputType(msgspec.Struct, Generic[T], frozen=True):
-    """Named outputs, and a function that converts the emitted values to a T."""
+    """Named outputs, and a function that converts the emitted values to a T.
+
+    Arguments:
+        is_by_name: true if T is a dict with the values by name.
+    """
 
     outputs: dict[str, Output]
     convert: Callable[[dict[str, Any]], T]
+    is_by_name: bool = False
 
     def find_refusal(self, values: dict[str, Any]) -> OutputRefusal | None:
         """Return why the type does not accept the emitted values, None if it does."""
@@ -60,37 +81,121 @@ def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
 
     Arguments:
         requested: a type (dataclass, msgspec struct, TypedDict, pydantic model, `list[int]`), a
-            JSON Schema, or a mapping of names to descriptions and schemas; see `parse_outputs`.
+            JSON Schema, or a mapping of names to descriptions, schemas and types; see
+            `parse_outputs`.
 
     Raises UsageError for anything else.
     """
     try:
         if isinstance(requested, Mapping):
-            return _make_type(parse_outputs(requested), lambda value: value)
-        if hasattr(requested, "__pydantic_validator__"):
-            import pydantic
-
-            adapter = pydantic.TypeAdapter(requested)
-            return _make_type(
-                parse_schema(adapter.json_schema()),
-                lambda value: adapter.validate_json(msgspec.json.encode(value)),
-            )
-        return _make_type(
-            parse_schema(msgspec.json.schema(requested)),
-            lambda value: msgspec.convert(value, requested),
-        )
-    except (TypeError, ValueError, RuntimeError) as error:
+            return _parse_mapping(requested)
+        schema, convert = _read_type(requested)
+        declaration = parse_schema(schema)
+        if not declaration.describes_one_value:
+            return OutputType(declaration.outputs, convert)
+        by_name = _convert_by_name({SINGLE_OUTPUT: convert})
+        return OutputType(declaration.outputs, lambda values: by_name(values)[SINGLE_OUTPUT])
+    except (TypeError, ValueError, NameError, ImportError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"outputs: {str(error).splitlines()[0]}",
+            f"outputs: {reason}",
             remedy="Use a dict name -> description, a JSON Schema, a dataclass, TypedDict, "
             "msgspec struct or pydantic model.",
         ) from error
 
 
-def _make_type(declaration: OutputDeclaration, convert: Callable[[Any], T]) -> OutputType[T]:
-    if declaration.is_single:
-        return OutputType(declaration.outputs, lambda values: convert(values[SINGLE_OUTPUT]))
-    return OutputType(declaration.outputs, convert)
+def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[Any]:
+    """Return the outputs of a JSON Schema, or of names with descriptions, schemas and types."""
+    converters: dict[str, _Converter] = {}
+
+    def read_output(name: str, kind: object) -> Output:
+        schema, converters[name] = _read_type(cast("type[Any]", kind))
+        return Output(str(schema.get("description", "")), schema)
+
+    declaration = parse_outputs(requested, read_output)
+    if declaration.describes_one_value:
+        return OutputType(declaration.outputs, lambda values: values[SINGLE_OUTPUT])
+    return OutputType(declaration.outputs, _convert_by_name(converters), is_by_name=True)
+
+
+def _read_type(kind: type[Any]) -> tuple[dict[str, Any], _Converter]:
+    """Return the JSON Schema of a type, and the function that converts a value to the type.
+
+    Types with pydantic parts are read by pydantic, all others by msgspec.
+    """
+    parts = _list_parts(kind)
+    if not any(map(_is_of_pydantic, parts)):
+        try:
+            schema = msgspec.json.schema(kind)
+        except TypeError as error:
+            raise TypeError(f"{kind!r} is not a type that JSON can hold") from error
+        return schema, lambda value: msgspec.convert(value, kind, str_keys=True)
+    if any(isinstance(part, msgspec.Meta) or hasattr(part, "__struct_fields__") for part in parts):
+        raise TypeError("a type cannot have both pydantic parts and msgspec structs or `Meta`")
+    import pydantic
+
+    adapter = pydantic.TypeAdapter[Any](kind)
+    return adapter.json_schema(), lambda value: adapter.validate_json(msgspec.json.encode(value))
+
+
+def _list_parts(kind: object) -> list[Any]:
+    """Return a type, its arguments, its metadata and the types of its fields, at all levels."""
+    parts: list[Any] = [kind]
+    classes: set[type] = set()
+    for part in parts:  # the list grows while it is read
+        parts.extend(get_args(part))
+        for attribute in ("__supertype__", "__value__"):  # of a NewType, of a type alias
+            if hasattr(part, attribute):
+                parts.append(getattr(part, attribute))
+        owner = get_origin(part) or part
+        if not isinstance(owner, type) or owner in classes or _is_of_pydantic(owner):
+            continue
+        classes.add(owner)
+        if any(hasattr(owner, marker) for marker in _FIELD_MARKERS):
+            parts.extend(get_type_hints(owner, include_extras=True).values())
+        if dataclasses.is_dataclass(owner):
+            parts.extend(field.default for field in dataclasses.fields(owner))
+    return parts
+
+
+def _is_of_pydantic(part: object) -> bool:
+    """Return whether only pydantic can read a part of a type: a class, or metadata of a field."""
+    kind = part if isinstance(part, type) else type(part)
+    return (
+        hasattr(kind, "__get_pydantic_core_schema__")
+        or hasattr(kind, "__pydantic_validator__")
+        or kind.__module__.partition(".")[0] in ("pydantic", "annotated_types")
+    )
+
+
+def _convert_by_name(
+    converters: Mapping[str, _Converter],
+) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return a function that converts each value by its own converter, if there is one."""
+
+    def convert(values: dict[str, Any]) -> dict[str, Any]:
+        converted = dict(values)
+        errors: dict[str, Exception] = {}
+        for name, convert_value in converters.items():
+            if name not in values:
+                continue
+            try:
+                converted[name] = convert_value(values[name])
+            except Exception as error:  # noqa: BLE001  a type of the caller may raise anything
+                errors[name] = error
+        if errors:
+            raise _ConversionError(errors)
+        return converted
+
+    return convert
+
+
+class _ConversionError(Exception):
+    """Errors of several values, by the names of the outputs."""
+
+    def __init__(self, errors: dict[str, Exception]) -> None:
+        super().__init__(errors)
+        self.errors = errors
 
 
 def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal:
@@ -104,6 +209,12 @@ def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal
 
 def _list_problems(error: Exception) -> list[tuple[str, str]]:
     """Return the problems: the name of the output, "" if it is unknown, and the description."""
+    if isinstance(error, _ConversionError):
+        return [
+            (name, f"{name}: {problem}")
+            for name, inner in error.errors.items()
+            for _, problem in _list_problems(inner)
+        ]
     if _is_pydantic_error(error):
         return [
             (str(item["loc"][0]), f"{'.'.join(map(str, item['loc']))}: {item['msg']}")

@@ -302,12 +302,20 @@ class Session:
         """Ids of root runs that a crash interrupted; `resume_unfinished` completes them."""
         return self._conversation.unfinished_runs
 
-    async def resume_unfinished(self) -> Report | None:
+    async def resume_unfinished(
+        self, *, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs] | None:
         """Continue the runs that a crash interrupted from their last step, to their end.
 
         Return the report of the last one, None if there was none.
+
+        Arguments:
+            outputs: as in the call that started the run: the record has schemas, not types.
+                Without it, `outputs` of the report has plain values by name.
+
+        Raises UsageError if no interrupted run has these outputs.
         """
-        return await self._require_open().resume_unfinished()
+        return await self._require_open().resume_unfinished(outputs)
 
     def send(self, run_id: str, message: str) -> bool:
         """Send a message to a running run, whose model reads it with the next tool results.

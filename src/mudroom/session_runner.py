@@ -86,10 +86,13 @@ class SessionRunner:
             brief = replace(brief, is_compaction=True, description=RUN_TITLE)
             return await self._run_root(brief, cancels)
 
-    async def resume_unfinished(self) -> Report | None:
+    async def resume_unfinished(
+        self, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs] | None:
         """Continue interrupted runs to their end; return the report of the last one."""
+        output_type = None if outputs is None else parse_output_type(outputs)
         async with self._next_turn() as cancels:
-            return await self._resume_unfinished(cancels)
+            return await self._resume_unfinished(cancels, output_type)
 
     async def run_task(
         self,
@@ -179,12 +182,29 @@ class SessionRunner:
         async with self._prompt_lock:
             yield cancels
 
-    async def _resume_unfinished(self, cancels: int) -> Report | None:
+    async def _resume_unfinished(
+        self, cancels: int, output_type: OutputType[Any] | None = None
+    ) -> Report[Any] | None:
+        """Continue interrupted runs. Those with the outputs of the type end with its values."""
+        runs = self._conversation.unfinished_runs
+        if output_type and runs and not any(self._has_outputs(run, output_type) for run in runs):
+            raise UsageError(
+                "no interrupted run has these outputs",
+                remedy="Give the type that the run was started with, or none for plain values.",
+            )
         report = None
-        for run_id in self._conversation.unfinished_runs:
-            report = await self._run_root(self._conversation.brief_to_resume(run_id), cancels)
+        for run_id in runs:
+            own_type = output_type
+            if output_type and not self._has_outputs(run_id, output_type):
+                own_type = None
+            brief = self._conversation.brief_to_resume(run_id)
+            report = _convert(await self._run_root(brief, cancels, output_type=own_type), own_type)
         self._conversation.unfinished_events.clear()
         return report
+
+    def _has_outputs(self, run_id: str, output_type: OutputType[Any]) -> bool:
+        agent = self._conversation.brief_to_resume(run_id).agent
+        return agent.outputs == output_type.outputs
 
     def _continue_conversation(self, prompt: Prompt, agent: Agent, budget: Budget) -> Brief:
         return self._make_brief(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypedDict, assert_type
+from typing import Any, TypedDict, assert_type, cast
 
 import msgspec
 import pydantic
@@ -40,6 +40,9 @@ async def check_types(session: Session) -> None:
     assert_type((await session.task("x", outputs=Typed)).outputs["title"], str)
     assert_type((await session.map(["x"], outputs=Model))[0].outputs.title, str)
     assert_type((await session.task("x", outputs=list[int])).outputs, list[int])
+    assert_type((await session.task("x", outputs=list[Model])).outputs, list[Model])
+    optional = cast("type[Model | None]", Model | None)
+    assert_type((await session.task("x", outputs=optional)).outputs, Model | None)
     assert_type((await session.task("x", outputs={"title": "the title"})).outputs, dict[str, Any])
     assert_type((await session.task("x")).outputs, dict[str, Any])
 
@@ -48,7 +51,10 @@ async def test_outputs_have_the_type_that_the_type_checker_infers(scripted: Open
     def answer(request: Request) -> Answer:
         if "self.emitvalue" not in request.tools:
             return "Done."
-        return [emit("title", "T")] if request.number != 5 else [emit("result", [1])]
+        values: dict[int, object] = {5: [1], 6: [{"title": "T"}], 7: {"title": "T"}}
+        if request.number in values:
+            return [emit("result", values[request.number])]
+        return [emit("title", "T")]
 
     async with scripted(answer) as (session, _):
         await check_types(session)

@@ -119,6 +119,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_p: float | None = None
     max_output_tokens: int | None = None
     outputs: dict[str, Output] | None = None
+    # `field(name=...)` is the key in the record, see `events.py`.
     describes_environment: bool = field(name="environment", default=True)
     context_files: str = field(name="context", default="full")
     children: tuple[str, ...] | None = None

@@ -46,6 +46,7 @@ class LimitState(Struct, frozen=True):
             print(report.limit.name, report.limit.spent, "of", report.limit.most)
     """
 
+    # `field(name=...)` is the key in the record, see `events.py`.
     name: Limit = field(name="limit")
     most: float
     spent: float

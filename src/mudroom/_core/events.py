@@ -16,7 +16,8 @@ SessionOpened
   RunFinished                     the report
 SessionClosed
 
-A field with `field(name=...)` has that name in the journal.
+`field(name=...)` gives a field another key in the journal. The key never changes, so older records
+stay readable.
 """
 
 from __future__ import annotations

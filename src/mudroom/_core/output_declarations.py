@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -27,19 +27,25 @@ class OutputDeclaration(Struct, frozen=True):
     """Declared outputs by name.
 
     Arguments:
-        is_single: true if the only output, SINGLE_OUTPUT, is the whole value.
+        describes_one_value: true if the caller asks for one value and not for values by name. The
+            only output is then SINGLE_OUTPUT, and its value is that value.
     """
 
     outputs: dict[str, Output]
-    is_single: bool = False
+    describes_one_value: bool = False
 
 
-def parse_outputs(declared: Mapping[str, Any]) -> OutputDeclaration:
+def parse_outputs(
+    declared: Mapping[str, Any], read_type: Callable[[str, object], Output] | None = None
+) -> OutputDeclaration:
     """Return the outputs of a JSON Schema, or of a mapping of names.
 
     In a mapping of names each value is a description, a JSON Schema or an Output. The mapping is a
     JSON Schema if `type` is a JSON type, a key begins with `$`, `properties` maps names to
     schemas, or `enum`, `anyOf`, `oneOf` or `allOf` is a list.
+
+    Arguments:
+        read_type: returns the Output for a name and any other value, such as a type.
 
     Raises ValueError.
     """
@@ -49,7 +55,9 @@ def parse_outputs(declared: Mapping[str, Any]) -> OutputDeclaration:
         return parse_schema(dict(declared))
     for name in declared:
         _check_name(name)
-    return OutputDeclaration({name: _parse_output(name, value) for name, value in declared.items()})
+    return OutputDeclaration(
+        {name: _parse_output(name, value, read_type) for name, value in declared.items()}
+    )
 
 
 def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
@@ -61,7 +69,7 @@ def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
     if not _has_separate_fields(target):
         _check_schema(SINGLE_OUTPUT, schema)
         output = Output(str(schema.get("description", "")), schema)
-        return OutputDeclaration({SINGLE_OUTPUT: output}, is_single=True)
+        return OutputDeclaration({SINGLE_OUTPUT: output}, describes_one_value=True)
     outputs: dict[str, Output] = {}
     for name, field_schema in target["properties"].items():
         _check_name(name)
@@ -86,12 +94,16 @@ def _check_schema(name: str, schema: dict[str, Any]) -> None:
         raise ValueError(f"{name} is not a JSON Schema: {reason}")
 
 
-def _parse_output(name: str, value: object) -> Output:
+def _parse_output(
+    name: str, value: object, read_type: Callable[[str, object], Output] | None
+) -> Output:
     if isinstance(value, str):
         return Output(value)
     if isinstance(value, Mapping):
         schema = dict(cast("Mapping[str, Any]", value))
         value = Output(str(schema.get("description", "")), schema)
+    if read_type and value is not None and not isinstance(value, Output):
+        value = read_type(name, value)
     if not isinstance(value, Output):
         raise ValueError(f"{name} is neither a description nor a JSON Schema")
     if value.schema:

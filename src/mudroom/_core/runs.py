@@ -75,6 +75,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     depth: int = 0
     continues: str = ""
+    # `field(name=...)` is the key in the record, see `events.py`.
     is_compaction: bool = field(name="compacts", default=False)
     history: tuple[Message, ...] = ()
     mode: Mode = Mode.DEFAULT

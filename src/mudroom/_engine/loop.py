@@ -147,7 +147,7 @@ def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]
 
 
 def _judge_outputs(run: RunContext) -> Ending | None:
-    if run.outputs.is_complete:
+    if run.outputs.has_every_value:
         return Ending(Reason.GOAL)
     if run.outputs.has_too_many_errors:
         error = f"the outputs it emitted were wrong {run.outputs.error_count} times"

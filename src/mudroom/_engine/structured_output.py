@@ -73,7 +73,8 @@ class OutputCollector:
         self._expected = expected
         self.values: dict[str, Any] = {}
         self.error_count = 0
-        self._is_refused = False
+        self._must_change = False
+        """True after a refusal, until the run emits a value again."""
 
     @property
     def missing(self) -> list[str]:
@@ -85,10 +86,10 @@ class OutputCollector:
         ]
 
     @property
-    def is_complete(self) -> bool:
-        """True if all declared outputs are emitted, also the optional ones, and not refused."""
+    def has_every_value(self) -> bool:
+        """True if all declared outputs are emitted, optional ones too, and none must change."""
         is_emitted = bool(self._expected) and self._expected.keys() <= self.values.keys()
-        return is_emitted and not self._is_refused
+        return is_emitted and not self._must_change
 
     @property
     def has_too_many_errors(self) -> bool:
@@ -117,7 +118,7 @@ class OutputCollector:
             self.error_count += 1
             text = f"{name} was not accepted: {error}. Emit it again, corrected."
             return ToolResult(text, error=True)
-        self._is_refused = False
+        self._must_change = False
         is_text = isinstance(value, str)
         self.values[name] = value if schema or is_text else msgspec.json.encode(value).decode()
         return ToolResult(f"Emitted {name}.")
@@ -125,7 +126,7 @@ class OutputCollector:
     def refuse(self, names: tuple[str, ...]) -> None:
         """Take back values that their type refuses; the run must emit again."""
         self.error_count += 1
-        self._is_refused = True
+        self._must_change = True
         for name in names:
             self.values.pop(name, None)
 

@@ -42,6 +42,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """
 
     children: int = 0
+    # `field(name=...)` is the key in the JSON output; it never changes.
     read_lines: int = field(name="taken_lines", default=0)
     read_bytes: int = field(name="taken_bytes", default=0)
     read_tokens: int = field(name="taken_tokens", default=0)

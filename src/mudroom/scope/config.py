@@ -139,8 +139,8 @@ class OutputConfig(Struct, frozen=True, kw_only=True):
     """Values that a scope must emit. If empty, it may emit any values.
 
     Arguments:
-        outputs: name -> description, or everything that `Session.task` takes as `outputs`. Values
-            with a schema or a type are checked.
+        outputs: name -> description, schema or type, or everything that `Session.task` takes as
+            `outputs`. Values with a schema or a type are checked.
 
     Example:
         OutputConfig(outputs={"title": "the document's title", "pages": {"type": "integer"}})
@@ -154,7 +154,8 @@ class OutputObject(Struct, kw_only=True):
 
     Arguments:
         emitted_vars: name -> value; includes values that were emitted before a limit was reached.
-            A schema of one value, such as `{"type": "array"}`, has the name "result".
+            A schema of one value, such as `{"type": "array"}`, has the name "result". A name that
+            was requested with a type has a value of that type if the reason is GOAL.
         terminate_reason: reason why the run ended; ERROR until then.
         report: the complete report of the run; None until it has ended. Its `outputs` have the
             requested type.

@@ -178,10 +178,12 @@ class SubAgentScope:
         """
         agent = replace(self._agent, instructions=self._build_instructions(context))
         report = await self._run_with_messages(agent)
+        emitted = report.outputs
+        if self._output_type:
+            report = self._output_type.convert_report(report)
+            emitted = report.outputs if self._output_type.is_by_name else emitted
         self.output = OutputObject(
-            emitted_vars=report.outputs,
-            terminate_reason=report.reason,
-            report=self._output_type.convert_report(report) if self._output_type else report,
+            emitted_vars=emitted, terminate_reason=report.reason, report=report
         )
         return self.output
 

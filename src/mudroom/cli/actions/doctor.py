@@ -43,6 +43,8 @@ _INSTALL_BUBBLEWRAP = "Install bubblewrap (apt install bubblewrap, dnf install b
 class Check(Struct, frozen=True):
     """The result of one check.
 
+    `field(name=...)` is the key in the JSON output; it never changes.
+
     Arguments:
         name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
         result: one sentence. remedy: what to do about it, "" for nothing.
@@ -55,7 +57,7 @@ class Check(Struct, frozen=True):
 
 
 class ProviderRow(Struct, frozen=True):
-    """One provider of models.
+    """One provider of models. `field(name=...)`: as in Check.
 
     Arguments:
         provider: its name. wire: the protocol. is_usable: usable here.
