@@ -12,10 +12,13 @@ from .tool_output import FileText
 _LENGTH = 170
 _MOST_NAMES = 6
 _HEAD_LINES = 60
-_COMMENT = re.compile(r"^\s*(?:#+(?=\s|$)|//+!?|/\*+!?|\*+/?|--+)\s*(.*?)\s*(?:\*/)?$")
+_BLOCK = re.compile(r"[ \t]*/\*(?s:.*?)\*/.*\n?|(?:[ \t]*(?:#+(?!\S)|//|--).*\n?)+|.*\n?")
+_MARK = re.compile(r"(?m)^[ \t]*(?:#+(?!\S)|//+!?|/\*+!?|--+|\*+(?!/))|\*+/.*$")
 _DEFINITION = re.compile(r"^(?!This|It|There)\S+(?: \S+){0,3} (?:is|are) an?\b|是一")
 _FIRST_PARAGRAPHS = 3
 _TITLE = re.compile(r"(?m)^#[ \t]+(\w.* .* .*)|^(\w.* .* .*)\n[=~*#-]{3,}[ \t]*$")
+_NOT_PROSE = re.compile(r"(?ms)^```.*?^```|<!--.*?-->|</(?:h\d|p|div)>")
+_LEAD_IN = re.compile(r"(?:^|(?<=[.!?。]) ?)[^.!?。]*[:：]$")
 _HEADING = re.compile(r"^[^\n]*\n[=~*#-]{3,}\s*(?:\n|$)")
 
 
@@ -37,9 +40,9 @@ def describe_file(file: FileText, say: Translator) -> str:
 
 def find_description(text: str) -> str:
     """Return what a text says it is, else its first paragraph before any colon, else its title."""
-    text = re.sub(r"(?ms)^```.*?^```", "", text)
+    text = _NOT_PROSE.sub("\n\n", text)
     first = _read_paragraphs(text)[:_FIRST_PARAGRAPHS]
-    paragraphs = list(takewhile(lambda paragraph: paragraph[-1] not in ":：", first))
+    paragraphs = list(takewhile(bool, (_LEAD_IN.sub("", paragraph) for paragraph in first)))
     definitions = [paragraph for paragraph in paragraphs if _DEFINITION.search(paragraph)]
     titles = [_read_prose(title[1] or title[2]) for title in _TITLE.finditer(text)]
     return next(iter([*definitions, *paragraphs, *titles[:1]]), "")
@@ -52,7 +55,7 @@ def _read_paragraphs(text: str) -> list[str]:
 
 def _read_prose(paragraph: str) -> str:
     """Return a paragraph as one line; "" for headings, badges, lists and code."""
-    prose = re.sub(r"<!--.*?-->|<[^>]+>|!\[[^\]]*\]\([^)]*\)", " ", paragraph, flags=re.DOTALL)
+    prose = re.sub(r"<[^>]+>|!\[[^\]]*\]\([^)]*\)", " ", paragraph, flags=re.DOTALL)
     prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
     prose = re.sub(r"\s+", " ", _HEADING.sub("", prose.strip() + "\n")).strip()
     is_prose = re.search(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]", prose)
@@ -66,31 +69,27 @@ def _find_purpose(file: FileText) -> str:
         return _first_sentence(next(filter(None, match.groups()), ""))
     head = _first_sentence(_find_head_comment(file.text))
     if not head and rules.about and (match := re.search(rules.about, file.text)):
-        return f"{match['name']}: {_first_sentence(match['text'])}"
+        sentence = _first_sentence(match["text"])
+        return sentence and f"{match['name']}: {sentence}"
     return head
 
 
 def _find_head_comment(text: str) -> str:
     """Return the first comment that is not a licence or a setting and has only such before it."""
     outline = load_data("outline")
-    words = ""
-    is_inside = False
-    for line in [*text.split("\n")[:_HEAD_LINES], ""]:
-        comment = _COMMENT.match(line)
-        if is_inside or comment:
-            is_inside = "*/" not in line and (is_inside or line.strip().startswith("/*"))
-            words += f"{comment[1] if comment else line.removesuffix('*/')}\n"
-            continue
-        if words.strip() and not re.search(outline["noise"], words.strip()):
-            return words
-        words = ""
-        if line.strip() and not re.match(outline["preamble"], line):
+    head = "\n".join(text.split("\n")[:_HEAD_LINES])
+    for match in _BLOCK.finditer(head):
+        block = match[0].strip()
+        words = _MARK.sub("", block).strip() if _MARK.match(block) else ""
+        if words and not re.search(outline["noise"], words):
+            return "" if re.match(outline["attached"], head[match.start() :]) else words
+        if block and not _MARK.match(block) and not re.match(outline["preamble"], block):
             return ""
     return ""
 
 
 def _first_sentence(text: str) -> str:
-    text = re.sub(r"(?m)^[ \t]*\*?[ \t]?", "", text.strip())
+    text = re.sub(r"(?m)^[ \t]*\*?[ \t]?(?:@(?s:.*))?", "", text.strip())
     plain = re.sub(r"\s+", " ", text.split("\n\n")[0]).strip()
     paragraph = next(iter(_read_paragraphs(text)), plain)
     match = re.match(r".*?(?<!\be\.g)(?<!\bi\.e)[.!?。！？](?=\s|$)", paragraph)

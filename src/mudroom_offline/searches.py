@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 
-from .catalog import find_outline_rules
+from .catalog import find_outline_rules, load_data
 from .plans import CannotAnswer, Context, Plan, Request, Translator, combine
 from .requests import find_patterns, find_symbols
 from .tool_output import describe_problems, format_table, join_globs, list_files, search_all
@@ -22,9 +23,15 @@ def find_symbol(request: Request, context: Context) -> Plan:
     if len(names) != 1:
         raise CannotAnswer(say("which_name"))
     name = names[0]
-    listing = (yield from search_all(request, [(_make_word_pattern(name), "**/*")], "content"))[0]
-    matches = [match for row in listing.rows if (match := _ROW.fullmatch(row))]
+    plain = re.escape(name).replace(r"\-", "-")  # ripgrep and Python both understand it
+    word = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", plain)
+    listing = (yield from search_all(request, [(word, "**/*")], "content"))[0]
     problem = describe_problems([listing.problem], say)
+    if problem and listing.rows:
+        definition = load_data("languages")["keyword_definition"].replace("NAME", plain)
+        first = (yield from search_all(request, [(definition, "**/*")], "content"))[0]
+        listing.rows = list(dict.fromkeys([*first.rows, *listing.rows]))
+    matches = [match for row in listing.rows if (match := _ROW.fullmatch(row))]
     if not matches and problem:
         raise CannotAnswer(combine([say("name_not_seen", name=name), problem]))
     if not matches:
@@ -57,9 +64,8 @@ def count_lines(request: Request, context: Context) -> Plan:
     by_kind: dict[str, list[int]] = {}
     for row in counts.rows:
         path, _, count = row.rpartition(":")
-        name = path.rpartition("/")[2]
-        suffix = name.rpartition(".")[2] if "." in name[1:] else ""
-        by_kind.setdefault(f"`.{suffix}`" if suffix else say("no_suffix"), []).append(int(count))
+        suffix = PurePosixPath(path).suffix
+        by_kind.setdefault(f"`{suffix}`" if suffix else say("no_suffix"), []).append(int(count))
     table = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
     cells = [(kind, f"{len(lines):,}", f"{sum(lines):,}") for kind, lines in table]
     counted = sum(map(len, by_kind.values()))
@@ -67,6 +73,7 @@ def count_lines(request: Request, context: Context) -> Plan:
     cells.append((say("total"), f"{counted:,}", f"{total:,}"))
     at_least = say("at_least") if problem else ""
     texts = {"counted": f"{at_least}{counted:,}", "lines": at_least + say.count(total, "line")}
+    texts["globs"] = say.join(f"`{glob}`" for glob in globs)
     lead = say("counts", files=say.count(listing.total, "file"), **texts)
     head = (say("kind"), say("files"), say("lines"))
     return combine([lead, format_table(head, cells) if counted else "", problem])
@@ -79,13 +86,6 @@ def _is_definition(name: str, match: re.Match[str]) -> bool:
     before = match[3][: hit.start()] if hit else "//"
     is_text = "//" in before or any(before.count(quote) % 2 for quote in "\"'`")
     return not is_text and not _COMMENT.match(match[3])
-
-
-def _make_word_pattern(name: str) -> str:
-    """Return a pattern for the whole word that ripgrep and Python both understand."""
-    left = r"\b" if re.match(r"\w", name) else ""
-    right = r"\b" if re.search(r"\w$", name) else ""
-    return left + re.escape(name).replace(r"\-", "-") + right
 
 
 def _format(matches: list[re.Match[str]], say: Translator) -> str:

@@ -512,7 +512,7 @@ async def test_finds_none_where_there_is_none(ask: Ask, name: str) -> None:
 
 async def test_says_when_a_framework_is_only_declared(ask: Ask) -> None:
     report = await ask({"pyproject.toml": pyproject("pytest>=8"), "a.py": "x = 1\n"}, QUESTION)
-    assert report.text.startswith("The project declares **pytest**, but no file that was")
+    assert report.text.startswith("The project declares **pytest**. No file was seen that")
     assert found(report.text)["pytest"][1].startswith("declared in")
 
 

@@ -83,7 +83,10 @@ async def test_counts_files_and_lines_by_kind(ask: Ask) -> None:
 async def test_counts_more_files_than_can_be_listed(ask: Ask) -> None:
     tree = {f"lib/m{n}.py": "x\n" * (n % 2) for n in range(130)} | {"lib/README": "Inner text.\n"}
     report = await ask(tree, "How many files are there?")
-    assert "There are 131 files" in report.text and "66 are text and not empty" in report.text
+    assert (
+        "There are 131 files that match `**/*`" in report.text
+        and "66 are text and not empty" in report.text
+    )
     assert "⚠" not in report.text and "| `.py` | 65 | 65 |" in report.text
 
 
