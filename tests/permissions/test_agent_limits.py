@@ -17,6 +17,7 @@ from mudroom._core.messages import ToolCallBlock
 from mudroom._core.ports import PermissionVerdict
 from mudroom._core.runs import Brief
 from mudroom._core.tool_patterns import call_patterns, select_tools
+from mudroom._core.tools import Tool
 from mudroom._engine.task import make_task_tool
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.policy import RulePolicy
@@ -25,7 +26,11 @@ from mudroom.tools import builtin_tools
 
 from .conftest import Play
 
-TOOLS: dict[str, Any] = {**builtin_tools(), "task": make_task_tool({})}
+TOOLS: dict[str, Tool] = {
+    **builtin_tools(),
+    "task": make_task_tool({}),
+    "own_shell": replace(builtin_tools()["bash"], name="own_shell"),
+}
 ORDER = ["deny", "ask", "allow"]
 
 
@@ -157,9 +162,16 @@ def test_call_patterns_with_paths(tmp_path: Path, tool: str, path: str, verdict:
     )
 
 
+@pytest.mark.parametrize("name", ["bash", "own_shell"])
+def test_a_pattern_applies_to_a_command_tool_of_any_name(tmp_path: Path, name: str) -> None:
+    pattern = f"{name}(git:* push)"
+    for command, verdict in (("git stash push", "allow"), ("git log", "deny")):
+        assert judged(tmp_path, name, (pattern,), command=command).verdict == verdict
+
+
 def test_an_invalid_pattern_allows_no_call(tmp_path: Path) -> None:
-    assert judged(tmp_path, "bash", ("bash(git:* push)",), command="git push").verdict == "deny"
-    assert judged(tmp_path, "bash", ("bash", "!bash(git:* push)"), command="ls").verdict == "deny"
+    assert judged(tmp_path, "bash", ("bash(git push",), command="git push").verdict == "deny"
+    assert judged(tmp_path, "bash", ("bash", "!bash(git push"), command="ls").verdict == "deny"
     assert judged(tmp_path, "bash", ("bash(*)",), command="make").verdict == "allow"
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 from .tool_names import canonical_tool_name
 
 _PATTERN = re.compile(r"\s*(!?)\s*([^()]*?)\s*(?:(\()(.*?)(\)?))?\s*", re.DOTALL)
-_ALL_CALLS = ("", "*")
+_ALL_CALLS = ("", "*", ":*")
 
 
 class ToolPattern(Struct, frozen=True):
@@ -29,8 +29,7 @@ class ToolPattern(Struct, frozen=True):
         calls: text in the brackets, "" for all calls.
         has_brackets: true if the pattern is about single calls.
         is_excluded: true if the pattern takes calls away.
-        is_valid: false if it is unclear which calls are meant: an open bracket, `:*` inside a
-            command.
+        is_valid: false for a missing name or bracket.
     """
 
     text: str
@@ -60,20 +59,15 @@ def parse_tool_pattern(text: str) -> ToolPattern:
     if match is None:
         return ToolPattern(text, text, text, is_valid=False)
     bang, name, opening, calls, closing = match.groups(default="")
-    tool = canonical_tool_name(name)
     calls = calls.strip()
-    is_valid = bool(name) and bool(opening) == bool(closing)
-    if tool == "bash":
-        is_valid = is_valid and ":*" not in calls[:-2]
-        calls = "" if calls == ":*" else calls
     return ToolPattern(
         text,
-        tool,
+        canonical_tool_name(name),
         name,
         "" if calls in _ALL_CALLS else calls,
         has_brackets=bool(opening),
         is_excluded=bool(bang),
-        is_valid=is_valid,
+        is_valid=bool(name) and bool(opening) == bool(closing),
     )
 
 

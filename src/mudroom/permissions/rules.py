@@ -96,12 +96,6 @@ class CallFinding(Struct, frozen=True):
 def parse_rule(text: str, verdict: Verdict, *, origin: str = "", base: str = "") -> Rule:
     """Parse a rule. Raises UsageError that names the text and its origin."""
     pattern = parse_tool_pattern(text)
-    if pattern.tool == "bash" and ":*" in pattern.calls[:-2]:
-        raise UsageError(
-            f"':*' is not at the end of {text!r}",
-            where=origin,
-            remedy="Write * there, or move :* to the end.",
-        )
     is_name = _TOOL_NAME.fullmatch(pattern.written_name)
     if not pattern.is_valid or pattern.is_excluded or not is_name:
         raise UsageError(
@@ -142,13 +136,14 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
         pattern = pattern[:-2] + " *"
     end = r"(?: .*)?" if pattern.endswith(" *") else ""
     body = pattern[:-2] if end else pattern
-    return re.compile(".*".join(re.escape(piece) for piece in body.split("*")) + end, re.DOTALL)
+    parts = [".*".join(map(re.escape, part.split("*"))) for part in body.split(":*")]
+    return re.compile("(?:[: ].*)?".join(parts) + end, re.DOTALL)
 
 
 def matches_pattern(pattern: str, text: str) -> bool:
     """Return whether a rule's pattern matches a whole command.
 
-    `*` matches any text. " *" or ":*" at the end matches any number of further words, also none.
+    `*` matches any text. " *" at the end, and ":*" anywhere, match any number of words, also none.
     """
     return _compile_pattern(pattern).fullmatch(text) is not None
 
