@@ -30,7 +30,7 @@ from .agent_catalog import AgentCatalog, load_catalog
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
 from .journals.session_journal import SessionJournal
-from .model_registry import ModelRegistry, is_usable, read_offline_pace
+from .model_registry import ModelRegistry, is_usable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
     EnvironmentFactory,
@@ -204,8 +204,12 @@ class _Builder:
         self._folder = _find_folder(options)
         self._home = _find_home(options)
         self._clock = SystemClock()
+        store = open_store(options.store, self._home)
         self._models = ModelRegistry(
-            self._environ, self._clock, self._home, takes_images=options.takes_images
+            self._environ,
+            self._clock,
+            lambda name: make_replay_model(name, store),
+            takes_images=options.takes_images,
         )
         self._notices: list[str] = []
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
-from ._core.ports import Clock, Model
+from ._core.messages import RecordedConversation
+from ._core.ports import Clock, Model, SessionStore
 from ._engine.replay_check import rebuild_conversations
 from .errors import UsageError
 from .models import providers
@@ -15,7 +16,10 @@ from .models.model_facts import find_facts
 if TYPE_CHECKING:
     from .models._http import HttpClient
     from .models._wire import WireModel
+    from .models.replay_model import ReplayModel
     from .models.served_models import ServedModel
+
+_REPLAY = "replay:"
 
 
 class ModelRegistry:
@@ -23,16 +27,21 @@ class ModelRegistry:
 
     Arguments:
         environ: variables with keys and addresses.
-        home: folder of the session files, for `replay:` models.
+        make_replay: returns the model of a `replay:` model string.
         takes_images: send images to all models, also to those not known to accept them.
     """
 
     def __init__(
-        self, environ: Mapping[str, str], clock: Clock, home: str, *, takes_images: bool = False
+        self,
+        environ: Mapping[str, str],
+        clock: Clock,
+        make_replay: Callable[[str], Model],
+        *,
+        takes_images: bool = False,
     ) -> None:
         self._environ = environ
         self._clock = clock
-        self._home = home
+        self._make_replay = make_replay
         self._takes_images = takes_images
         self._models: dict[str, Model] = {}
         self._connections: dict[str, HttpClient] = {}
@@ -71,6 +80,12 @@ class ModelRegistry:
         self._models[model.name] = model
         return model.name
 
+    async def load_replays(self) -> None:
+        """Read the sessions of `replay:` models now. Raises UnknownName, JournalError."""
+        for name, model in self._models.items():
+            if name.startswith(_REPLAY):
+                await cast("ReplayModel", model).load()
+
     async def close(self) -> None:
         """Close all models and connections."""
         for resource in (*self._models.values(), *self._connections.values()):
@@ -82,8 +97,8 @@ class ModelRegistry:
 
             models = [self.get_model(part.strip()) for part in name.split(",") if part.strip()]
             return FallbackModel(models, self._clock.monotonic)
-        if name.startswith("replay:"):
-            return self._create_replay_model(name)
+        if name.startswith(_REPLAY):
+            return self._make_replay(name)
         provider_name, model = providers.parse_model_name(name)
         provider = providers.PROVIDERS[provider_name]
         if provider.wire == "offline":
@@ -105,13 +120,6 @@ class ModelRegistry:
                 remedy="Pass Session(model=ScriptedModel(...)).",
             )
         return self._create_http_model(provider, model)
-
-    def _create_replay_model(self, name: str) -> Model:
-        from .journals.sessions import open_store
-        from .models.replay_model import ReplayModel
-
-        events = open_store(self._home).read_now(name.partition(":")[2])
-        return ReplayModel(rebuild_conversations(events), name=name)
 
     def _create_http_model(self, provider: providers.Provider, model: str) -> Model:
         name = f"{provider.name}:{model}"
@@ -147,6 +155,19 @@ class ModelRegistry:
             hints = ProviderHints(provider.name, key_variable, url_variable)
             self._connections[provider.name] = HttpClient(clock=self._clock, hints=hints)
         return self._connections[provider.name]
+
+
+def make_replay_model(name: str, store: SessionStore) -> Model:
+    """Return the model of a `replay:` model string; it reads its session when it is used."""
+    from .models.replay_model import ReplayModel
+
+    async def read() -> Sequence[RecordedConversation]:
+        from .journals.sessions import read_events
+
+        session = await store.find(name.removeprefix(_REPLAY))
+        return rebuild_conversations(await read_events(store, session))
+
+    return ReplayModel(read, name=name)
 
 
 def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, int]:

@@ -110,6 +110,7 @@ class Session:
             self._conversation.load(events)
             unfinished = self._conversation.unfinished_events
             runner.meter.add_past(events, unfinished, services.compute_price)
+        await runner.resources.models.load_replays()
         opened = SessionOpened(
             at=services.clock.now(),
             session=self.id,

@@ -82,7 +82,9 @@ def build_worker_services(
     """
     environ = os.environ if config.environ is None else config.environ
     clock = SystemClock()
-    models = ModelRegistry(environ, clock, config.home, takes_images=config.takes_images)
+    models = ModelRegistry(
+        environ, clock, lambda name: RemoteModel(link, name), takes_images=config.takes_images
+    )
     for name in config.bridged_models:
         models.register(RemoteModel(link, name))
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])

@@ -129,6 +129,14 @@ def test_home_comes_from_the_environment() -> None:
     assert config.find_home({}).endswith("mudroom")
 
 
+@pytest.mark.parametrize("variable", ["MUDROOM_HOME", "XDG_STATE_HOME"])
+def test_the_variable_that_moves_the_state_folder_is_named(tmp_path: Path, variable: str) -> None:
+    settings = load(tmp_path, {"HOME": "/nowhere", variable: str(tmp_path)})
+    assert settings.home.startswith(str(tmp_path))
+    assert settings.origin("home") == f"${variable}"
+    assert load(tmp_path, {"HOME": "/nowhere"}).origin("home") == "default"
+
+
 def test_a_project_file_may_lower_minutes_tokens_and_money(
     tmp_path: Path, env: dict[str, str]
 ) -> None:

@@ -100,7 +100,7 @@ def test_its_events_are_selected_by_type(home: Path) -> None:
 
 
 def test_it_is_shown(home: Path) -> None:
-    output = run_command(home, "show", "last", "--no-color")
+    output = run_command(home, "show", ID, "--no-color")
     for text in ("the first answer", "1.1.1", "2.1.1", "unfinished", "SECOND"):
         assert text in output
 

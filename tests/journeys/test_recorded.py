@@ -51,10 +51,30 @@ async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(
     assert "CHILD look" in child.out and "line of mud" in child.out and "seen red" in child.out
 
 
+async def test_last_is_the_last_session_of_the_folder_in_every_command(mudroom: Mudroom) -> None:
+    elsewhere = mudroom.project.parent / "elsewhere"
+    elsewhere.mkdir()
+    async with ModelServer(answer_as_family) as server:
+        await mudroom("-p", "asked here", *MODEL, url=server.url)
+        await mudroom("-p", "asked elsewhere", *MODEL, "-C", str(elsewhere), url=server.url)
+    for command in (
+        ("show", "last"),
+        ("export", "last", "--format", "fixture"),
+        ("view", "last", "--export", "-"),
+    ):
+        for folder, own, other in (
+            (".", "here", "elsewhere"),
+            (str(elsewhere), "elsewhere", "here"),
+        ):
+            shown = await mudroom("-C", folder, *command)
+            assert shown.code == 0, shown.err
+            assert f"asked {own}" in shown.out and f"asked {other}" not in shown.out
+
+
 async def test_unknown_sessions_and_runs_are_errors(mudroom: Mudroom) -> None:
     assert (await mudroom("runs")).out.startswith("No sessions are recorded")
     done = await mudroom("show", "last")
-    assert done.code == 2 and "no session is recorded yet" in done.err
+    assert done.code == 2 and "no session of this folder is recorded" in done.err
     async with ModelServer(answer_as_family) as server:
         await mudroom("-p", "x", *MODEL, url=server.url)
     done = await mudroom("show", "zzzz")

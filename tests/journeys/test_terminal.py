@@ -272,6 +272,23 @@ async def test_session_model_and_mode_are_changed(tmux: Tmux) -> None:
         assert "answer 2" in server.requests[-1].body.decode()
 
 
+async def test_last_is_the_last_other_session_at_the_prompt(tmux: Tmux, mudroom: Mudroom) -> None:
+    async with ModelServer(lambda asked: f"answer {asked.number}") as server:
+        await mudroom("-p", "the recorded prompt", *MODEL, url=server.url)
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        await tmux.say("/model replay:nothing")
+        await tmux.expect("unknown session 'nothing'")
+        await tmux.say("/model replay:last")
+        await tmux.say("the recorded prompt")
+        await tmux.expect("answer 1")
+        await tmux.say("/resume last")
+        await tmux.expect("> the recorded prompt")
+        assert server.request_count == 1
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
+
+
 async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
         return "seen" if asked.turn else [ToolCallBlock("r", "bash", {"command": "seq 100 140"})]

@@ -37,6 +37,7 @@ from mudroom.models._tool_names import ToolNames
 from mudroom.models.openai._responses_stream import WIRE, ResponsesReader
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.openai.responses import ResponsesModel
+from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer
 from mudroom.testing.wire_formats import WireAnswer, responses_stream
@@ -421,4 +422,4 @@ async def test_our_reader_agrees_with_the_official_sdk_and_pydantic_ai() -> None
 )
 def test_the_address_chooses_the_wire_of_openai(name: str, url: str, expected: type) -> None:
     environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
-    assert type(ModelRegistry(environ, FakeClock(), "").get_model(name)) is expected
+    assert type(ModelRegistry(environ, FakeClock(), load_replay_model).get_model(name)) is expected

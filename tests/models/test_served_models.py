@@ -15,6 +15,7 @@ from mudroom._core.messages import StopReason
 from mudroom._core.ports import RequestConfig
 from mudroom.model_registry import ModelRegistry
 from mudroom.models.openai.chat import OpenAIModel
+from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.wire_formats import WireAnswer, openai_stream
 
@@ -44,12 +45,12 @@ async def serve(pages: Mapping[str, object]) -> AsyncGenerator[str]:
 
 
 async def choose(environ: Mapping[str, str]) -> str | None:
-    return await ModelRegistry(environ, FakeClock(), "").choose_default()
+    return await ModelRegistry(environ, FakeClock(), load_replay_model).choose_default()
 
 
 async def max_tokens(environ: Mapping[str, str]) -> int:
     """Return the output limit in the body of a request to the default model."""
-    registry = ModelRegistry(environ, FakeClock(), "")
+    registry = ModelRegistry(environ, FakeClock(), load_replay_model)
     name = await registry.choose_default()
     assert name is not None
     model = registry.get_model(name)
@@ -119,7 +120,7 @@ async def test_a_named_model_of_a_local_server_has_the_window_of_the_server(tmp_
         "/v1/chat/completions": b"".join(openai_stream(answer)),
     }
     async with serve(pages) as url:
-        registry = ModelRegistry({"VLLM_BASE_URL": f"{url}/v1"}, FakeClock(), "")
+        registry = ModelRegistry({"VLLM_BASE_URL": f"{url}/v1"}, FakeClock(), load_replay_model)
         await registry.find_windows("vllm:m,vllm:other,openai:gpt-5,no such model")
         model = registry.get_model("vllm:m")
         other = registry.get_model("vllm:other")

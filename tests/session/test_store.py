@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 import pytest
 
 from mudroom import Session, UsageError
+from mudroom.errors import UnknownName
 from mudroom.journals.memory import MemoryJournal, MemoryStore
 from mudroom.models.scripted import ScriptedModel
 
@@ -65,4 +66,22 @@ async def test_a_journal_of_the_caller_is_resumed(tmp_path: Path) -> None:
 async def test_a_memory_journal_without_a_store_cannot_be_resumed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="MemoryStore"):
         async with open_session(tmp_path, journal="memory", resume="any"):
+            pass
+
+
+async def test_a_replay_model_reads_its_session_from_the_store_of_the_caller(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    async with open_session(tmp_path, "one", store=store) as session:
+        await session.run("first")
+    await store.rename(session.id, "my work")
+    home = str(tmp_path / "home")
+    for text in (session.id, "my work"):
+        async with Session(
+            model=f"replay:{text}", cwd=str(tmp_path), home=home, store=store, sandbox="off"
+        ) as replayed:
+            assert (await replayed.run("first")).text == "one"
+    with pytest.raises(UnknownName, match="nothing"):
+        async with Session(model="replay:nothing", cwd=str(tmp_path), home=home, store=store):
             pass

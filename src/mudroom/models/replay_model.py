@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from difflib import unified_diff
 
 from .._core.messages import (
@@ -23,6 +23,8 @@ _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 _SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
 _MAX_DIFF = 2_000
 
+ReadConversations = Callable[[], Awaitable[Sequence[RecordedConversation]]]
+
 
 class ReplayModel:
     """Implementation of the port Model from recorded conversations.
@@ -30,7 +32,8 @@ class ReplayModel:
     A request that differs from the recorded one raises ModelRefused with the difference.
 
     Arguments:
-        conversations: the recorded ones; each is used once, so equal siblings get one each.
+        conversations: the recorded ones, or a function that reads them; each is used once, so
+            equal siblings get one each.
         name: the model string.
         cancel_run: called with a run's id where that run was cancelled in the record; it must
             cancel the run again.
@@ -38,14 +41,15 @@ class ReplayModel:
 
     def __init__(
         self,
-        conversations: Sequence[RecordedConversation],
+        conversations: Sequence[RecordedConversation] | ReadConversations,
         name: str = "replay:record",
         *,
         cancel_run: Callable[[str], object] | None = None,
     ) -> None:
         self.name = name
         self.cancel_run = cancel_run
-        self._unclaimed = list(conversations)
+        self._source = conversations
+        self._unclaimed: list[RecordedConversation] | None = None
 
     def start_conversation(self, config: RequestConfig) -> ReplayConversation:
         """Start a conversation; its first request selects the recorded one."""
@@ -54,17 +58,27 @@ class ReplayModel:
     async def close(self) -> None:
         """Do nothing; there are no connections."""
 
-    def claim_conversation(self, messages: Sequence[Message]) -> RecordedConversation:
+    async def load(self) -> list[RecordedConversation]:
+        """Read the conversations at the first call, and return those that are not used yet."""
+        source = self._source
+        recorded = await source() if callable(source) else source
+        if self._unclaimed is None:
+            self._unclaimed = list(recorded)
+            self._source = ()
+        return self._unclaimed
+
+    async def claim_conversation(self, messages: Sequence[Message]) -> RecordedConversation:
         """Return the recorded conversation that starts with these messages.
 
         Raises ModelRefused when there is none left.
         """
-        for recorded in self._unclaimed:
+        unclaimed = await self.load()
+        for recorded in unclaimed:
             is_long_enough = len(recorded.messages) >= len(messages)
             if is_long_enough and all(map(is_same, recorded.messages, messages)):
-                self._unclaimed.remove(recorded)
+                unclaimed.remove(recorded)
                 return recorded
-        expected = self._unclaimed[0].messages[: len(messages)] if self._unclaimed else ()
+        expected = unclaimed[0].messages[: len(messages)] if unclaimed else ()
         raise build_difference_error("a conversation that was not recorded", expected, messages)
 
 
@@ -86,7 +100,7 @@ class ReplayConversation:
         """Yield the recorded answer. Raises ModelError and TimeoutError as recorded."""
         messages = self._messages
         if self._recorded is None:
-            self._recorded = self._model.claim_conversation(messages)
+            self._recorded = await self._model.claim_conversation(messages)
         recorded = self._recorded
         expected = recorded.messages[: len(messages)]
         if len(expected) < len(messages) or not all(map(is_same, expected, messages)):

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from ..._core.events import StoredEvent
-from ...errors import UnknownName, UsageError
+from ...errors import UnknownName
 from ...journals.sessions import open_store, read_events, read_summary
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
@@ -23,6 +23,7 @@ from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
 from .load_settings import load_settings
 from .select_session import read_summaries_of_folder
+from .session_store import find_session
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
@@ -78,7 +79,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     """Print the run tree, ledger and transcripts of a session, and return the exit code.
 
     Arguments:
-        name: id, beginning of an id, name, or "last".
+        name: id, beginning of an id, name, or "last" for the last session of this folder.
         run_id: print only the transcript of this run.
 
     Raises UnknownName for the session or the run, JournalError if it cannot be read.
@@ -105,12 +106,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
 
 async def _read_session(home: str, name: str) -> list[StoredEvent]:
     store = open_store(home)
-    if name != "last":
-        return await read_events(store, await store.find(name))
-    infos = await store.list()
-    if not infos:
-        raise UsageError("no session is recorded yet", where=home)
-    return await read_events(store, infos[0].id)
+    return await read_events(store, await find_session(store, ".", name))
 
 
 def _get_width() -> int:

@@ -12,7 +12,7 @@ from ... import config
 from ...errors import UsageError
 from .session_start import NEW_SESSION, StartOptions
 
-_REPLAY_LAST = "replay:last"
+_MODEL_SETTINGS = ("model", "child_model", "fallback_model")
 
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
@@ -35,25 +35,23 @@ def require_folder(cwd: str) -> None:
 
 
 def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
-    """Replace `replay:last` by the id of the folder's last session.
+    """Return settings whose models name replayed sessions by their ids.
 
-    The new session is not open yet; later it would be the last one itself.
-
-    Raises UsageError if the folder has no session.
+    Raises UnknownName or UsageError if there is no such session.
     """
-    if _REPLAY_LAST not in (settings.model, settings.child_model):
+    models = {name: getattr(settings, name) or "" for name in _MODEL_SETTINGS}
+    if not any("replay:" in model for model in models.values()):
         return settings
     import asyncio
 
     from ...journals.sessions import open_store
-    from .session_store import find_last_session
+    from .session_store import resolve_replayed
 
-    replayed = f"replay:{asyncio.run(find_last_session(open_store(settings.home), cwd))}"
-    return replace(
-        settings,
-        model=settings.model.replace(_REPLAY_LAST, replayed),
-        child_model=settings.child_model.replace(_REPLAY_LAST, replayed),
-    )
+    async def resolve(model: str) -> str:
+        return await resolve_replayed(open_store(settings.home), cwd, model)
+
+    resolved = {name: asyncio.run(resolve(model)) for name, model in models.items() if model}
+    return replace(settings, **resolved)
 
 
 def prepare_start(

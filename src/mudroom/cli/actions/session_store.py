@@ -13,22 +13,40 @@ from ...errors import JournalBusy, JournalError, UsageError
 _SECONDS_PER_DAY = 86_400
 
 
-async def find_session(store: SessionStore, cwd: str, text: str) -> str:
+async def find_session(store: SessionStore, cwd: str, text: str, *, without: str = "") -> str:
     """Return the id of a session.
 
     Arguments:
         text: an id, the beginning of one, a name, or "last" for the last session of the folder
             `cwd`.
+        without: id of a session that "last" does not mean.
 
     Raises UnknownName or UsageError.
     """
-    return await find_last_session(store, cwd) if text == "last" else await store.find(text)
+    if text == "last":
+        return await find_last_session(store, cwd, without=without)
+    return await store.find(text)
 
 
-async def find_last_session(store: SessionStore, cwd: str) -> str:
+async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without: str = "") -> str:
+    """Return a model string with the session's id in each `replay:` part; see `find_session`.
+
+    A new session is the last one itself as soon as it is open, so `last` is resolved before.
+    """
+    names: list[str] = []
+    for name in model.split(","):
+        prefix, _, text = name.partition(":")
+        if prefix.strip() == "replay":
+            name = f"replay:{await find_session(store, cwd, text, without=without)}"
+        names.append(name)
+    return ",".join(names)
+
+
+async def find_last_session(store: SessionStore, cwd: str, *, without: str = "") -> str:
     """Return the id of the folder's last written session. Raises UsageError if there is none."""
     async for info in list_sessions_of_folder(store, cwd):
-        return info.id
+        if info.id != without:
+            return info.id
     raise UsageError(
         "no session of this folder is recorded",
         where=os.path.realpath(cwd),

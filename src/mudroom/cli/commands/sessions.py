@@ -45,7 +45,8 @@ def runs(as_json: bool, cwd: str | None, limit: int) -> int:
 def show(session: str, run_id: str | None, no_color: bool) -> int:
     """Show a recorded session: its run tree, ledger and transcript.
 
-    RUN is an id from `mudroom runs`, the beginning of one, or "last".
+    RUN is an id from `mudroom runs`, the beginning of one, a name, or "last": the last session of
+    this folder.
     """
     from ..actions.list_sessions import print_session
 

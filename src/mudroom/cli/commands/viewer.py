@@ -45,7 +45,8 @@ def view(
 ) -> int:
     """Show runs in a browser: tree, timeline, transcripts, ledger.
 
-    RUN is an id from `mudroom runs` or the beginning of one; the default is the last one.
+    RUN is an id from `mudroom runs`, the beginning of one, or a name; the default is the last
+    session of this folder, else the last of all.
     """
     from ..actions.serve_viewer import export_html, serve_viewer
 

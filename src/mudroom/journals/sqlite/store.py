@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ..._core.events import SessionOpened, StoredEvent
+from ..._core.events import SessionOpened
 from ..._core.ports import SessionHeader, SessionInfo
 from ...errors import JournalError, UnknownName
 from ..session_names import check_name, select_session
@@ -102,10 +102,6 @@ class SqliteStore:
         """Return "process N" for the process that writes a session, "" if there is none."""
         pid = await asyncio.to_thread(writer_pid, self.path_of(session))
         return f"process {pid}" if pid else ""
-
-    def read_now(self, text: str) -> Sequence[StoredEvent]:
-        """Return all events of the session that `find` finds. Blocks while it reads."""
-        return list(open_reader(self.path_of(self._find(text))).read())
 
     def _find(self, text: str) -> str:
         return select_session(text, [info.id for info in self._list()], self._names())

@@ -12,7 +12,7 @@ from ....journals.sessions import open_store
 from ....projections.safe_text import sanitize_line
 from ....projections.session_summary import SessionSummary
 from ...actions.select_session import read_summaries_of_folder
-from ...actions.session_store import find_session
+from ...actions.session_store import find_session, resolve_replayed
 from ...output.text import count_noun, truncate
 from ...output.tree_lines import describe_outcome
 from ..conversation import Conversation, NextStep
@@ -60,7 +60,12 @@ async def model(conversation: Conversation, name: str) -> NextStep | None:
         )
     if not name:
         return None
-    parse_model_name(name)
+    for part in name.split(","):
+        if not part.strip().startswith("replay:"):
+            parse_model_name(part.strip())
+    store = open_store(conversation.settings.home)
+    session = conversation.session
+    name = await resolve_replayed(store, session.cwd, name, without=session.id)
     return _reopen(conversation, model=name)
 
 
@@ -100,8 +105,8 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
     store = open_store(conversation.settings.home)
     current = conversation.session
     if session_id:
-        found_id = await find_session(store, current.cwd, session_id)
-        return None if found_id == current.id else NextStep(resume=found_id)
+        chosen = await find_session(store, current.cwd, session_id, without=current.id)
+        return None if chosen == current.id else NextStep(resume=chosen)
     summaries = await read_summaries_of_folder(store, current.cwd, without=current.id)
     items = [(item.id, _session_label(item)) for item in summaries if item.prompts]
     if not items:
