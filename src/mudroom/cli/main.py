@@ -28,7 +28,22 @@ def main(arguments: list[str] | None = None) -> None:
         code = run(arguments)
     except KeyboardInterrupt:
         code = 130
+    if code > 128:
+        _exit_after_signal(code)
     sys.exit(code)
+
+
+def _exit_after_signal(code: int) -> None:
+    """Exit without the clean-up of the interpreter, which restores the default signal handlers.
+
+    Otherwise a second signal during the clean-up would replace the exit code.
+    """
+    from contextlib import suppress
+
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:
