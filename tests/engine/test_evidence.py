@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Effect, Reason, Report, Session, ToolResult, tool
+from mudroom import Effect, Reason, Session, ToolResult, tool
 from mudroom._engine import evidence
 from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.journals.memory import MemoryJournal
@@ -36,7 +36,7 @@ def task(prompt: str) -> Any:
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list to which each listing of a workspace is added; the listing is real."""
     listings: list[str] = []
-    walk = SharedWorkspace.walk
+    walk = SharedWorkspace.walk_entries
 
     def count(
         self: SharedWorkspace,
@@ -48,7 +48,7 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         listings.append(path)
         return walk(self, path, ignored=ignored, skipped=skipped)
 
-    monkeypatch.setattr(SharedWorkspace, "walk", count)
+    monkeypatch.setattr(SharedWorkspace, "walk_entries", count)
     return listings
 
 
@@ -216,7 +216,7 @@ async def test_a_folder_that_is_too_large_is_tried_once_and_said(
     report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
     why = "the folder has more than 2 files"
     assert (report.files_changed, report.unknown_changes) == ((), why)
-    assert f"; changes by commands not known: {why}; " in stage.results[-1].text
+    assert f"; commands may have changed other files ({why}); " in stage.results[-1].text
     assert len(scans) == 1
 
 
@@ -224,6 +224,7 @@ async def test_a_folder_that_is_too_slow_is_said(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evidence, "SCAN_SECONDS", 0)
+    monkeypatch.setattr(evidence, "_CLOCK_INTERVAL", 1)
     report = await stage.run({"PARENT": [bash("echo > made.txt"), "done"]})
     assert report.unknown_changes == "listing the folder takes more than 0 s"
 
@@ -237,20 +238,111 @@ async def test_of_many_changed_files_a_part_is_listed(
     assert report.unknown_changes == "only 2 of 3 files are listed"
 
 
-async def test_ignored_files_and_changed_ignore_rules_make_no_false_statement(
-    stage: Stage,
+def add_ignored_files(folder: Path, count: int) -> None:
+    """Add `notes.log`, and the folder `deps` with files, that git ignores."""
+    (folder / ".gitignore").write_text("deps/\n*.log\n")
+    (folder / "notes.log").touch()
+    (folder / "deps").mkdir()
+    for number in range(count):
+        (folder / "deps" / f"{number}.js").touch()
+
+
+async def test_ignored_files_are_seen_and_listed_last(stage: Stage) -> None:
+    add_ignored_files(stage.folder, 2)
+    command = "echo > deps/new; echo > notes.log; rm deps/0.js; echo > z"
+    report = await stage.run({"PARENT": [bash(command), "done"]})
+    assert report.files_changed == ("z", "deps/0.js", "deps/new", "notes.log")
+    assert report.unknown_changes == ""
+
+
+async def test_changed_ignore_rules_hide_nothing_and_add_nothing(stage: Stage) -> None:
+    add_ignored_files(stage.folder, 2)
+    command = "echo > .gitignore; echo five >> notes.txt; echo > deps/0.js"
+    report = await stage.run({"PARENT": [bash(command), "done"]})
+    assert set(report.files_changed) == {".gitignore", "notes.txt", "deps/0.js"}
+    assert report.unknown_changes == ""
+
+
+async def test_a_large_ignored_folder_is_tried_once_and_named(
+    stage: Stage, scans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (stage.folder / ".gitignore").write_text("build/\n")
-    (stage.folder / "build").mkdir()
-    (stage.folder / "build" / "old").touch()
+    monkeypatch.setattr(evidence, "MAX_FILES", 20)
+    add_ignored_files(stage.folder, 30)
+    child = [bash("touch deps/new new.log"), bash("true"), "done"]
+    report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
+    assert report.observed_changes == ("new.log",)
+    assert report.unknown_changes == "not compared: deps/"
+    assert "; commands may have changed other files (not compared: deps/); " in (
+        stage.results[-1].text
+    )
+    assert scans == [".", "deps", ".", ".", "."]
 
-    async def run(command: str) -> Report:
-        return await stage.run({"PARENT": [bash(command), "done"]})
 
-    assert (await run("touch build/new")).files_changed == ()
-    report = await run("echo > .gitignore; echo five >> notes.txt")
-    assert report.files_changed == (".gitignore", "notes.txt")
-    assert report.unknown_changes == "the ignore rules of git changed"
+async def test_a_command_that_makes_a_large_ignored_folder_is_seen(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "MAX_FILES", 20)
+    (stage.folder / ".gitignore").write_text("deps/\n")
+    child = [bash("mkdir deps; cd deps; touch $(seq 30)"), bash("rm -r deps"), "done"]
+    report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
+    assert "; changed while commands ran: deps/; " in stage.results[-1].text
+    assert report.files_changed == ("deps/",)
+    assert report.unknown_changes == "not compared: deps/"
+
+
+async def test_a_slow_ignored_folder_is_named(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "IGNORED_SECONDS", 0)
+    monkeypatch.setattr(evidence, "_CLOCK_INTERVAL", 4)
+    add_ignored_files(stage.folder, 4)
+    report = await stage.run({"PARENT": [bash("touch deps/new other"), "done"]})
+    assert report.files_changed == ("other",)
+    assert report.unknown_changes == "not compared: deps/"
+
+
+async def test_links_and_empty_folders_are_seen(stage: Stage) -> None:
+    for name in ("changed", "removed", "same"):
+        (stage.folder / name).symlink_to("notes.txt")
+    (stage.folder / "old" / "empty").mkdir(parents=True)
+    (stage.folder / "full").mkdir()
+    (stage.folder / "full" / "file").touch()
+    command = "ln -s /nowhere made; ln -sfn other.txt changed; rm removed; mkfifo pipe; "
+    command += "rmdir old/empty; mkdir -p deep/folder; rm -r full; mkdir more; touch more/file"
+    report = await stage.run({"PARENT": [bash(command), "done"]})
+    assert report.files_changed == (
+        "changed",
+        "deep/folder/",
+        "full/file",
+        "made",
+        "more/file",
+        "old/empty/",
+        "pipe",
+        "removed",
+    )
+    assert report.unknown_changes == ""
+
+
+async def test_a_commit_is_seen(stage: Stage) -> None:
+    git = "git -c user.name=N -c user.email=e@example.org"
+    steps = [
+        "git init -q -b main && git add notes.txt",
+        f"{git} commit -q -m first",
+        "git branch topic",
+        "git checkout -q topic",
+        "git log -p > /dev/null; git rev-parse HEAD > /dev/null",
+    ]
+    changes: list[tuple[str, ...]] = []
+    for step in steps:
+        report = await stage.run({"PARENT": [bash(step), "done"]})
+        assert (report.failed, report.unknown_changes) == (0, "")
+        names = [path for path in report.files_changed if not path.startswith(".git/hooks/")]
+        changes.append(tuple(path.removeprefix(".git/") for path in names))
+    assert set(changes[0]) >= {"HEAD", "config", "index"}
+    assert set(changes[1]) >= {"refs/heads/main"} and len(changes[1]) <= 2
+    assert changes[2] == ("refs/heads/topic",)
+    assert "HEAD" in changes[3] and len(changes[3]) <= 2
+    assert changes[4] == ()
 
 
 async def test_calls_at_the_same_time_share_scans(tmp_path: Path, scans: list[str]) -> None:
@@ -264,8 +356,8 @@ async def test_calls_at_the_same_time_share_scans(tmp_path: Path, scans: list[st
     assert len(scans) <= 4
 
 
-async def test_folders_that_cannot_be_listed_are_said(stage: Stage) -> None:
+async def test_folders_that_cannot_be_listed_are_named(stage: Stage) -> None:
     command = f"mkdir -p {'d/' * 201}; echo > notes.txt"
     report = await stage.run({"PARENT": [bash(command), "done"]})
-    assert report.files_changed == ("notes.txt",)
-    assert report.unknown_changes == "some folders cannot be listed"
+    assert report.files_changed == ("d/" * 201, "notes.txt")
+    assert report.unknown_changes == f"not compared: {'d/' * 201}"

@@ -113,14 +113,19 @@ def _list_changes(report: Report) -> list[str]:
     facts = [
         _list_files("wrote", report.files_written),
         _list_files("changed while commands ran:", report.observed_changes),
-        f"changes by commands not known: {report.unknown_changes}" * bool(report.unknown_changes),
     ]
+    if report.unknown_changes:
+        facts.append(f"commands may have changed other files ({report.unknown_changes})")
     return list(filter(None, facts)) or ["no changed file seen"]
 
 
 def _list_files(verb: str, paths: tuple[str, ...]) -> str:
     if not paths:
         return ""
-    listed = ", ".join(os.path.normpath(path) for path in paths[:_MAX_LISTED_FILES])
+    listed = ", ".join(
+        # "folder/" keeps its slash.
+        path if path.endswith("/") else os.path.normpath(path)
+        for path in paths[:_MAX_LISTED_FILES]
+    )
     more = len(paths) - _MAX_LISTED_FILES
     return f"{verb} {listed} and {more} more" if more > 0 else f"{verb} {listed}"

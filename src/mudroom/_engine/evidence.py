@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import time
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from .._core.ports import Workspace
+from .._core.ports import FileInfo, Workspace
 from .._core.tools import ToolResult
 from ..errors import WorkspaceError
 from .call_batch import CallOutcome
@@ -18,13 +20,46 @@ MAX_FILES = 20_000
 """Maximum files of a workspace that is compared before and after calls."""
 
 SCAN_SECONDS = 1.0
-"""Maximum seconds to list a workspace."""
+"""Maximum seconds to list a workspace, without what git ignores."""
+
+IGNORED_SECONDS = 0.3
+"""Seconds of a list after which no more of what git ignores is added."""
 
 MAX_LISTED_CHANGES = 500
 """Maximum changed files in the result of one call."""
 
-Snapshot = dict[str, tuple[int, float, float]]
-"""Size, mtime and ctime of each file that git does not ignore; "folder/" cannot be listed."""
+_MAX_NAMED_FOLDERS = 3
+"""Maximum folders that are named as not compared."""
+
+_CLOCK_INTERVAL = 256
+"""Entries between two looks at the clock, so that a short list never ends early."""
+
+
+Entries = dict[str, tuple[int, float, float]]
+"""Size, mtime and ctime of each file or link by path; zeros for "folder/"."""
+
+_FOLDER = (0, 0.0, 0.0)
+
+
+class Snapshot(Struct):
+    """The state of a workspace.
+
+    Attributes:
+        secondary: paths that are listed last: files that git ignores, and files of `.git`.
+        skipped: folders whose content is not in `entries`.
+    """
+
+    entries: Entries = {}
+    secondary: set[str] = set()
+    skipped: list[str] = []
+
+    def explain_skipped(self) -> str:
+        """Return which folders are not compared, "" if all are."""
+        if not self.skipped:
+            return ""
+        named = ", ".join(f"{path}/" for path in sorted(self.skipped)[:_MAX_NAMED_FOLDERS])
+        more = len(self.skipped) - _MAX_NAMED_FOLDERS
+        return f"not compared: {named}" + (f" and {more:,} more" if more > 0 else "")
 
 
 class Evidence:
@@ -76,7 +111,7 @@ class ChangeWatch:
     """Comparison of workspaces before and after the effectful calls of a session.
 
     It lists no files while no effectful call runs. Calls at the same time share a list. A workspace
-    that is too large is tried once.
+    that is too large is tried once, and so is a folder that git ignores.
 
     Arguments:
         state_folder: files in it are changed by sessions, not by calls.
@@ -86,6 +121,7 @@ class ChangeWatch:
         self._state_prefix = os.path.join(os.path.realpath(state_folder), "")
         self._scanners: dict[str, _Scanner] = {}
         self._unknown: dict[str, str] = {}
+        self._large_folders: dict[str, set[str]] = {}
 
     def add_write(self, root: str, path: str) -> None:
         """Note that a tool writes a file: calls that run now did not change it.
@@ -104,7 +140,8 @@ class ChangeWatch:
         """Open a window: it receives the files that tools write, until `leave`."""
         scanner = self._scanners.get(workspace.root)
         if scanner is None:
-            scanner = self._scanners[workspace.root] = _Scanner(workspace)
+            large_folders = self._large_folders.setdefault(workspace.root, set())
+            scanner = self._scanners[workspace.root] = _Scanner(workspace, large_folders)
         scanner.windows.add(window)
 
     def leave(self, window: ChangeWindow, workspace: Workspace) -> None:
@@ -164,7 +201,8 @@ class ChangeWindow:
             and not self._watch.is_own_file(os.path.join(root, path))
         ]
         if len(observed) > MAX_LISTED_CHANGES:
-            unknown = f"only {MAX_LISTED_CHANGES:,} of {len(observed):,} files are listed"
+            part = f"only {MAX_LISTED_CHANGES:,} of {len(observed):,} files are listed"
+            unknown = ", ".join(filter(None, (part, unknown)))
             observed = observed[:MAX_LISTED_CHANGES]
         if not observed and not unknown:
             return result
@@ -180,9 +218,10 @@ class ChangeWindow:
             return [], before
         if isinstance(after, str):
             return [], after
+        unknown = before.explain_skipped() or after.explain_skipped()
         if before is after:
-            return [], ""
-        return await asyncio.to_thread(_compare, before, after)
+            return [], unknown
+        return await asyncio.to_thread(_compare, before, after), unknown
 
 
 def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
@@ -195,13 +234,14 @@ def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
 class _Scanner:
     """Lists the files of one workspace. Callers that wait at the same time share one scan."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, large_folders: set[str]) -> None:
         self.windows: set[ChangeWindow] = set()
         self._workspace = workspace
+        self._large_folders = large_folders
         self._lock = asyncio.Lock()
         self._started = 0
         self._finished = 0
-        self._latest: Snapshot | str = {}
+        self._latest: Snapshot | str = ""
 
     async def scan(self) -> Snapshot | str:
         """Return the result of a scan that starts after this call."""
@@ -210,45 +250,99 @@ class _Scanner:
             if self._finished <= requested:
                 self._started += 1
                 number = self._started
-                latest = await asyncio.to_thread(take_snapshot, self._workspace, self._latest)
-                self._latest = latest
+                snapshot = await asyncio.to_thread(
+                    take_snapshot, self._workspace, self._large_folders
+                )
+                if snapshot != self._latest:  # else the old one is kept, to save memory
+                    self._latest = snapshot
                 self._finished = number
             return self._latest
 
 
-def take_snapshot(workspace: Workspace, latest: Snapshot | str) -> Snapshot | str:
-    """Return the files of a workspace, or why they are not known.
+def take_snapshot(workspace: Workspace, large_folders: set[str]) -> Snapshot | str:
+    """Return the state of a workspace, or why it is not known.
 
     Arguments:
-        latest: returned if nothing has changed, to save memory.
+        large_folders: ignored folders that are too large; the function adds those that it meets.
     """
-    deadline = time.monotonic() + SCAN_SECONDS
-    snapshot: Snapshot = {}
-    skipped: list[str] = []
+    start = time.monotonic()
+    snapshot = Snapshot()
+    entries = snapshot.entries
+    ignored_folders: list[str] = []
     try:
-        for info in workspace.walk(skipped=skipped):
-            snapshot[info.path] = (info.size, info.mtime, info.ctime)
-            if len(snapshot) > MAX_FILES:
+        for info in workspace.walk_entries(skipped=snapshot.skipped):
+            path = _add_entry(entries, info)
+            if info.ignored or ".git/" in path:
+                snapshot.secondary.add(path)
+            if info.ignored and stat.S_ISDIR(info.mode):
+                ignored_folders.append(info.path)
+            if len(entries) > MAX_FILES:
                 return f"the folder has more than {MAX_FILES:,} files"
-            if time.monotonic() > deadline:
+            if _is_late(entries, start + SCAN_SECONDS):
                 return f"listing the folder takes more than {SCAN_SECONDS:g} s"
     except (OSError, WorkspaceError) as error:
         return f"the folder cannot be listed: {error}"
-    snapshot.update((f"{path}/", (0, 0.0, 0.0)) for path in skipped)
-    return latest if snapshot == latest else snapshot
+    if "." in snapshot.skipped:
+        return "the folder cannot be listed"
+    for folder in ignored_folders:
+        if folder not in large_folders:
+            _add_ignored(snapshot, workspace, folder, start + IGNORED_SECONDS, large_folders)
+    snapshot.skipped += large_folders.intersection(ignored_folders)
+    return snapshot
 
 
-def _compare(before: Snapshot, after: Snapshot) -> tuple[list[str], str]:
-    """Return the paths that differ, sorted, and why there may be more."""
+def _add_ignored(
+    snapshot: Snapshot,
+    workspace: Workspace,
+    folder: str,
+    deadline: float,
+    large_folders: set[str],
+) -> None:
+    """Add the content of a folder that git ignores, or the folder to those that are too large."""
+    room = MAX_FILES - len(snapshot.entries)
+    content: Entries = {}
+    try:
+        for info in workspace.walk_entries(folder, ignored=True, skipped=snapshot.skipped):
+            _add_entry(content, info)
+            if len(content) > room or _is_late(content, deadline):
+                large_folders.add(folder)
+                return
+    except (OSError, WorkspaceError):
+        snapshot.skipped.append(folder)  # it was removed meanwhile, or may not be opened
+    snapshot.entries.update(content)
+    snapshot.secondary.update(content)
+
+
+def _is_late(entries: Entries, deadline: float) -> bool:
+    return len(entries) % _CLOCK_INTERVAL == 0 and time.monotonic() > deadline
+
+
+def _add_entry(entries: Entries, info: FileInfo) -> str:
+    """Add a file or a folder, but no folder of git: git makes and removes empty ones."""
+    if not stat.S_ISDIR(info.mode):
+        entries[info.path] = (info.size, info.mtime, info.ctime)
+        return info.path
+    path = f"{info.path}/"
+    if ".git/" not in path:
+        entries[path] = _FOLDER
+    return path
+
+
+def _compare(before: Snapshot, after: Snapshot) -> list[str]:
+    """Return the paths that differ."""
+    skipped = tuple(f"{path}/" for path in {*before.skipped, *after.skipped})
     paths = sorted(
-        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+        path
+        for path in before.entries.keys() | after.entries.keys()
+        if before.entries.get(path) != after.entries.get(path)
+        and (path in skipped or not path.startswith(skipped))
     )
-    names = {os.path.basename(path) for path in paths}
-    if "" in names:
-        unknown = "some folders cannot be listed"
-    elif ".gitignore" in names:
-        unknown = "the ignore rules of git changed"
-    else:
-        return paths, ""
-    # A file that is in one list only may be unchanged.
-    return [path for path in paths if path in before and path in after], unknown
+    # A folder that is new or removed is listed only if nothing below it is.
+    followers = [*paths[1:], ""]
+    listed = [
+        path
+        for path, follower in zip(paths, followers, strict=False)
+        if path[-1] != "/" or not follower.startswith(path)
+    ]
+    listed.sort(key=lambda path: path in before.secondary or path in after.secondary)
+    return listed

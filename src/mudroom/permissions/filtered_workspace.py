@@ -65,13 +65,23 @@ class FilteredWorkspace(WorkspaceWrapper):
     def walk(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield the readable files below a folder.
+        """Yield the readable files below a folder."""
+        return self._filter(path, self.inner.walk(path, ignored=ignored, skipped=skipped))
+
+    def walk_entries(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield what is below a folder, without files that may not be read."""
+        return self._filter(path, self.inner.walk_entries(path, ignored=ignored, skipped=skipped))
+
+    def _filter(self, path: str, infos: Iterator[FileInfo]) -> Iterator[FileInfo]:
+        """Yield the readable files among those below a folder.
 
         Links are not followed, but the folder itself may be reached through one.
         """
         start = os.path.join(self.inner.root, self.inner.locate(path))
         real_start = path_to_text(os.path.realpath(path_from_text(start)))
-        for info in self.inner.walk(path, ignored=ignored, skipped=skipped):
+        for info in infos:
             absolute = os.path.join(self.inner.root, info.path)
             if self._find_refusal(absolute):
                 continue

@@ -167,6 +167,22 @@ def check_walk_leaves_out_what_git_ignores(open_workspace: OpenWorkspace) -> Non
     assert everything == {*kept, "a.log", "build/x", "sub/local"}
 
 
+def check_walk_entries_lists_everything(open_workspace: OpenWorkspace) -> None:
+    """Check that `walk_entries` yields folders, and folders that git ignores without content."""
+    workspace = open_workspace()
+    workspace.write(".gitignore", b"*.log\nbuild/\n")
+    for path in ("a.log", "build/x", "sub/y"):
+        workspace.write(path, b"")
+    infos = list(workspace.walk_entries())
+    assert [info.path for info in infos] == [".gitignore", "a.log", "build", "sub", "sub/y"]
+    assert [info.path for info in infos if info.ignored] == ["a.log", "build"]
+    assert [info.path for info in infos if stat.S_ISDIR(info.mode)] == ["build", "sub"]
+    assert [info.path for info in workspace.walk_entries("build", ignored=True)] == ["build/x"]
+    everything = [info.path for info in workspace.walk_entries(ignored=True)]
+    assert everything == [".gitignore", "a.log", "build", "build/x", "sub", "sub/y"]
+    _refuses(lambda: list(workspace.walk_entries("none")))
+
+
 def check_open_files_hold_the_same_bytes(open_workspace: OpenWorkspace) -> None:
     """Check that a local workspace opens the same files that it reads, and nothing outside."""
     workspace = open_workspace()

@@ -17,6 +17,11 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
 
 _MAX_PATTERN_BYTES = 1 << 20
 _MAX_DEPTH = 200  # folders; each one holds a descriptor while it is listed
+_GIT_STATE = frozenset(
+    ("HEAD", "config", "hooks", "index", "info", "packed-refs", "refs", "reftable")
+)
+"""Entries of `.git` that tell its state; a commit changes a ref, HEAD or the index."""
+
 _SYSTEM_FOLDERS = ("dev", "proc", "sys")  # of the root folder "/": not files of a disk
 
 
@@ -26,11 +31,13 @@ class Listing:
     Arguments:
         root: folder of the workspace.
         skipped: gets the paths that cannot be listed, without files removed meanwhile.
+        all_entries: True yields links, folders and so on, and the state of git; see `walk_entries`.
     """
 
-    def __init__(self, root: str, skipped: list[str]) -> None:
+    def __init__(self, root: str, skipped: list[str], *, all_entries: bool = False) -> None:
         self._left_out = _SYSTEM_FOLDERS if root == "/" else ()
         self._skipped = skipped
+        self._all_entries = all_entries
 
     def walk(
         self, folder: int, path: str, rules: IgnoreRules | None, depth: int = 0
@@ -46,13 +53,20 @@ class Listing:
             if rules is not None and any(entry.name == ".gitignore" for entry in entries):
                 rules = rules.extend(path, read_patterns(folder, ".gitignore"))
             prefix = f"{path}/" if path else ""
+            if os.path.basename(path) == ".git":
+                entries = [entry for entry in entries if entry.name in _GIT_STATE]
             for entry in entries:
-                if entry.name != ".git" and not entry.name.startswith(UNFINISHED_PREFIX):
+                if self._is_listed(entry.name):
                     yield from self._walk_entry(folder, entry, prefix + entry.name, rules, depth)
         except OSError as error:
             self._skip(path, error)
         finally:
             os.close(folder)
+
+    def _is_listed(self, name: str) -> bool:
+        if name == ".git":
+            return self._all_entries
+        return not name.startswith(UNFINISHED_PREFIX)
 
     def _walk_entry(
         self,
@@ -64,13 +78,16 @@ class Listing:
     ) -> Iterator[FileInfo]:
         try:
             is_folder = entry.is_dir(follow_symlinks=False)
-            if not is_folder and not entry.is_file(follow_symlinks=False):
+            if not is_folder and not self._all_entries and not entry.is_file(follow_symlinks=False):
                 return
-            if rules is not None and rules(path + "/" if is_folder else path):
+            if entry.name == ".git":
+                rules = None
+            is_ignored = rules is not None and rules(path + "/" if is_folder else path)
+            if is_ignored and not self._all_entries:
                 return
-            if not is_folder:
-                facts = entry.stat(follow_symlinks=False)
-                yield describe_file(path, facts)
+            if self._all_entries or not is_folder:
+                yield describe_file(path, entry.stat(follow_symlinks=False), ignored=is_ignored)
+            if is_ignored or not is_folder:
                 return
             if depth == _MAX_DEPTH or path in self._left_out:
                 self._skipped.append(path_to_text(path))
@@ -88,10 +105,10 @@ class Listing:
             self._skipped.append(path_to_text(path) or ".")
 
 
-def describe_file(path: str, facts: os.stat_result) -> FileInfo:
+def describe_file(path: str, facts: os.stat_result, *, ignored: bool = False) -> FileInfo:
     """Return the facts about a file."""
     text = path_to_text(path)
-    return FileInfo(text, facts.st_size, facts.st_mtime, facts.st_mode, facts.st_ctime)
+    return FileInfo(text, facts.st_size, facts.st_mtime, facts.st_mode, facts.st_ctime, ignored)
 
 
 def read_patterns(folder: int, path: str) -> bytes:

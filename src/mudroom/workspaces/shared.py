@@ -190,9 +190,24 @@ class SharedWorkspace:
         if stat.S_ISREG(start.mode):
             yield start
             return
+        listing = Listing(self._root, [] if skipped is None else skipped)
+        yield from self._walk(listing, path, ignored=ignored)
+
+    def walk_entries(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield everything below a folder, sorted: files, folders, links, pipes, the state of git.
+
+        Arguments:
+            ignored: False yields folders that git ignores without their content.
+            skipped: as for `walk`.
+        """
+        listing = Listing(self._root, [] if skipped is None else skipped, all_entries=True)
+        yield from self._walk(listing, path, ignored=ignored)
+
+    def _walk(self, listing: Listing, path: str, *, ignored: bool) -> Iterator[FileInfo]:
         located = self._locate(path)
         rules = None if ignored else self._rules_above(located)
-        listing = Listing(self._root, [] if skipped is None else skipped)
         folder = self._open_located(located, FOLDER_FLAGS)
         yield from listing.walk(folder, "" if located == "." else located, rules)
 

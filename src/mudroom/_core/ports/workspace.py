@@ -15,6 +15,7 @@ class FileInfo(Struct, frozen=True):
         path: relative to the workspace.
         size: bytes. mtime: seconds since 1970. mode: permission bits.
         ctime: seconds since 1970 of the last change of content, name or mode; 0.0 if unknown.
+        ignored: True if git ignores the file; only `walk_entries` tells it.
     """
 
     path: str
@@ -22,6 +23,7 @@ class FileInfo(Struct, frozen=True):
     mtime: float
     mode: int
     ctime: float = 0.0
+    ignored: bool = False
 
 
 class LocalFiles(Protocol):
@@ -94,6 +96,21 @@ class Workspace(Protocol):
         """
         ...
 
+    def walk_entries(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield everything below a folder, to find changes: files, folders, links, pipes.
+
+        `mode` tells the type. Of `.git`, only files that tell commits, branches, the index and
+        settings.
+
+        Arguments:
+            ignored: True includes what is in folders that git ignores; False yields only the
+                folders themselves.
+            skipped: as for `walk`.
+        """
+        ...
+
 
 class WorkspaceWrapper:
     """Base of workspaces that change some methods of another workspace."""
@@ -131,3 +148,8 @@ class WorkspaceWrapper:
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
         return self.inner.walk(path, ignored=ignored, skipped=skipped)
+
+    def walk_entries(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        return self.inner.walk_entries(path, ignored=ignored, skipped=skipped)
