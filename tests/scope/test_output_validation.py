@@ -105,6 +105,41 @@ async def test_a_value_that_only_its_type_refuses_is_nudged_and_repaired(
     assert "emit again: title." in note
 
 
+@pytest.mark.parametrize("text", ["caf\udce9", "a\0b", "", "x" * 100_000], ids=ascii)
+async def test_any_error_text_of_a_validator_reaches_the_model_clean(
+    text: str, scripted: Open
+) -> None:
+    class Refusing(pydantic.BaseModel):
+        title: str
+
+        @pydantic.field_validator("title")
+        @classmethod
+        def check_title(cls, title: str) -> str:
+            if title != "T":
+                raise ValueError(text)
+            return title
+
+    @dataclasses.dataclass
+    class RefusingDataclass:
+        title: str
+
+        def __post_init__(self) -> None:
+            if self.title != "T":
+                raise ValueError(text)
+
+    journal = MemoryJournal()
+    script = [[emit("title", "x")], [emit("title", "T")]] * 2
+    async with scripted(script, journal=journal) as (session, model):
+        for wanted in (Refusing, RefusingDataclass):
+            report = await session.run("Read it.", outputs=wanted)
+            assert report.outputs == wanted(title="T")
+    for request in model.requests:
+        msgspec.json.encode(request.messages)
+    notes = [event.text for event in journal.events if isinstance(event, NoteInjected)]
+    assert len(notes) == 2
+    assert all(len(note) < 3_000 and note.encode() for note in notes)
+
+
 @pytest.mark.parametrize("wanted", TITLED, ids=lambda wanted: wanted.__name__)
 async def test_repairs_are_bounded_then_the_report_says_error(
     wanted: type[Any], scripted: Open

@@ -79,6 +79,16 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
 
+    def __post_init__(self) -> None:
+        """Raise TypeError for a field of another type: a record could not hold it."""
+        if not isinstance(self.error, bool) or not isinstance(self.detail, Mapping):
+            raise TypeError("error of a ToolResult must be a bool, and detail a dict")
+        if isinstance(self.reads, str) or isinstance(self.changes, str):
+            raise TypeError("reads and changes of a ToolResult must be sequences of texts")
+        for text in (self.text, self.display, self.spill, *self.reads, *self.changes):
+            if not isinstance(text, str):
+                raise TypeError(f"a ToolResult has {type(text).__name__} in place of a text")
+
 
 def clean_result(result: ToolResult) -> ToolResult:
     """Return a result in a form that can be recorded and sent to a model."""

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from .._core.budgets import LimitState
 from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage, StopReason
+from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError
 from .call_batch import CallOutcome
@@ -84,8 +85,11 @@ async def _call_start_hook(run: RunContext) -> None:
     hooks = run.services.hooks
     if hooks is None or run.brief.parent:
         return
-    hook = hooks.before_compaction if run.brief.is_compaction else hooks.on_prompt
-    if note := await hook(run.brief):
+    if run.brief.is_compaction:
+        note = check_hook_result("before_compaction", await hooks.before_compaction(run.brief), str)
+    else:
+        note = check_hook_result("on_prompt", await hooks.on_prompt(run.brief), str)
+    if note:
         run.add_note(note, origin="hook")
 
 
@@ -128,6 +132,7 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
     if hooks is None:
         return goal
     note = await hooks.before_finish(run.brief, run.conversation.answer_text)
+    check_hook_result("before_finish", note, str)
     if note:
         run.add_note(note, origin="hook")
     return None if note or run.inbox.has_unread else goal

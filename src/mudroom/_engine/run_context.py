@@ -105,7 +105,8 @@ class RunContext:
     def refuse_outputs(self, refusal: OutputRefusal) -> None:
         """Take back outputs that their type refuses, and tell the model why."""
         self.outputs.refuse(refusal.names)
-        self._add(self.recorder.event(NoteInjected, text=refusal.note, refused=refusal.names))
+        text = clean_text(refusal.note)
+        self._add(self.recorder.event(NoteInjected, text=text, refused=refusal.names))
 
     def _add(self, note: NoteInjected) -> None:
         self.conversation.queue_text(note.text)

@@ -12,6 +12,7 @@ from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from .._core.json_values import find_json_fault
 from .._core.messages import ToolCallBlock, clean_call
 from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVerdict
+from .._core.ports.hooks import ToolHookDecision, check_hook_result
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import Effect, Tool, ToolResult, clean_result
 from ..errors import MudroomError, UsageError, suggest_names
@@ -191,6 +192,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
         result = await _act_and_observe(context, prepared)
         if run.services.hooks:
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
+            check_hook_result("after_tool", changed, ToolResult)
             result = _keep_evidence(changed, result) if changed else result
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
@@ -232,6 +234,7 @@ async def _record_outcome(
 async def _call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCall) -> PreparedCall:
     """Return the call as a hook changed or refused it. Store a refusal."""
     decision = await hooks.before_tool(run.brief, prepared.call)
+    check_hook_result("before_tool", decision, ToolHookDecision)
     if decision is None:
         return prepared
     if decision.denial:
@@ -350,7 +353,10 @@ async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:
     assert prepared.tool is not None
     name = prepared.tool.name
     try:
-        return await prepared.tool.run(context, prepared.arguments)
+        result = await prepared.tool.run(context, prepared.arguments)
+        if not isinstance(result, ToolResult):
+            raise TypeError(f"it returned {type(result).__name__}, not ToolResult")
+        return result
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import AnyEvent
-from .._core.messages import AssistantMessage, Message, TextBlock, user_message
+from .._core.messages import AssistantMessage, Message, TextBlock, UserMessage, user_message
 from .._core.ports import Workspace
 from .._core.runs import Reason, Report
 from .._core.tool_names import canonical_tool_name
@@ -141,6 +141,13 @@ class SubAgentScope:
         Raises UnknownName for an unknown tool, UsageError for a tool that the scope cannot use or
         that needs confirmation, and for outputs that describe no values.
         """
+        _check_kind(prompt_config, PromptConfig)
+        _check_kind(model_config, ModelConfig)
+        _check_kind(run_config, RunConfig)
+        _check_kind(tool_config or ToolConfig(), ToolConfig)
+        _check_kind(output_config or OutputConfig(), OutputConfig)
+        if on_message is not None and not callable(on_message):
+            raise UsageError(f"on_message is {type(on_message).__name__}, not a function")
         runtime = runtime_context._scope_runtime()  # noqa: SLF001  (not public)
         tools = _resolve_tools(tool_config, runtime.tools)
         for tool in tools.values():
@@ -176,6 +183,7 @@ class SubAgentScope:
 
         Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
         """
+        _check_kind(context, ContextState)
         agent = replace(self._agent, instructions=self._build_instructions(context))
         report = await self._run_with_messages(agent)
         emitted = report.outputs
@@ -225,6 +233,14 @@ class SubAgentScope:
             return ""
         instructions = fill_template(prompt.system_prompt, context)
         return "\n\n".join((instructions, *_format_output_rules(self._agent), _RULES))
+
+
+def _check_kind(value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise UsageError(
+            f"a scope takes {kind.__name__} here, not {type(value).__name__}",
+            remedy="Give the arguments by name.",
+        )
 
 
 def _format_output_rules(agent: Agent) -> tuple[str, ...]:
@@ -283,7 +299,7 @@ def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
         problem = f"the unknown key {unknown[0]!r}"
     elif not isinstance(name, str) or not name:
         problem = "no name"
-    elif cast("dict[str, Any]", parameters).get("type", "object") != "object":
+    elif not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
         problem = "parameters that are no JSON Schema of an object"
     if problem:
         raise UsageError(
@@ -295,7 +311,7 @@ def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
     return declare_tool(
         cast("str", name),
         declaration.get("description") or "",
-        parameters,
+        cast("dict[str, Any]", parameters),
         declaration.get("handler"),
     )
 
@@ -328,8 +344,9 @@ def _to_budget(config: RunConfig) -> Budget:
 
 
 def _to_message(message: Message | Mapping[str, str]) -> Message:
-    if not isinstance(message, Mapping):
+    if isinstance(message, UserMessage | AssistantMessage):
         return message
+    _check_kind(message, Mapping)
     role = message.get("role")
     content = message.get("content")
     if role not in ("user", "assistant", "model") or not isinstance(content, str):

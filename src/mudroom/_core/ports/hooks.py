@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from ...errors import UsageError
 from ..messages import ToolCallBlock
 from ..runs import Brief, Report
 from ..tools import ToolResult
+
+T = TypeVar("T")
 
 
 class ToolHookDecision(Struct, frozen=True):
@@ -21,6 +24,10 @@ class ToolHookDecision(Struct, frozen=True):
 
     denial: str = ""
     arguments: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        check_hook_result("before_tool", self.denial, str)
+        check_hook_result("before_tool", self.arguments, dict)
 
 
 class Hooks:
@@ -66,3 +73,13 @@ class Hooks:
     async def before_compaction(self, brief: Brief) -> str:
         """Return text to add to the prompt of a run that summarises the conversation, or ""."""
         return ""
+
+
+def check_hook_result(hook: str, value: T, expected: type) -> T:
+    """Return a value that a hook gave. Raise UsageError if it has another type and is not None."""
+    if value is None or isinstance(value, expected):
+        return value
+    raise UsageError(
+        f"the hook {hook} gave a value of type {type(value).__name__}",
+        remedy=f"Use {expected.__name__} or None.",
+    )
