@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from ._core.events import (
 )
 from ._core.messages import Usage
 from ._core.ports import Clock
-from ._engine.meters.meter import NOTHING_PLANNED, Meter
+from ._engine.meters.meter import Meter
 from ._engine.meters.run_timer import RunTimer
 
 
@@ -29,6 +29,8 @@ class SessionMeter(Meter):
 
     It counts their turns, and the time in which at least one of them works.
     """
+
+    is_run = False
 
     def __init__(self, budget: Budget, clock: Clock) -> None:
         super().__init__(budget)
@@ -81,9 +83,9 @@ class SessionMeter(Meter):
         # By default a prompt may start one level of children, a task or a scope none.
         return limited.with_defaults(Budget(depth=1 - depth))
 
-    def add_turn(self) -> None:
-        """Count a turn of a run that the caller started."""
-        self.start_turn()
+    def add_turns(self, count: int) -> None:
+        """Count turns of a run that the caller started."""
+        self.turns += count
 
     def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of the session."""
@@ -93,11 +95,9 @@ class SessionMeter(Meter):
         if self._timer.limit is not None:
             yield self._timer.limit
 
-    def find_shared_limit(
-        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
-    ) -> LimitState | None:
+    def find_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first exceeded limit; no warnings: each run warns of its own limits."""
-        return super().find_shared_limit(fraction, planned) if fraction >= 1 else None
+        return super().find_shared_limit(fraction) if fraction >= 1 else None
 
     def add_past(
         self,

@@ -185,8 +185,10 @@ async def test_tokens_of_descendants_count_for_the_parents_limit(stage: Stage) -
     asks = spends("I ask", call("task", prompt="CHILD"), read=10)
     story = {"PARENT": [asks, spends("end", read=10)], "CHILD": [spends("big", read=1000)]}
     report = await stage.run(story, budget=Budget(input_tokens=500))
-    assert (report.reason, report.text, report.recovered) == (Reason.BUDGET, "end", True)
-    assert stage.requests_of("PARENT")[-1].tools == () and stage.reports["1.1.1"].ok
+    assert (report.reason, report.text, report.recovered) == (Reason.BUDGET, "I ask", False)
+    assert len(stage.requests_of("PARENT")) == 1 and stage.reports["1.1.1"].ok, (
+        "the child's answer is over the limit, so there is no second one"
+    )
 
 
 async def test_total_tokens_are_input_and_output_together(stage: Stage) -> None:
@@ -211,11 +213,8 @@ async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Stage) ->
     }
     report = await stage.run(story, budget=Budget(output_tokens=200))
     child = stage.reports["1.1.1"]
-    assert (child.reason, child.text, child.recovered) == (
-        Reason.BUDGET,
-        "so far",
-        True,
-    ) and report.reason is Reason.BUDGET
+    assert (child.reason, child.text, child.recovered) == (Reason.BUDGET, "so far", False)
+    assert report.reason is Reason.BUDGET and report.usage.output_tokens < 200 + 60
     assert "[BUDGET: its tokens or its money were used up" in stage.results[0].text
 
 
@@ -267,16 +266,13 @@ async def test_children_are_counted_at_every_depth(stage: Stage) -> None:
 async def test_the_budget_in_dollars_ends_a_run(stage: Stage) -> None:
     costly = [
         spends("so far", call("read", path="notes.txt"), read=1_000_000),
-        spends("dear", read=1),
+        spends("not requested", read=1),
     ]
     report = await stage.run(
         {"PARENT": costly}, budget=Budget(usd=0.5), name="anthropic:claude-sonnet-4-5"
     )
-    assert (
-        (report.reason, report.text) == (Reason.BUDGET, "dear")
-        and report.usd is not None
-        and report.usd > 0.5
-    )
+    assert (report.reason, report.text) == (Reason.BUDGET, "so far")
+    assert report.usd == pytest.approx(6), "one answer, and no summary after it"
 
 
 async def test_a_child_whose_price_is_unknown_is_refused_under_a_budget_in_dollars(

@@ -20,8 +20,6 @@ from mudroom import (
     Usage,
     UsageError,
 )
-from mudroom._core.budgets import Limit
-from mudroom._engine.meters.meter import Meter
 from mudroom.models.scripted import call
 from mudroom.replay import replay
 from mudroom.scope import PromptConfig, RunConfig, ToolConfig
@@ -100,7 +98,7 @@ async def test_tokens_of_the_session_hold(start: Start, isolated: IsolatedOption
         reports = await start(session)
     assert {report.reason for report in reports} == {Reason.BUDGET}
     spent = sum(report.usage.total_tokens for report in reports)
-    assert spent <= 300 + 100 * len(reports), "at most one answer of each run is over the limit"
+    assert spent <= 300 + 100, "at most one answer is over the limit"
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
@@ -209,7 +207,7 @@ async def test_a_task_in_a_worker_process_spends_from_the_session(
         second, third = await session.map(["read", "read"])
     assert (first.reason, first.turns) == (Reason.MAX_TURNS, 3)
     assert {second.reason, third.reason} == {Reason.MAX_TURNS}
-    assert len([request for request in model.requests if request.tools]) in (3, 4)
+    assert len([request for request in model.requests if request.tools]) == 3
 
 
 @pytest.mark.parametrize("limit", ["task", "agent", "scope"])
@@ -309,23 +307,3 @@ def test_a_summary_after_a_short_time_limit_has_a_short_time(isolated: IsolatedO
     report, seconds = run_virtual(run())
     assert report.reason is Reason.TIMEOUT
     assert seconds < 7
-
-
-def test_parallel_runs_count_each_other_s_requests() -> None:
-    root = Meter(Budget(total_tokens=100))
-    first = root.allocate(Budget())
-    second = root.allocate(Budget())
-    planned = {Limit.TOTAL_TOKENS: 60.0}
-    first.hold(planned)
-    assert second.find_exceeded_limit(planned=planned) is not None
-    assert second.amount_left(Limit.TOTAL_TOKENS) == 40
-    first.hold(planned, -1)
-    assert second.find_exceeded_limit(planned=planned) is None
-
-
-def test_a_request_of_a_run_with_a_reservation_is_counted_once() -> None:
-    root = Meter(Budget(total_tokens=100))
-    child = root.allocate(Budget(total_tokens=70))
-    child.hold({Limit.TOTAL_TOKENS: 60.0})
-    assert root.amount_left(Limit.TOTAL_TOKENS) == 30
-    assert child.amount_left(Limit.TOTAL_TOKENS) == 10

@@ -24,6 +24,8 @@ from .normalize import normalize_conversation
 _CHARACTERS_PER_TOKEN = 4
 _TOKENS_PER_IMAGE = 1_500
 """About the most that a provider counts for one image."""
+_MOST_TOKENS_PER_BLOCK = 64
+"""Tokens that a block may have beside its text."""
 
 
 class Conversation:
@@ -77,6 +79,17 @@ class Conversation:
 
     def count_request_tokens(self) -> int:
         """Return about how many tokens the next request has; the first has some more."""
+        characters, images = self._count_queued()
+        return self.sent_tokens + characters // _CHARACTERS_PER_TOKEN + images * _TOKENS_PER_IMAGE
+
+    def count_most_tokens(self) -> int:
+        """Return how many tokens the next request has at most; the first has some more."""
+        characters, images = self._count_queued()
+        overhead = len(self.queued) * _MOST_TOKENS_PER_BLOCK
+        return self.sent_tokens + characters + images * _TOKENS_PER_IMAGE + overhead
+
+    def _count_queued(self) -> tuple[int, int]:
+        """Return the number of characters and of images in the queued blocks."""
         characters = 0
         image_count = 0
         for block in self.queued:
@@ -85,8 +98,7 @@ class Conversation:
                 continue
             characters += len(block.text)
             image_count += len(block.images) if isinstance(block, ToolResultBlock) else 0
-        tokens = characters // _CHARACTERS_PER_TOKEN + image_count * _TOKENS_PER_IMAGE
-        return self.sent_tokens + tokens
+        return characters, image_count
 
     def request_answer(
         self, *, tools: bool, max_tokens: int | None = None

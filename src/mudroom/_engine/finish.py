@@ -14,7 +14,7 @@ from .._core.tool_names import canonical_tool_name
 from .._core.tools import ToolResult
 from ..errors import ModelError
 from .call_batch import CallOutcome
-from .model_call import call_model
+from .model_call import call_model, reserve_request
 from .phase import Phase
 from .resume import INTERRUPTED
 from .run_context import RunContext
@@ -128,20 +128,25 @@ def _allows_summary(run: RunContext, ending: Ending) -> bool:
 async def _request_summary(run: RunContext, ending: Ending) -> str:
     """Request a summary in a turn without tools and return its text.
 
-    Returns "" if the model fails, is too slow, or is cancelled.
+    Returns "" if the limits leave nothing for it, or if the model fails, is too slow, or is
+    cancelled.
     """
-    await run.deliver_messages()
-    if not ending.is_summary_requested:
-        run.add_note(f"{_EXPLANATIONS[ending.reason]} {_SUMMARY_REQUEST}")
     run.control.phase = Phase.SUMMARISING
     try:
         async with asyncio.timeout(_choose_grace(ending)):
+            if await reserve_request(run, is_summary=True):
+                return ""
+            await run.deliver_messages()
+            if not ending.is_summary_requested:
+                run.add_note(f"{_EXPLANATIONS[ending.reason]} {_SUMMARY_REQUEST}")
             answer = await call_model(run, summary_reason=ending.reason)
     except asyncio.CancelledError:
         run.control.clear_cancel()
         return ""
     except (TimeoutError, ModelError):
         return ""
+    finally:
+        run.meter.end_request()
     return answer.text.strip()
 
 

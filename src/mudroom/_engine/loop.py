@@ -15,7 +15,7 @@ from ..errors import JournalError, ModelError
 from .call_batch import CallOutcome
 from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
-from .model_call import call_model, plan_request
+from .model_call import call_model, reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
 from .tool_calls import run_tool_calls
@@ -64,6 +64,7 @@ async def _run_to_ending(run: RunContext, failure: str) -> Ending:
         return Ending(Reason.ERROR, f"{type(error).__name__}: {error}", error)
     finally:
         run.timer.deadline = None
+        run.meter.end_request()
 
 
 async def start_or_resume(run: RunContext) -> Resumption:
@@ -101,7 +102,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
     """
     while True:
         if pending is None:
-            if limit := find_limit(run):
+            if limit := await reserve_request(run):
                 return end_by_limit(run, limit)
             await run.deliver_messages()
             warn_near_limit(run)
@@ -165,7 +166,7 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
 
     An answer that is not complete is an error; an empty one is an error the second time.
     """
-    if answer.stop_reason is StopReason.LENGTH and (limit := find_limit(run)):
+    if answer.stop_reason is StopReason.LENGTH and (limit := _find_cutting_limit(run, answer)):
         return end_by_limit(run, limit)
     if error := INCOMPLETE_ANSWER.get(answer.stop_reason):
         own_reason = answer.provider_stop_reason
@@ -183,10 +184,13 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
     return None
 
 
-def find_limit(run: RunContext) -> LimitState | None:
-    """Return the first limit that is used up, or that the next request would use up."""
-    planned = plan_request(run) if run.turn else {}  # a run may always try its first request
-    return run.meter.find_exceeded_limit(run.timer.age, planned)
+def _find_cutting_limit(run: RunContext, answer: AssistantMessage) -> LimitState | None:
+    """Return the limit that cut off an answer, None if the model did."""
+    permit = run.meter.permit
+    if permit is None or permit.max_tokens is None or permit.cut_by is None:
+        return None
+    is_cut = answer.usage.output_tokens >= permit.max_tokens
+    return (run.meter.find_exceeded_limit(run.timer.age) or permit.cut_by) if is_cut else None
 
 
 def warn_near_limit(run: RunContext) -> None:

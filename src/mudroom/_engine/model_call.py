@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
-from .._core.budgets import Limit, smaller
+from .._core.budgets import Limit, LimitState
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
 from .._core.json_values import clean_text
 from .._core.messages import AssistantMessage, Usage, clean_answer
@@ -13,6 +12,7 @@ from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
 from ..errors import ModelError, ModelGarbled, ModelUnavailable
 from .call_batch import CallBatch
+from .meters.request_plan import LONGEST_ANSWER, RequestPlan
 from .run_context import RunContext
 
 MAX_CALLS = 10_000
@@ -42,7 +42,8 @@ _RESCHEDULE_FRACTION = 1 / 30
 async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -> AssistantMessage:
     """Request the next answer, append it to the conversation and return it.
 
-    The answer is stored with the next `record`, before any of its tool calls acts.
+    `reserve_request` comes first. The answer is stored with the next `record`, before any of its
+    tool calls acts.
 
     Arguments:
         summary_reason: reason of the run's end; the turn then has no tools.
@@ -50,14 +51,19 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too
     long.
     """
+    try:
+        return await _call_model(run, summary_reason)
+    finally:
+        run.meter.end_request()
+
+
+async def _call_model(run: RunContext, summary_reason: Reason | None) -> AssistantMessage:
     recorder = run.recorder
     recorder.turn += 1
-    if summary_reason is None:
-        run.meter.start_turn()
     recorder.record_later(recorder.event(TurnStarted, summary_reason=summary_reason), show=True)
     started_at = run.services.clock.monotonic()
     try:
-        answer = await _stream_answer(run, is_summary=summary_reason is not None)
+        answer = await _read_answer(run, is_summary=summary_reason is not None)
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
         partial = _close_failed_call(run)
@@ -92,38 +98,47 @@ def charge(run: RunContext, answer: AssistantMessage) -> None:
     run.meter.charge(answer.usage, usd)
 
 
-def plan_request(run: RunContext) -> dict[Limit, float]:
-    """Return the least that the next request will spend, without its answer; {} without limits."""
-    if not run.meter.has_shared_limits:
-        return {}
-    tokens = run.conversation.count_request_tokens()
-    planned: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
-    if run.meter.amount_left(Limit.USD) is not None:
-        # The provider may read what was sent before from its cache.
-        usage = Usage(input_tokens=tokens, cache_read_tokens=run.conversation.sent_tokens)
-        planned[Limit.USD] = run.services.compute_price(run.brief.model, usage) or 0.0
-    return planned
+async def reserve_request(run: RunContext, *, is_summary: bool = False) -> LimitState | None:
+    """Wait until the limits allow the next request, and count its turn.
 
-
-def _find_max_tokens(run: RunContext, planned: Mapping[Limit, float], least: int) -> int | None:
-    """Return the longest answer that the budgets allow, None if they allow any.
-
-    Arguments:
-        planned: see `plan_request`.
-        least: smallest number to return.
+    Return the limit that refuses the request. The reservation ends with `call_model`, or with
+    `Meter.end_request`.
     """
-    if not planned:
-        return None
+    meter = run.meter
+    if not is_summary and (exceeded := meter.find_exceeded_limit(run.timer.age)):
+        return exceeded
+    if meter.has_shared_limits:
+        return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))
+    meter.permit = None
+    if not is_summary:
+        meter.start_turn()
+    return None
+
+
+def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
+    tokens = run.conversation.count_request_tokens()
+    most_tokens = run.conversation.count_most_tokens()
+    if not run.conversation.sent_tokens:
+        most_tokens += run.count_context_characters()
+    least: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
+    most: dict[Limit, float] = {Limit.INPUT_TOKENS: most_tokens, Limit.TOTAL_TOKENS: most_tokens}
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
-    if Limit.USD in planned:
-        usage = Usage(output_tokens=_MILLION)
-        prices[Limit.USD] = (run.services.compute_price(run.brief.model, usage) or 0.0) / _MILLION
-    allowed: int | None = None
-    for limit, price in prices.items():
-        left = run.meter.amount_left(limit)
-        if left is not None and price:
-            allowed = smaller(allowed, int((left - planned.get(limit, 0)) / price))
-    return None if allowed is None else max(least, allowed)
+    if run.meter.amount_left(Limit.USD) is not None:
+        # The provider may read what was sent before from its cache, or write all to it.
+        cached = Usage(input_tokens=tokens, cache_read_tokens=run.conversation.sent_tokens)
+        written = Usage(input_tokens=most_tokens, cache_write_tokens=most_tokens)
+        least[Limit.USD] = _compute_price(run, cached)
+        most[Limit.USD] = max(
+            _compute_price(run, written), _compute_price(run, Usage(input_tokens=most_tokens))
+        )
+        prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
+    least_answer = _LEAST_SUMMARY if is_summary else _LEAST_ANSWER
+    most_answer = run.max_output_tokens or LONGEST_ANSWER
+    return RequestPlan(least, most, prices, least_answer, most_answer, not run.turn, is_summary)
+
+
+def _compute_price(run: RunContext, usage: Usage) -> float:
+    return run.services.compute_price(run.brief.model, usage) or 0.0
 
 
 def _close_failed_call(run: RunContext) -> str:
@@ -136,19 +151,9 @@ def _close_failed_call(run: RunContext) -> str:
     return run.conversation.keep_partial_answer()
 
 
-async def _stream_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
-    planned = plan_request(run)
-    max_tokens = _find_max_tokens(run, planned, _LEAST_SUMMARY if is_summary else _LEAST_ANSWER)
-    run.meter.hold(planned)
-    try:
-        return await _read_answer(run, max_tokens, is_summary=is_summary)
-    finally:
-        run.meter.hold(planned, -1)
-
-
-async def _read_answer(
-    run: RunContext, max_tokens: int | None, *, is_summary: bool
-) -> AssistantMessage:
+async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
+    permit = run.meter.permit
+    max_tokens = None if permit is None else permit.max_tokens
     answer: AssistantMessage | None = None
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
     deadline = asyncio.timeout(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)

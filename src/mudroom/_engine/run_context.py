@@ -76,8 +76,19 @@ class RunContext:
             tools=tuple(self.tools.values()),
             temperature=agent.temperature,
             top_p=agent.top_p,
-            max_tokens=agent.max_output_tokens or self.services.max_output_tokens,
+            max_tokens=self.max_output_tokens,
         )
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """Longest answer of the model in tokens, None if neither agent nor session sets it."""
+        return self.brief.agent.max_output_tokens or self.services.max_output_tokens
+
+    def count_context_characters(self) -> int:
+        """Return about how many characters the first request has beside its prompt."""
+        config = self._request_config()
+        tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
+        return len(repr((config.system, tools, self.brief.history)))
 
     @property
     def run_id(self) -> str:

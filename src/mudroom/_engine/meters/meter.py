@@ -4,42 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, smaller
 from ..._core.messages import Usage
+from .request_plan import Admission, RequestPlan
 
-NOTHING_PLANNED: Mapping[Limit, float] = {}
+if TYPE_CHECKING:
+    from .request_gate import Permit
 
 WARNING_FRACTION = 0.9
 """Used fraction of a limit at which a note warns the run."""
 
 
 class ParentMeter(Protocol):
-    """The part of a meter that the meters below it use. It may be a proxy in another process."""
+    """The meters above a run, where they are in another process."""
 
-    def add_turn(self) -> None:
-        """Count a turn of a run directly below."""
+    def add_turns(self, count: int) -> None:
+        """Count turns of a run directly below."""
         ...
 
     def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
         """Add what a descendant spent. `usd`: US dollars, None if the price is unknown."""
         ...
 
-    def find_shared_limit(
-        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
-    ) -> LimitState | None:
-        """Return the first shared limit, here or above, of which this fraction is used.
-
-        Arguments:
-            planned: amounts that will be spent; they count as used.
-        """
-        ...
-
-    def hold(self, planned: Mapping[Limit, float], sign: int = 1) -> None:
-        """Count amounts of a request that is under way, here and above; `sign` -1 ends it."""
+    def find_shared_limit(self, fraction: float) -> LimitState | None:
+        """Return the first shared limit, here or above, of which this fraction is used."""
         ...
 
     @property
@@ -59,25 +51,42 @@ class ParentMeter(Protocol):
         """Stop or restart the clocks, here and above."""
         ...
 
+    async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
+        """Wait until the limits above allow a request, and count its turn; see `RequestGate`.
+
+        Arguments:
+            is_own: true for a request of the run directly below.
+        """
+        ...
+
+    def end_request(self, number: int) -> None:
+        """End a request. `number`: that of its admission."""
+        ...
+
 
 class Meter:
     """Tokens, money, turns and children of one run.
 
     Tokens, money and children are added to every ancestor, too, so a limit of an ancestor holds
-    for all runs below it. The amounts granted to a child stay reserved in its parent until
+    for all runs below it. The amounts granted to a child stay reserved in its ancestors until
     `release`.
 
     Attributes:
-        reserved: unspent amounts of the running children that have limits of their own.
-        held: amounts of requests that are under way, and that no reservation covers.
+        reserved: unspent amounts of the runs below that have limits of their own.
+        requests: amounts that each request under way holds, of this run and the runs below it.
+        permit: the last request of this run, if a limit holds for it.
+        is_run: false for the meter of a session.
         has_shared_limits: true if a limit, here or above, holds for the runs below it, too.
     """
 
-    def __init__(self, budget: Budget, parent: ParentMeter | None = None) -> None:
+    is_run = True
+
+    def __init__(self, budget: Budget, parent: Meter | ParentMeter | None = None) -> None:
         self.parent = parent
         self.reserved: dict[Limit, float] = {}
-        self.held: dict[Limit, float] = {}
-        self.turns = 0
+        self.requests: list[Mapping[Limit, float]] = []
+        self.permit: Permit | None = None
+        self.turns: int = 0
         self.children = 0
         self.usage = Usage()
         self.descendant_usage = Usage()
@@ -86,7 +95,7 @@ class Meter:
         self.on_pause: Callable[[bool], None] | None = None
         self.has_warned = False
         self._reserver: Meter | None = None
-        self._shared_limits: tuple[tuple[Limit, float], ...] = ()
+        self.shared_limits: tuple[tuple[Limit, float], ...] = ()
         self.set_limits(budget)
 
     def set_limits(self, budget: Budget) -> None:
@@ -95,9 +104,9 @@ class Meter:
         self._reserve_in(None)
         limits = ((limit, getattr(budget, limit)) for limit in SHARED_LIMITS)
         self.budget = budget
-        self._shared_limits = tuple((limit, most) for limit, most in limits if most is not None)
+        self.shared_limits = tuple((limit, most) for limit, most in limits if most is not None)
         is_limited_above = self.parent is not None and self.parent.has_shared_limits
-        self.has_shared_limits = bool(self._shared_limits) or is_limited_above
+        self.has_shared_limits = bool(self.shared_limits) or is_limited_above
         self._reserve_in(reserver)
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
@@ -116,24 +125,26 @@ class Meter:
         child._reserve_in(self)
         return child
 
-    def hold(self, planned: Mapping[Limit, float], sign: int = 1) -> None:
-        """Count amounts of a request that is under way, here and above; `sign` -1 ends it.
+    def amount_held(self, limit: Limit) -> float:
+        """Return what the requests under way hold of a limit."""
+        return sum(amounts.get(limit, 0) for amounts in self.requests)
 
-        Parallel runs see them, so that they do not all spend the same rest.
-        """
-        if not planned:
-            return
-        for limit, amount in planned.items():
-            self.held[limit] = self.held.get(limit, 0) + sign * amount
-        if self.parent is None:
-            return
-        if self._reserver is not None:
-            planned = {
-                limit: amount
-                for limit, amount in planned.items()
-                if getattr(self.budget, limit) is None
-            }
-        self.parent.hold(planned, sign)
+    def end_request(self) -> None:
+        """End the request of this run that is under way; nothing if there is none."""
+        if self.permit is not None:
+            self.permit.end()
+
+    def walk_up(self) -> Iterator[Meter]:
+        """Yield this meter and those above it in this process."""
+        meter: Meter | ParentMeter | None = self
+        while isinstance(meter, Meter):
+            yield meter
+            meter = meter.parent
+
+    def find_remote_parent(self) -> ParentMeter | None:
+        """Return the meters above in another process, None if there are none."""
+        *_, top = self.walk_up()
+        return None if isinstance(top.parent, Meter) else top.parent
 
     def release(self) -> None:
         """End the reservation of this run."""
@@ -146,13 +157,25 @@ class Meter:
         self._change_reserved(1)
 
     def _change_reserved(self, sign: int) -> None:
-        """Reserve the unspent amounts of this run (sign 1), or release them (sign -1)."""
+        """Reserve the unspent amounts of this run (sign 1), or release them (sign -1).
+
+        An ancestor with a limit of its own has reserved that in the meters above it already.
+        """
         if self._reserver is None:
             return
-        reserved = self._reserver.reserved
-        for limit, most in self._shared_limits:
-            unspent = max(0, most - self.amount_spent(limit))
-            reserved[limit] = reserved.get(limit, 0) + sign * unspent
+        for limit, _ in self.shared_limits:
+            amount = sign * self.reservation(limit)
+            for meter in self._reserver.walk_up():
+                meter.reserved[limit] = meter.reserved.get(limit, 0) + amount
+                if getattr(meter.budget, limit) is not None:
+                    break
+
+    def reservation(self, limit: Limit) -> float:
+        """Return what the ancestors of this run have reserved of their limit for it."""
+        most = getattr(self.budget, limit)
+        if most is None or self._reserver is None:
+            return 0.0
+        return max(0, most - self.amount_spent(limit))
 
     def _check_amount(self, limit: Limit, requested: float | None) -> None:
         left = self.amount_left(limit)
@@ -173,12 +196,18 @@ class Meter:
         )
 
     def start_turn(self) -> None:
-        """Count a turn of this run."""
-        self.turns += 1
-        if self.parent is not None:
-            self.parent.add_turn()
+        """Count a turn of this run, here and in another process."""
+        self.count_turns(1)
+        if self.parent is not None and not isinstance(self.parent, Meter):
+            self.parent.add_turns(1)
 
-    def add_turn(self) -> None:
+    def count_turns(self, count: int) -> None:
+        """Count turns of this run in this process."""
+        self.turns += count
+        if isinstance(self.parent, Meter):
+            self.parent.add_turns(count)
+
+    def add_turns(self, count: int) -> None:
         """Do nothing: a run does not count the turns of its children."""
 
     def charge(self, usage: Usage, usd: float | None = 0.0) -> None:
@@ -230,51 +259,42 @@ class Meter:
         if self.parent is not None:
             self.parent.set_paused(paused)
 
-    def find_exceeded_limit(
-        self, seconds: float = 0.0, planned: Mapping[Limit, float] = NOTHING_PLANNED
-    ) -> LimitState | None:
-        """Return the first used-up limit of this run or an ancestor.
-
-        Arguments:
-            seconds: age of the run.
-            planned: amounts that the next request needs; they count as used.
-        """
-        return self._find_limit(1.0, seconds, planned)
+    def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
+        """Return the first used-up limit of this run or an ancestor. `seconds`: age of the run."""
+        return self._find_limit(1.0, seconds, self.turns)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the first limit of which WARNING_FRACTION is used; afterwards always None."""
+        """Return the first limit of which WARNING_FRACTION is used; afterwards always None.
+
+        The turn that begins is counted, but not used.
+        """
         if self.has_warned:
             return None
-        state = self._find_limit(WARNING_FRACTION, seconds)
+        state = self._find_limit(WARNING_FRACTION, seconds, self.turns - 1)
         self.has_warned = state is not None
         return state
 
-    def _find_limit(
-        self, fraction: float, seconds: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
-    ) -> LimitState | None:
+    def _find_limit(self, fraction: float, seconds: float, turns: int) -> LimitState | None:
         budget = self.budget
-        if budget.turns is not None and is_used(self.turns, budget.turns, fraction):
-            return LimitState(Limit.TURNS, budget.turns, self.turns)
+        if budget.turns is not None and is_used(turns, budget.turns, fraction):
+            return LimitState(Limit.TURNS, budget.turns, turns)
         if budget.seconds is not None and is_used(seconds, budget.seconds, fraction):
             return LimitState(Limit.SECONDS, budget.seconds, seconds)
-        return self.find_shared_limit(fraction, planned)
+        return self.find_shared_limit(fraction)
 
     def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of this run that hold for its descendants, too."""
-        for limit, most in self._shared_limits:
+        for limit, most in self.shared_limits:
             yield LimitState(limit, most, self.amount_spent(limit))
 
-    def find_shared_limit(
-        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
-    ) -> LimitState | None:
+    def find_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
         if not self.has_shared_limits:
             return None
         for state in self.list_shared_limits():
-            coming = planned.get(state.name, 0) + self.held.get(state.name, 0)
-            if is_used(state.spent + coming, state.most, fraction):
+            if is_used(state.spent, state.most, fraction):
                 return state
-        return self.parent.find_shared_limit(fraction, planned) if self.parent else None
+        return self.parent.find_shared_limit(fraction) if self.parent else None
 
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit for this run; None if there is no limit.
@@ -287,10 +307,19 @@ class Meter:
         most = getattr(self.budget, limit)
         if most is None:
             return above
-        unspent = most - self.amount_spent(limit) - self.held.get(limit, 0)
+        unspent = most - self.amount_spent(limit)
         if above is not None and self._reserver is not None:
             above += max(0, unspent)  # reserved for this run
         return smaller(unspent - self.reserved.get(limit, 0), above)
+
+    def amount_left_here(self, limit: Limit, own: float) -> float:
+        """Return what this run's limit leaves to a request, without regard to those under way.
+
+        Arguments:
+            own: part of the reserved amounts that is meant for the request.
+        """
+        unspent = getattr(self.budget, limit) - self.amount_spent(limit)
+        return unspent - max(0, self.reserved.get(limit, 0) - own)
 
     def amount_spent(self, limit: Limit) -> float:
         """Return what the run and its descendants have spent of a shared limit."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from ..._core.budgets import Budget, Grant
 from .meter import Meter, ParentMeter
+from .request_gate import RequestGate
 
 
 class Meters:
-    """Meters of the running runs of a session, by run id."""
+    """Meters of the running runs of a session, by run id.
+
+    Attributes:
+        gate: gate of their model requests.
+    """
 
     def __init__(self) -> None:
+        self.gate = RequestGate()
         self._meters: dict[str, Meter] = {}
 
-    def open(self, run_id: str, budget: Budget, parent: ParentMeter | None = None) -> Grant:
+    def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
         """Open a meter for a run without a parent in this process.
 
         Arguments:

@@ -13,6 +13,7 @@ from ..._core.events import AnyEvent, StoredEvent
 from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import RetryNotice, StreamChunk
 from ..._core.runs import Brief, InboxMessage, Report
+from ..._engine.meters.request_plan import RequestPlan
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
@@ -184,6 +185,27 @@ class Charge(Struct, frozen=True, tag=True):
     turns: int = 0
 
 
+class RequestAdmission(Struct, frozen=True, tag=True):
+    """Ask for the admission of a model request; the reply is a `CallReply` with an `Admission`.
+
+    Arguments:
+        run_id: the run that the session gave to the worker process.
+        is_own: true for a request of this run, false for one of a run below it.
+    """
+
+    id: int
+    run_id: str
+    plan: RequestPlan
+    is_own: bool
+
+
+class EndAdmission(Struct, frozen=True, tag=True):
+    """End a model request, or give up its admission. `id`: that of the `RequestAdmission`."""
+
+    id: int
+    run_id: str
+
+
 class Pause(Struct, frozen=True, tag=True):
     """Stop or restart the clocks of the ancestors of a run."""
 
@@ -243,6 +265,8 @@ ToSession = (
     CallSession
     | ShowEvent
     | Charge
+    | RequestAdmission
+    | EndAdmission
     | Pause
     | ModelStart
     | ModelAppend

@@ -14,13 +14,18 @@ from ..._core.events import MessageSent, RunFinished, RunResumed, RunStarted, St
 from ..._core.messages import Usage
 from ..._core.runs import Brief, Report
 from ..._engine.meters.meter import Meter
+from ..._engine.meters.request_gate import Permit, RequestGate
+from ..._engine.meters.request_plan import Admission
 from ..._engine.session_context import SessionServices
-from .channel import Channel
+from .channel import Channel, encode
 from .messages import (
+    CallReply,
     CallSession,
     Charge,
+    EndAdmission,
     ParentMeterState,
     Pause,
+    RequestAdmission,
     RunReply,
     ShowEvent,
     StartRun,
@@ -56,7 +61,9 @@ class AssignedRun:
         self._usage = Usage()
         self._usd = 0.0
         self._children = 0
+        self._turns = 0
         self._charges = 0
+        self._admissions: dict[int, asyncio.Task[Permit | LimitState]] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
 
@@ -95,6 +102,7 @@ class AssignedRun:
     def end(self) -> None:
         """Mark the run and the runs below it as ended."""
         self._has_ended = True
+        self._end_requests()
         for run_id, _ in list(self._waiting):
             self._end_waiting(run_id)
 
@@ -108,18 +116,48 @@ class AssignedRun:
         self._usd += charge.usd or 0.0
         self._children += charge.children
         self._charges += 1
-        for _ in range(charge.turns):
-            self.meter.start_turn()
+        self._count_turns(charge.turns)
         self.meter.add_usage(charge.usage, charge.usd, charge.children)
 
     def refund(self) -> None:
         """Take back all charges: another process continues the run and charges its past again."""
         negative = Usage(*(-amount for amount in msgspec.structs.astuple(self._usage)))
         self.meter.add_usage(negative, -self._usd, -self._children)
+        self._count_turns(-self._turns)
+        self._end_requests()
         self._usage = Usage()
         self._usd = 0.0
         self._children = 0
         self._charges = 0
+
+    def _count_turns(self, count: int) -> None:
+        self._turns += count
+        self.meter.count_turns(count)
+
+    async def admit(self, gate: RequestGate, request: RequestAdmission) -> Admission:
+        """Wait until the limits of the run and its ancestors allow a request."""
+        applying = gate.admit(self.meter, request.plan, is_own=request.is_own)
+        task = asyncio.create_task(applying)
+        self._admissions[request.id] = task
+        outcome = await task
+        if isinstance(outcome, LimitState):
+            return Admission(refusal=outcome)
+        if request.is_own and not request.plan.is_summary:
+            self._turns += 1
+        return Admission(max_tokens=outcome.max_tokens, cut_by=outcome.cut_by)
+
+    def end_request(self, number: int) -> None:
+        """End a request, or give up its admission."""
+        task = self._admissions.pop(number, None)
+        if task is None or task.cancel() or task.cancelled():
+            return
+        outcome = task.result()
+        if isinstance(outcome, Permit):
+            outcome.end()
+
+    def _end_requests(self) -> None:
+        for number in list(self._admissions):
+            self.end_request(number)
 
     def make_parent_meter_state(self) -> ParentMeterState:
         """Return the amounts that the ancestors of the run still allow."""
@@ -272,13 +310,17 @@ class ProcessHandle:
         if isinstance(message, CallSession):
             is_append = message.name == "append"
             self._start_task(self._answer(message), self._appends if is_append else self._tasks)
+        elif isinstance(message, RequestAdmission):
+            self._start_task(self._admit(message), self._tasks)
         elif isinstance(message, ModelMessage):
             assert self._bridge is not None
             self._bridge.handle(message)
         else:
             self._handle_notification(message)
 
-    def _handle_notification(self, message: ShowEvent | Charge | Pause | RunReply) -> None:
+    def _handle_notification(
+        self, message: ShowEvent | Charge | EndAdmission | Pause | RunReply
+    ) -> None:
         """Handle a message that has no answer."""
         if isinstance(message, ShowEvent):
             for watch in self._services.watchers:
@@ -287,11 +329,19 @@ class ProcessHandle:
             self._charge(message)
         elif isinstance(message, RunReply):
             self._end(message)
+        elif isinstance(message, EndAdmission):
+            if run := self._runs.get(message.run_id):
+                run.end_request(message.id)
         elif (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
             run.meter.parent.set_paused(message.paused)
 
     async def _answer(self, call: CallSession) -> None:
         self.send(await answer_call(self._services, self._append, call))
+
+    async def _admit(self, request: RequestAdmission) -> None:
+        if run := self._runs.get(request.run_id):
+            admission = await run.admit(self._services.meters.gate, request)
+            self.send(CallReply(request.id, encode(admission)))
 
     async def _append(self, *events: StoredEvent) -> int:
         position = await self._services.journal.append(*events)

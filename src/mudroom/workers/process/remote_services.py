@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Collection
 from itertools import count
 
 import msgspec
@@ -20,12 +20,14 @@ from ..._core.ports import (
     RetryNotice,
     StreamChunk,
 )
-from ..._engine.meters.meter import NOTHING_PLANNED, is_used
+from ..._engine.meters.meter import is_used
+from ..._engine.meters.request_plan import Admission, RequestPlan
 from .channel import Channel, encode
 from .messages import (
     CallReply,
     CallSession,
     Charge,
+    EndAdmission,
     ErrorInfo,
     ModelAppend,
     ModelCancel,
@@ -35,6 +37,7 @@ from .messages import (
     ModelStart,
     ParentMeterState,
     Pause,
+    RequestAdmission,
     ShowEvent,
     ToolSpec,
     ToWorker,
@@ -58,10 +61,13 @@ class SessionLink:
 
     async def call(self, name: str, *arguments: object) -> bytes:
         """Call a service of the session and return its encoded result; see `session_calls`."""
-        call = CallSession(self.next_id(), name, encode(arguments))
+        return await self.ask(CallSession(self.next_id(), name, encode(arguments)))
+
+    async def ask(self, question: CallSession | RequestAdmission) -> bytes:
+        """Send a question to the session's process and return the encoded result."""
         reply: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
-        self._replies[call.id] = reply
-        self.channel.send(call)
+        self._replies[question.id] = reply
+        self.channel.send(question)
         answer = await reply
         if answer.error is not None:
             raise answer.error.to_exception()
@@ -148,9 +154,9 @@ class RemoteParentMeter:
         while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
             self._unconfirmed.popleft()
 
-    def add_turn(self) -> None:
-        """Count a turn of the run."""
-        self._charge(Charge(self._state.run_id, Usage(), 0.0, turns=1))
+    def add_turns(self, count: int) -> None:
+        """Count turns of the run."""
+        self._charge(Charge(self._state.run_id, Usage(), 0.0, turns=count))
 
     def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
         """Charge what a run spent."""
@@ -161,23 +167,33 @@ class RemoteParentMeter:
         self._unconfirmed.append(charge)
         self._link.channel.send(charge)
 
-    def find_shared_limit(
-        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
-    ) -> LimitState | None:
+    def find_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit of which this fraction is used."""
         for state in self._state.shared:
             spent = state.spent + self._unconfirmed_amount(state.name)
-            if is_used(spent + planned.get(state.name, 0), state.most, fraction):
+            if is_used(spent, state.most, fraction):
                 return replace(state, spent=spent)
         return None
 
-    def hold(self, planned: Mapping[Limit, float], sign: int = 1) -> None:
-        """Do nothing: the session's process learns of a request when it is answered."""
-
     @property
     def has_shared_limits(self) -> bool:
-        """True if ancestors have limits that hold for the run, too."""
+        """True if a limit of the ancestors holds."""
         return bool(self._state.shared)
+
+    async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
+        """Wait until the session's process allows a request, and count its turn there."""
+        number = self._link.next_id()
+        question = RequestAdmission(number, self._state.run_id, plan, is_own)
+        try:
+            admission = _decode(await self._link.ask(question), type=Admission)
+        except BaseException:
+            self.end_request(number)
+            raise
+        return replace(admission, number=number)
+
+    def end_request(self, number: int) -> None:
+        """End a request."""
+        self._link.channel.send(EndAdmission(number, self._state.run_id))
 
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit; None if there is no limit."""

@@ -1,0 +1,216 @@
+"""RequestGate: starts a model request when the limits allow it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from ..._core.budgets import Limit, LimitState
+from .meter import Meter
+from .request_plan import Admission, RequestPlan
+
+
+class Permit:
+    """A request that the limits allow. Its meters hold the most that it may spend until `end`.
+
+    Attributes:
+        max_tokens: maximum tokens of the answer; None: no limit counts them.
+        cut_by: the limit that allows no longer answer.
+        on_end: ends the request in another process, too.
+    """
+
+    def __init__(
+        self,
+        gate: RequestGate,
+        meters: list[Meter],
+        plan: RequestPlan,
+        max_tokens: int | None,
+        cut_by: LimitState | None,
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.cut_by = cut_by
+        self.on_end: Callable[[], None] | None = None
+        self._gate = gate
+        self._meters = meters
+        self._amounts = plan.most_with_answer(max_tokens or 0)
+        for meter in meters:
+            meter.requests.append(self._amounts)
+
+    def cut_to(self, admission: Admission) -> None:
+        """Cut the answer to what limits in another process allow."""
+        most = admission.max_tokens
+        if most is not None and (self.max_tokens is None or most < self.max_tokens):
+            self.max_tokens = most
+            self.cut_by = admission.cut_by
+
+    def end(self) -> None:
+        """Release what is held, and let the requests start that waited for it."""
+        meters = self._meters
+        self._meters = []
+        for meter in meters:
+            meter.requests.remove(self._amounts)
+        if self.on_end is not None:
+            self.on_end()
+            self.on_end = None
+        self._gate.admit_waiting()
+
+
+class RequestGate:
+    """Gate for the model requests of all runs of a process.
+
+    A request that could pass a limit together with the requests under way waits until one of them
+    ends. Where no other is under way, the answer is cut to what is left. So parallel runs pass a
+    limit by one answer at most. Waiting requests start in their order. Each waits only for
+    requests under way, so no two wait for each other.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[_Application] = []
+
+    async def reserve(self, meter: Meter, plan: RequestPlan) -> LimitState | None:
+        """Wait until the limits allow a request of a run; return the limit that refuses it."""
+        permit = await self.admit(meter, plan)
+        if isinstance(permit, LimitState):
+            return permit
+        meter.permit = permit
+        remote = meter.find_remote_parent()
+        if remote is None:
+            return None
+        is_own = meter.parent is remote
+        if not remote.has_shared_limits:
+            if is_own and not plan.is_summary:
+                remote.add_turns(1)
+            return None
+        try:
+            admission = await remote.admit(plan, is_own=is_own)
+        except BaseException:
+            meter.end_request()
+            raise
+        if admission.refusal is not None:
+            meter.end_request()
+            if not plan.is_summary:
+                meter.turns -= 1
+            return admission.refusal
+        permit.on_end = partial(remote.end_request, admission.number)
+        permit.cut_to(admission)
+        return None
+
+    async def admit(
+        self, meter: Meter, plan: RequestPlan, *, is_own: bool = True
+    ) -> Permit | LimitState:
+        """Wait until the meters of this process allow a request.
+
+        Arguments:
+            is_own: false for a request of a run below the run of the meter.
+        """
+        application = _Application(meter, plan, is_own)
+        blocked = {each for waiting in self._waiting for each in waiting.blocked_by}
+        answer = application.decide(self, blocked)
+        if answer is not None:
+            return answer
+        self._waiting.append(application)
+        try:
+            return await application.answer
+        except asyncio.CancelledError:
+            self._withdraw(application)
+            raise
+
+    def admit_waiting(self) -> None:
+        """Answer the waiting requests that can be answered now."""
+        blocked: set[Meter] = set()
+        for application in list(self._waiting):
+            if application.answer.done():  # cancelled
+                continue
+            answer = application.decide(self, blocked)
+            if answer is not None:
+                self._waiting.remove(application)
+                application.answer.set_result(answer)
+
+    def _withdraw(self, application: _Application) -> None:
+        if application in self._waiting:
+            self._waiting.remove(application)
+            self.admit_waiting()
+        elif not application.answer.cancelled():
+            permit = application.answer.result()
+            if isinstance(permit, Permit):
+                permit.end()
+
+
+class _Application:
+    """A request that asks for a permit.
+
+    Attributes:
+        blocked_by: meters with requests under way that this one waits for.
+    """
+
+    def __init__(self, meter: Meter, plan: RequestPlan, is_own: bool) -> None:
+        self.blocked_by: list[Meter] = []
+        self.answer: asyncio.Future[Permit | LimitState] = asyncio.Future()
+        self._meter = meter
+        self._plan = plan
+        self._is_own = is_own
+        self._tokens = plan.most_answer
+        self._cut_by: LimitState | None = None
+
+    def decide(self, gate: RequestGate, blocked: set[Meter]) -> Permit | LimitState | None:
+        """Return a permit, or the limit that refuses the request; None if it must wait.
+
+        Arguments:
+            blocked: meters that earlier requests wait for; those of this one are added.
+        """
+        plan = self._plan
+        if not plan.is_summary and (exceeded := self._meter.find_shared_limit(1.0)):
+            return exceeded
+        self._tokens = plan.most_answer
+        self._cut_by = None
+        self.blocked_by = []
+        limited: list[Meter] = []
+        reserved: dict[Limit, float] = {}
+        for meter in self._meter.walk_up():
+            for limit, most in meter.shared_limits:
+                left = meter.amount_left_here(limit, reserved.get(limit, 0))
+                if self._is_refused(meter, limit, left):
+                    return LimitState(limit, most, meter.amount_spent(limit))
+                if not self._fit(meter, limit, left, is_busy=meter in blocked):
+                    self.blocked_by.append(meter)
+                reserved[limit] = meter.reservation(limit)
+            if meter.shared_limits:
+                limited.append(meter)
+        if self.blocked_by:
+            blocked.update(self.blocked_by)
+            return None
+        if self._is_own and not plan.is_summary:
+            self._meter.count_turns(1)
+        limits = {limit for meter in limited for limit, _ in meter.shared_limits}
+        is_counted = any(plan.prices.get(limit) for limit in limits)
+        return Permit(gate, limited, plan, self._tokens if is_counted else None, self._cut_by)
+
+    def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:
+        """Return whether a limit ends the run, or does not allow its summary."""
+        plan = self._plan
+        least = plan.least.get(limit, 0)
+        if not plan.is_summary:
+            return left <= (0 if plan.is_first else least)
+        if least + plan.prices.get(limit, 0) * plan.least_answer <= left:
+            return False
+        # One summary may pass a limit: that of the run whose limit it is.
+        is_owner = not meter.is_run or (self._is_own and meter is self._meter)
+        return left < 0 or not is_owner
+
+    def _fit(self, meter: Meter, limit: Limit, left: float, *, is_busy: bool) -> bool:
+        """Cut the answer to a limit. Return False if requests under way leave too little."""
+        plan = self._plan
+        price = plan.prices.get(limit, 0)
+        free = left - meter.amount_held(limit)
+        is_busy = is_busy or bool(meter.requests)
+        used = (plan.most if is_busy else plan.least).get(limit, 0)
+        if is_busy:
+            tokens = plan.least_answer if plan.is_summary else self._tokens
+            if used + price * tokens > free:
+                return False
+        if price and (free - used) / price < self._tokens:
+            self._tokens = max(plan.least_answer, int((free - used) / price))
+            most = getattr(meter.budget, limit)
+            self._cut_by = LimitState(limit, most, meter.amount_spent(limit))
+        return True

@@ -1,0 +1,156 @@
+"""The gate for model requests: parallel runs wait where together they could pass a limit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from mudroom import Budget, Usage
+from mudroom._core.budgets import Limit, LimitState
+from mudroom._engine.meters.meter import Meter
+from mudroom._engine.meters.request_gate import Permit, RequestGate
+from mudroom._engine.meters.request_plan import LONGEST_ANSWER, RequestPlan
+
+PRICES = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
+
+
+def plan(tokens: int = 100, *, is_summary: bool = False) -> RequestPlan:
+    amounts = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
+    return RequestPlan(amounts, amounts, PRICES, 16, is_summary=is_summary)
+
+
+async def admit(gate: RequestGate, meter: Meter, tokens: int = 100) -> Permit:
+    permit = await gate.admit(meter, plan(tokens))
+    assert isinstance(permit, Permit)
+    return permit
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_an_answer_is_cut_to_what_is_left() -> None:
+    meter = Meter(Budget(total_tokens=1_000))
+    permit = await admit(RequestGate(), meter)
+    assert permit.max_tokens == 900
+    assert permit.cut_by == LimitState(Limit.TOTAL_TOKENS, 1_000, 0)
+
+
+async def test_requests_run_side_by_side_where_all_fit() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=4 * LONGEST_ANSWER))
+    permits = [await admit(gate, root.allocate(Budget())) for _ in range(3)]
+    assert [permit.max_tokens for permit in permits] == [LONGEST_ANSWER] * 3
+    assert all(permit.cut_by is None for permit in permits)
+
+
+async def test_a_request_waits_until_the_others_leave_enough() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    first, second = root.allocate(Budget()), root.allocate(Budget())
+    permit = await admit(gate, first)
+    waiting = asyncio.create_task(admit(gate, second))
+    await settle()
+    assert not waiting.done()
+    first.charge(Usage(100, 300))
+    permit.end()
+    assert (await waiting).max_tokens == 500
+
+
+async def test_a_waiting_request_is_refused_when_nothing_is_left() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(output_tokens=1_000))
+    first, second = root.allocate(Budget()), root.allocate(Budget())
+    permit = await admit(gate, first)
+    waiting = asyncio.create_task(gate.admit(second, plan()))
+    await settle()
+    first.charge(Usage(100, 1_000))
+    permit.end()
+    assert await waiting == LimitState(Limit.OUTPUT_TOKENS, 1_000, 1_000)
+
+
+async def test_waiting_requests_start_in_their_order() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=2 * LONGEST_ANSWER))
+    permit = await admit(gate, root.allocate(Budget()), LONGEST_ANSWER // 2)
+    order: list[int] = []
+
+    async def take(number: int, tokens: int) -> None:
+        taken = await admit(gate, root.allocate(Budget()), tokens)
+        order.append(number)
+        taken.end()
+
+    large = asyncio.create_task(take(1, LONGEST_ANSWER // 2))
+    await settle()
+    small = asyncio.create_task(take(2, 10))
+    await settle()
+    assert order == [], "a small request does not overtake a large one"
+    permit.end()
+    await asyncio.gather(large, small)
+    assert order == [1, 2]
+
+
+async def test_runs_below_other_limits_do_not_wait() -> None:
+    gate = RequestGate()
+    root = Meter(Budget())
+    tight = root.allocate(Budget(total_tokens=1_000))
+    await admit(gate, tight)
+    waiting = asyncio.create_task(admit(gate, tight.allocate(Budget())))
+    await settle()
+    await admit(gate, root.allocate(Budget(total_tokens=500)))
+    assert not waiting.done()
+    waiting.cancel()
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["waiting", "admitted"])
+async def test_a_cancelled_request_leaves_its_place(is_late: bool) -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    permit = await admit(gate, root.allocate(Budget()))
+    cancelled = asyncio.create_task(admit(gate, root.allocate(Budget())))
+    last = asyncio.create_task(admit(gate, root.allocate(Budget())))
+    await settle()
+    if is_late:
+        permit.end()
+        cancelled.cancel()
+    else:
+        cancelled.cancel()
+        await settle()
+        permit.end()
+    assert (await asyncio.wait_for(last, 5)).max_tokens == 900
+    assert len(root.requests) == 1
+
+
+async def test_what_is_reserved_for_others_is_not_spent() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    saver = root.allocate(Budget()).allocate(Budget(total_tokens=600))
+    other = root.allocate(Budget())
+    assert other.amount_left(Limit.TOTAL_TOKENS) == 400
+    permit = await admit(gate, other)
+    assert permit.max_tokens == 300
+    permit.end()
+    assert (await admit(gate, saver)).max_tokens == 500
+
+
+async def test_only_one_summary_passes_a_limit() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    child = root.allocate(Budget())
+    child.charge(Usage(500, 450))
+    refused = await gate.admit(child, plan(is_summary=True))
+    assert refused == LimitState(Limit.TOTAL_TOKENS, 1_000, 950), "it is not the limit of the child"
+    summary = await gate.admit(root, plan(is_summary=True))
+    assert isinstance(summary, Permit) and summary.max_tokens == 16
+    root.charge(Usage(100, 16))
+    summary.end()
+    assert isinstance(await gate.admit(root, plan(is_summary=True)), LimitState)
+
+
+async def test_a_turn_is_counted_before_its_request() -> None:
+    gate = RequestGate()
+    meter = Meter(Budget(turns=2, total_tokens=10**6))
+    await admit(gate, meter)
+    assert meter.turns == 1

@@ -1,0 +1,111 @@
+"""Limits that runs in several worker processes share: they hold as in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import (
+    AnyEvent,
+    AssistantMessage,
+    Budget,
+    Reason,
+    Session,
+    TextBlock,
+    ToolCallBlock,
+    Usage,
+)
+from mudroom._core.events import TurnStarted
+from mudroom.testing import Request, ScriptedModel
+
+from .test_process import open_session, worker_pids
+
+ANSWER = Usage(input_tokens=60, output_tokens=40)
+
+
+async def read_on(request: Request) -> AssistantMessage:
+    """Read another part each turn, for 100 tokens; give a summary when there are no tools."""
+    await asyncio.sleep(0.01)
+    if not request.tools:
+        return AssistantMessage((TextBlock("summary"),), usage=ANSWER)
+    arguments = {"path": "notes.txt", "limit": request.turn + 1}
+    call = ToolCallBlock(f"c{request.number}", "read", arguments)
+    return AssistantMessage((TextBlock("so far"), call), usage=ANSWER)
+
+
+def open_in_processes(folder: Path, model: ScriptedModel, **options: Any) -> Session:
+    (folder / "notes.txt").write_text("one\ntwo\nthree\n")
+    return open_session(folder, model, **({"worker": "process:2"} | options))
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [Budget(total_tokens=650), Budget(output_tokens=250), Budget(input_tokens=400)],
+    ids=["total", "output", "input"],
+)
+async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_path: Path) -> None:
+    model = ScriptedModel(read_on)
+    async with open_in_processes(tmp_path, model, budget=budget) as session:
+        reports = await session.map(["read"] * 6)
+        assert len(worker_pids(session)) == 2
+    assert {report.reason for report in reports} == {Reason.BUDGET}
+    usage = sum((report.usage for report in reports), Usage())
+    most = {
+        "total_tokens": (budget.total_tokens, 100),
+        "output_tokens": (budget.output_tokens, 40),
+        "input_tokens": (budget.input_tokens, 60),
+    }
+    for name, (limit, answer) in most.items():
+        assert limit is None or limit - answer <= getattr(usage, name) <= limit + answer
+
+
+async def test_processes_take_no_turn_too_many(tmp_path: Path) -> None:
+    model = ScriptedModel(read_on)
+    async with open_in_processes(tmp_path, model, budget=Budget(turns=7)) as session:
+        reports = await session.map(["read"] * 6)
+    assert {report.reason for report in reports} == {Reason.MAX_TURNS}
+    assert len([request for request in model.requests if request.tools]) == 7
+
+
+async def test_a_limit_of_a_parent_holds_for_children_in_processes(tmp_path: Path) -> None:
+    async def answer(request: Request) -> AssistantMessage:
+        if not request.prompt.startswith("PARENT") or request.turn:
+            return await read_on(request)
+        calls = [ToolCallBlock(f"t{n}", "task", {"prompt": f"read {n}"}) for n in range(5)]
+        return AssistantMessage(tuple(calls), usage=ANSWER)
+
+    model = ScriptedModel(answer)
+    budget = Budget(total_tokens=750)
+    async with open_in_processes(tmp_path, model, prompt_budget=budget) as session:
+        report = await session.run("PARENT")
+    assert report.reason is Reason.BUDGET
+    assert 650 <= report.usage.total_tokens <= 850
+
+
+async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) -> None:
+    has_killed = False
+
+    async def answer(request: Request) -> AssistantMessage:
+        nonlocal has_killed
+        if not has_killed and request.turn == 1:
+            has_killed = True
+            os.kill(worker_pids(session)[0], signal.SIGKILL)
+            await asyncio.sleep(60)
+        return await read_on(request)
+
+    model = ScriptedModel(answer)
+    turns: list[AnyEvent] = []
+    budget = Budget(turns=4, total_tokens=10_000)
+    options: dict[str, Any] = {"worker": "process:1", "budget": budget}
+    async with open_in_processes(tmp_path, model, **options) as session:
+        session.watch(lambda event: turns.append(event) if isinstance(event, TurnStarted) else None)
+        report = await asyncio.wait_for(session.task("read"), 30)
+    assert has_killed and report.reason is Reason.MAX_TURNS
+    assert len([request for request in model.requests if request.tools]) == 4 + 1, (
+        "the request of the lost process is repeated"
+    )
