@@ -9,8 +9,8 @@ import pytest
 from mudroom import Budget, Usage
 from mudroom._core.budgets import Limit, LimitState
 from mudroom._engine.meters.meter import Meter
-from mudroom._engine.meters.request_gate import Permit, RequestGate
-from mudroom._engine.meters.request_plan import LONGEST_ANSWER, RequestPlan
+from mudroom._engine.meters.request_gate import RequestGate
+from mudroom._engine.meters.request_plan import LONGEST_ANSWER, Permit, RequestPlan
 
 PRICES = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, smaller
 from ..._core.messages import Usage
-from .request_plan import Admission, RequestPlan
-
-if TYPE_CHECKING:
-    from .request_gate import Permit
+from .request_plan import Admission, Permit, RequestPlan
 
 WARNING_FRACTION = 0.9
 """Used fraction of a limit at which a note warns the run."""

@@ -3,57 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 from ..._core.budgets import Limit, LimitState
 from .meter import Meter
-from .request_plan import Admission, RequestPlan
-
-
-class Permit:
-    """A request that the limits allow. Its meters hold the most that it may spend until `end`.
-
-    Attributes:
-        max_tokens: maximum tokens of the answer; None: no limit counts them.
-        cut_by: the limit that allows no longer answer.
-        on_end: ends the request in another process, too.
-    """
-
-    def __init__(
-        self,
-        gate: RequestGate,
-        meters: list[Meter],
-        plan: RequestPlan,
-        max_tokens: int | None,
-        cut_by: LimitState | None,
-    ) -> None:
-        self.max_tokens = max_tokens
-        self.cut_by = cut_by
-        self.on_end: Callable[[], None] | None = None
-        self._gate = gate
-        self._meters = meters
-        self._amounts = plan.most_with_answer(max_tokens or 0)
-        for meter in meters:
-            meter.requests.append(self._amounts)
-
-    def cut_to(self, admission: Admission) -> None:
-        """Cut the answer to what limits in another process allow."""
-        most = admission.max_tokens
-        if most is not None and (self.max_tokens is None or most < self.max_tokens):
-            self.max_tokens = most
-            self.cut_by = admission.cut_by
-
-    def end(self) -> None:
-        """Release what is held, and let the requests start that waited for it."""
-        meters = self._meters
-        self._meters = []
-        for meter in meters:
-            meter.requests.remove(self._amounts)
-        if self.on_end is not None:
-            self.on_end()
-            self.on_end = None
-        self._gate.admit_waiting()
+from .request_plan import Permit, RequestPlan
 
 
 class RequestGate:
@@ -92,7 +46,7 @@ class RequestGate:
             if not plan.is_summary:
                 meter.turns -= 1
             return admission.refusal
-        permit.on_end = partial(remote.end_request, admission.number)
+        permit.on_end.insert(0, partial(remote.end_request, admission.number))
         permit.cut_to(admission)
         return None
 
@@ -184,7 +138,10 @@ class _Application:
             self._meter.count_turns(1)
         limits = {limit for meter in limited for limit, _ in meter.shared_limits}
         is_counted = any(plan.prices.get(limit) for limit in limits)
-        return Permit(gate, limited, plan, self._tokens if is_counted else None, self._cut_by)
+        max_tokens = self._tokens if is_counted else None
+        amounts = plan.most_with_answer(self._tokens)
+        held_in = [meter.requests for meter in limited]
+        return Permit(held_in, amounts, gate.admit_waiting, max_tokens, self._cut_by)
 
     def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:
         """Return whether a limit ends the run, or does not allow its summary."""

@@ -1,8 +1,8 @@
-"""RequestPlan and Admission: amounts of a model request, and what the limits allow it."""
+"""RequestPlan, Permit and Admission: a model request, and what the limits allow it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -53,3 +53,49 @@ class Admission(Struct, frozen=True):
     max_tokens: int | None = None
     cut_by: LimitState | None = None
     refusal: LimitState | None = None
+
+
+class Permit:
+    """A request that the limits allow. Meters hold the most that it may spend until `end`.
+
+    Arguments:
+        held_in: amounts of the requests under way, of each meter.
+        amounts: what the request may spend.
+        on_end: called at the end.
+
+    Attributes:
+        max_tokens: maximum tokens of the answer; None: no limit counts them.
+        cut_by: the limit that allows no longer answer.
+    """
+
+    def __init__(
+        self,
+        held_in: list[list[Mapping[Limit, float]]],
+        amounts: Mapping[Limit, float],
+        on_end: Callable[[], None],
+        max_tokens: int | None,
+        cut_by: LimitState | None,
+    ) -> None:
+        self.max_tokens = max_tokens
+        self.cut_by = cut_by
+        self.on_end = [on_end]
+        self._held_in = held_in
+        self._amounts = amounts
+        for requests in held_in:
+            requests.append(amounts)
+
+    def cut_to(self, admission: Admission) -> None:
+        """Cut the answer to what limits in another process allow."""
+        most = admission.max_tokens
+        if most is not None and (self.max_tokens is None or most < self.max_tokens):
+            self.max_tokens = most
+            self.cut_by = admission.cut_by
+
+    def end(self) -> None:
+        """Release what is held. A second call does nothing."""
+        callbacks = self.on_end
+        self.on_end = []
+        for requests in self._held_in if callbacks else ():
+            requests.remove(self._amounts)
+        for callback in callbacks:
+            callback()

@@ -14,8 +14,8 @@ from ..._core.events import MessageSent, RunFinished, RunResumed, RunStarted, St
 from ..._core.messages import Usage
 from ..._core.runs import Brief, Report
 from ..._engine.meters.meter import Meter
-from ..._engine.meters.request_gate import Permit, RequestGate
-from ..._engine.meters.request_plan import Admission
+from ..._engine.meters.request_gate import RequestGate
+from ..._engine.meters.request_plan import Admission, Permit
 from ..._engine.session_context import SessionServices
 from .channel import Channel, encode
 from .messages import (
