@@ -324,7 +324,11 @@ def test_the_limit_of_depth_is_exact() -> None:
     assert find_json_fault(nested(MAX_DEPTH + 1))
 
 
-@pytest.mark.parametrize("arguments", [None, [1], "text", 5], ids=str)
+@pytest.mark.parametrize(
+    "arguments",
+    [None, [1], "text", 5, nested(100_000)],
+    ids=["none", "list", "text", "number", "deep list"],
+)
 async def test_arguments_that_are_no_object_give_an_error_result(
     tmp_path: Path, arguments: object
 ) -> None:

@@ -242,7 +242,8 @@ def clean_call(call: ToolCallBlock) -> ToolCallBlock:
     """Return a tool call in a form that can be recorded; `malformed` says why it cannot run."""
     fault = find_json_fault(call.arguments)
     if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
-        fault = f"{call.arguments!r:.80} is no object"  # only a model in this process sends it
+        # Only a model in this process sends other values.
+        fault = f"a value of type {type(call.arguments).__name__} is no object"
     return ToolCallBlock(
         clean_text(call.id),
         clean_text(call.name),
