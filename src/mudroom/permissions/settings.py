@@ -6,6 +6,7 @@ The user's file applies in full. The files of a project can only add restriction
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,21 @@ from .rules import RULE_VERDICTS, Rule, Verdict, parse_rule
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
 MCP_FILE = ".mcp.json"
 USER_FILE = ".claude/settings.json"
+OTHER_PROGRAM_FILES = (
+    ".codex/config.toml",
+    ".codex/hooks.json",
+    ".cursor/hooks.json",
+    ".cursor/mcp.json",
+    ".gemini/settings.json",
+    "opencode.json",
+    "opencode.jsonc",
+)
+"""Settings of other programs, in a project or in the user's home folder."""
+OPENCODE_USER_FILES = (".config/opencode/opencode.json", ".config/opencode/opencode.jsonc")
+# A key with a filled table, in JSON with or without comments, or in TOML.
+_UNUSED_TABLE = re.compile(
+    r'"(hooks|mcpServers|mcp)"\s*:\s*\{(?!\s*\})|^\s*\[+(hooks|mcp_servers)\b', re.MULTILINE
+)
 
 
 class PermissionSettings(Struct, frozen=True):
@@ -66,7 +82,8 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     forbids_bypass = False
     user_file = Path(user_home, USER_FILE) if user_home else None
     paths = [user_file] if user_file else []
-    paths += [path for path in _list_project_files(folder) if path != user_file]
+    project_files = _list_project_files(folder, (*PROJECT_FILES, MCP_FILE))
+    paths += [path for path in project_files if path != user_file]
     unused: list[str] = []
     for path in paths:
         is_user_file = path == user_file
@@ -81,6 +98,7 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
         rules.extend(_parse_rules(path, lists, text, is_user_file, notes))
         mode = _apply_mode(path, lists.default_mode, mode, is_user_file, notes)
         forbids_bypass |= lists.disable_bypass_permissions_mode == "disable"
+    unused.extend(_find_unused_tables(folder, user_home, notes))
     if unused:
         notes.append(
             f"not used: {', '.join(unused)}. Only programs can add these to mudroom:"
@@ -89,10 +107,29 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notes))
 
 
-def _list_project_files(folder: str) -> Iterator[Path]:
+def _find_unused_tables(folder: str, user_home: str, notes: list[str]) -> Iterator[str]:
+    """Yield the hooks and MCP servers in settings of other programs, with their files."""
+    names = (*OTHER_PROGRAM_FILES, *OPENCODE_USER_FILES) if user_home else ()
+    user_files = [Path(user_home, name) for name in names]
+    for path in dict.fromkeys([*user_files, *_list_project_files(folder, OTHER_PROGRAM_FILES)]):
+        try:
+            text = path.read_text("utf-8", "replace")
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            notes.append(f"this file is not used: {error.strerror} ({path})")
+            continue
+        tables = {match[1] or match[2] for match in _UNUSED_TABLE.finditer(text)}
+        if "hooks" in tables:
+            yield f"hooks ({path})"
+        if tables - {"hooks"}:
+            yield f"MCP servers ({path})"
+
+
+def _list_project_files(folder: str, names: tuple[str, ...]) -> Iterator[Path]:
     start = Path(os.path.realpath(folder))
     for place in (start, *start.parents):
-        yield from (place / name for name in (*PROJECT_FILES, MCP_FILE) if (place / name).is_file())
+        yield from (place / name for name in names if (place / name).is_file())
         if (place / ".git").exists():
             return
 
