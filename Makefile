@@ -39,7 +39,7 @@ reliability: dev ## run the long fault tests and print their figures (one to two
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/engine/test_firewall.py
 
 mutants: dev ## run the tests of a module on mutants of it: make mutants MODULE=src/... TESTS=tests/... (minutes to hours)
-	$(PY) -m pip install -q mutmut
+	$(PY) -m pip install -q --require-hashes -r requirements/mutants.txt
 	$(PY) scripts/mutants $(MODULE) $(TESTS)
 
 lock: ## write requirements/*.txt from pyproject.toml

@@ -295,6 +295,7 @@ class SessionRunner:
         **more: Any,
     ) -> Brief:
         content = parse_prompt(prompt)
+        # `_start` limits it again; here its depth decides which tools the run has.
         budget = self.meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(

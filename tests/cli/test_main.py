@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom._version import __version__
-from mudroom.cli.commands._command_line import move_command_to_front
+from mudroom.cli.commands._command_line import apply_leading_options
 from mudroom.cli.commands.root import COMMANDS, _parse_prompt, root_command
 from mudroom.cli.main import _message_and_code, run
 from mudroom.errors import JournalError, ModelUnavailable
@@ -80,7 +80,7 @@ def test_options_before_a_command_belong_to_it(
     arguments: list[str], expected: list[str] | None
 ) -> None:
     expected = expected or ["resume", "last", "--quiet", "--output-format", "json"]
-    assert move_command_to_front(arguments, root_command, COMMANDS) == expected
+    assert apply_leading_options(arguments, root_command, COMMANDS) == expected
 
 
 def test_a_folder_before_a_command_becomes_the_current_folder(

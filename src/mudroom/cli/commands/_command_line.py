@@ -16,12 +16,13 @@ _BARE_WORD = re.compile(r"[a-z][a-z0-9_-]*")
 _WORDS_SHOWN = 20
 
 
-def move_command_to_front(
+def apply_leading_options(
     arguments: Sequence[str], root: click.Command, commands: Mapping[str, click.Command]
 ) -> list[str]:
-    """Return the arguments with the command first: `-C DIR runs` becomes `runs -C DIR`.
+    """Apply options before a command: `-C DIR runs` becomes `runs -C DIR`.
 
-    The current folder becomes DIR if the command has no -C.
+    Returns the arguments with the command first. For a command without -C, DIR becomes the
+    current folder of the process.
 
     Raises UsageError for another option that the command does not have.
     """

@@ -295,7 +295,7 @@ const drawCallHead = (item) => {
     { class: "callhead" },
     h("i", { class: `dot ${tone}` }),
     h("b", null, item.call.name),
-    h("span", { class: "telling" }, callTitle(item)),
+    h("span", { class: "call-title" }, callTitle(item)),
     word && h("span", { class: `word ${tone}` }, word),
     h(
       "span",
