@@ -33,6 +33,8 @@ class Mode(StrEnum):
 
     def limit_to(self, outer: Mode) -> Mode:
         """Return the mode of the two that allows less."""
+        if self is outer:
+            return self
         order = list(Mode)
         return min(self, outer, key=order.index)
 

@@ -34,7 +34,7 @@ SHARED_LIMITS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Li
 """Limits that descendants spend from, too; a child's share of them is reserved in its parent."""
 
 
-class LimitState(Struct, frozen=True):
+class LimitState(Struct, frozen=True, gc=False):
     """A limit, and the amount of it that is used.
 
     Arguments:
@@ -52,7 +52,7 @@ class LimitState(Struct, frozen=True):
     spent: float
 
 
-class Budget(Struct, frozen=True, omit_defaults=True):
+class Budget(Struct, frozen=True, gc=False, omit_defaults=True):
     """Limits of a run and all its descendants; None means no limit.
 
     Arguments:
@@ -87,7 +87,7 @@ class Budget(Struct, frozen=True, omit_defaults=True):
         return Budget(*[default if own is None else own for own, default in pairs])
 
 
-class Grant(Struct, frozen=True):
+class Grant(Struct, frozen=True, gc=False):
     """Permission for a run to spend what its budget allows.
 
     Arguments:

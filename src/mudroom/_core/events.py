@@ -17,7 +17,7 @@ SessionOpened
 SessionClosed
 
 `field(name=...)` gives a field another key in the journal. The key never changes, so older records
-stay readable.
+stay readable. `gc=False`: see `messages`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .runs import Brief, InboxMessage, Reason, Report
 from .tools import ToolResult, ToolView
 
 
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
     """Fields that all events have.
 
     Arguments:

@@ -13,6 +13,9 @@ from typing import Any, TypeAlias, cast
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """A decoded JSON or YAML value of any shape; `isinstance` narrows it level by level."""
 
+_OBJECTS = (dict, Mapping)
+_LISTS = (list, tuple)
+
 MAX_DEPTH = 200
 """Levels of lists and objects in one value. Python's parsers and encoders fail at about 1,000."""
 
@@ -45,9 +48,9 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
         return f"the number {value} does not exist in JSON"
     if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
         return f"a number has {value.bit_length()} bits; at most {_INTEGER_BITS} are allowed"
-    if isinstance(value, dict | Mapping):
+    if isinstance(value, _OBJECTS):
         items = cast("Mapping[object, object]", value).values()
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, _LISTS):
         items = cast("list[object]", value)
     else:
         return ""
@@ -72,11 +75,12 @@ def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
     if isinstance(value, int | float):
         fault = find_json_fault(value)
         return f"({fault})" if fault else value
-    if not isinstance(value, dict | list | tuple | Mapping):
+    is_object = isinstance(value, _OBJECTS)
+    if not is_object and not isinstance(value, _LISTS):
         return clean_text(repr(value))
     if not levels:
         return f"(nested deeper than {MAX_DEPTH} levels)"
-    if isinstance(value, dict | Mapping):
+    if is_object:
         pairs = cast("Mapping[object, object]", value).items()
         return {clean_text(str(key)): clean_json(item, levels - 1) for key, item in pairs}
     return [clean_json(item, levels - 1) for item in cast("list[object]", value)]

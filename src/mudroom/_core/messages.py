@@ -1,4 +1,8 @@
-"""Messages between the engine and a model: blocks, user and assistant messages, token usage."""
+"""Messages between the engine and a model: blocks, user and assistant messages, token usage.
+
+Sessions hold many of these values. None is part of a cycle, so with `gc=False` the garbage
+collector does not visit them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from msgspec.structs import replace
 from .json_values import clean_json, clean_text, find_json_fault
 
 
-class TextBlock(Struct, frozen=True, tag="text", omit_defaults=True):
+class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
     """Plain text.
 
     Arguments:
@@ -26,7 +30,7 @@ class TextBlock(Struct, frozen=True, tag="text", omit_defaults=True):
     signature: str = ""
 
 
-class ImageBlock(Struct, frozen=True, tag="image", omit_defaults=True):
+class ImageBlock(Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
     """An image.
 
     Arguments:
@@ -59,7 +63,7 @@ def append_placeholders(text: str, images: Iterable[ImageBlock]) -> str:
     return "\n".join([text, *placeholders] if text else placeholders)
 
 
-class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):
+class ThinkingBlock(Struct, frozen=True, gc=False, tag="thinking", omit_defaults=True):
     """Reasoning of a model.
 
     Arguments:
@@ -75,7 +79,7 @@ class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):
     redacted: str = ""
 
 
-class ToolCallBlock(Struct, frozen=True, tag="tool_call", omit_defaults=True):
+class ToolCallBlock(Struct, frozen=True, gc=False, tag="tool_call", omit_defaults=True):
     """One tool call that a model asks for.
 
     Arguments:
@@ -94,7 +98,7 @@ class ToolCallBlock(Struct, frozen=True, tag="tool_call", omit_defaults=True):
     signature: str = ""
 
 
-class ToolResultBlock(Struct, frozen=True, tag="tool_result", omit_defaults=True):
+class ToolResultBlock(Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
     """Result of one tool call, as the model reads it.
 
     Arguments:
@@ -125,7 +129,7 @@ class StopReason(StrEnum):
     OTHER = "other"
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens of one or more model calls.
 
     Arguments:
@@ -157,7 +161,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
-class UserMessage(Struct, frozen=True, tag="user"):
+class UserMessage(Struct, frozen=True, gc=False, tag="user"):
     """Message to the model: a prompt, a note of the engine, the results of tool calls.
 
     Example:
@@ -167,7 +171,7 @@ class UserMessage(Struct, frozen=True, tag="user"):
     content: tuple[UserBlock, ...]
 
 
-class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True):
+class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defaults=True):
     """One complete answer of a model.
 
     Arguments:

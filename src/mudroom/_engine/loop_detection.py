@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 
 from msgspec import json
@@ -32,7 +31,7 @@ class LoopDetector:
     """
 
     def __init__(self) -> None:
-        self._turns: deque[Turn] = deque(maxlen=2 * STOP_AFTER)
+        self._turns: list[Turn] = []
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
         """Add a turn and return how many times in a row it, or the last pair of turns, came.
@@ -44,13 +43,13 @@ class LoopDetector:
             (call.name, json.encode(call.arguments), hash(texts[call.id]))
             for call in message.tool_calls
         )
-        self._turns.append(calls or (message.text.strip(),))
+        self._turns = [*self._turns[1 - 2 * STOP_AFTER :], calls or (message.text.strip(),)]
         return max(self._count_repeats(1), self._count_repeats(2))
 
     def _count_repeats(self, period: int) -> int:
         if len(self._turns) <= period or self._turns[-1] != self._turns[-1 - period]:
             return 1
-        turns = list(self._turns)[::-1]
+        turns = self._turns[::-1]
         pattern = turns[:period]
         if period > 1 and pattern[0] == pattern[-1]:
             return 1
