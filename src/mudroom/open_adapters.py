@@ -193,15 +193,16 @@ class SessionEnvironments:
     ) -> Environment:
         """Copy the folder if the spec asks for a new copy, and open the environment."""
         folder = spec.root
+        missing = ""
         shared = self.shared.workspace
         if spec.kind is WorkspaceKind.COPY:
             from .workspaces.copy import copied_folder
 
             source = open_workspace(spec.root) if spec.root else shared
-            folder = stack.enter_context(copied_folder(source, stop))
+            folder, missing = stack.enter_context(copied_folder(source, stop))
         environment = open_copy(folder, shared.root)
         stack.callback(environment.sandbox.close)
-        return environment
+        return replace(environment, missing=missing)
 
 
 async def _finish_in_thread(

@@ -29,7 +29,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worksp
     with ExitStack() as stack:
         match request.param:
             case "copy":
-                folder = stack.enter_context(copied_folder(shared, threading.Event()))
+                folder, _ = stack.enter_context(copied_folder(shared, threading.Event()))
                 yield SharedWorkspace(folder, copied_from=shared.root)
             case "remote":
                 yield remote

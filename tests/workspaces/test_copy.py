@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ from tests.workspaces.remote import RemoteWorkspace
 
 from mudroom import Agent, Budget, Report, Session
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
-from mudroom._core.ports import Environment
+from mudroom._core.ports import Environment, FileInfo
 from mudroom.errors import UsageError, WorkspaceError
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.open_adapters import SessionEnvironments
@@ -45,7 +48,7 @@ def files(folder: str) -> list[str]:
 def test_a_copy_holds_the_files_that_git_does_not_ignore(source: Path, is_local: bool) -> None:
     shared = SharedWorkspace(str(source))
     workspace = shared if is_local else RemoteWorkspace(shared)
-    with copied_folder(workspace, threading.Event()) as folder:
+    with copied_folder(workspace, threading.Event()) as (folder, _):
         assert files(folder) == [".gitignore", "run.sh", "src/main.py"]
         assert sorted(os.listdir(folder)) == [".gitignore", "run.sh", "src"]
         assert os.stat(f"{folder}/run.sh").st_mode & 0o777 == 0o755
@@ -56,7 +59,7 @@ def test_a_copy_holds_the_files_that_git_does_not_ignore(source: Path, is_local:
 
 
 def test_a_change_of_the_copy_changes_nothing_else(source: Path) -> None:
-    with copied_folder(SharedWorkspace(str(source)), threading.Event()) as folder:
+    with copied_folder(SharedWorkspace(str(source)), threading.Event()) as (folder, _):
         workspace = SharedWorkspace(folder, copied_from=str(source))
         workspace.write(f"{source}/src/main.py", b"changed\n")
         assert workspace.read("src/main.py", 0, 100) == b"changed\n"
@@ -65,7 +68,7 @@ def test_a_change_of_the_copy_changes_nothing_else(source: Path) -> None:
 
 def test_large_files_are_left_out(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy, "MAX_FILE_BYTES", 9)
-    with copied_folder(SharedWorkspace(str(source)), threading.Event()) as folder:
+    with copied_folder(SharedWorkspace(str(source)), threading.Event()) as (folder, _):
         assert "src/main.py" in files(folder)
         assert "run.sh" not in files(folder)
 
@@ -194,3 +197,83 @@ async def test_a_copy_that_fails_is_an_error_of_the_child(
     assert result.error
     assert "too large for a copy" in result.text
     assert report.ok
+
+
+def answer_with_copier(request: Request) -> Any:
+    if request.prompt == "try":
+        return "Tried."
+    return "Done." if request.turn else [call("task", prompt="try", agent="copier")]
+
+
+class Unreadable(SharedWorkspace):
+    """A workspace in which `secret` cannot be opened and `locked` cannot be listed.
+
+    Root ignores the modes of files, so the tests cannot use them.
+    """
+
+    def open(self, path: str) -> int:
+        if path == "secret":
+            raise WorkspaceError("secret cannot be opened: permission denied")
+        return super().open(path)
+
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        for info in super().walk(path, ignored=ignored, skipped=skipped):
+            if not info.path.startswith("locked/"):
+                yield info
+            elif skipped is not None:
+                skipped.append("locked")
+
+
+def test_files_that_a_copy_lacks_are_named(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copy, "MAX_FILE_BYTES", 20)
+    (source / "large").write_text("x" * 21)
+    (source / "secret").write_text("x")
+    (source / "locked").mkdir()
+    (source / "locked" / "file").touch()
+    with copied_folder(Unreadable(str(source)), threading.Event()) as (folder, missing):
+        assert files(folder) == [".gitignore", "run.sh", "src/main.py"]
+    assert missing == (
+        "large (larger than 0 MiB), secret (cannot be read), locked (cannot be listed)"
+    )
+
+
+async def test_a_child_learns_which_files_its_copy_lacks(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy, "MAX_FILE_BYTES", 1 << 20)
+    with open(source / "large", "wb") as file:
+        file.truncate((1 << 20) + 1)
+    _, model = await run_children(source, [COPIER], answer_with_copier)
+    request = next(request for request in model.requests if request.prompt == "try")
+    text = "Your copy of the folder lacks: large (larger than 1 MiB)."
+    assert text in str(request.messages)
+
+
+async def test_a_child_with_a_whole_copy_gets_no_message(source: Path) -> None:
+    _, model = await run_children(source, [COPIER], answer_with_copier)
+    request = next(request for request in model.requests if request.prompt == "try")
+    assert "Your copy of the folder" not in str(request.messages)
+
+
+async def test_a_copy_that_breaks_off_is_an_error_and_leaves_nothing(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    (source / "z").write_bytes(b"x" * 2_000_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # A limit on the size of files makes a real write fail half-way, as a full disk does.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+    try:
+        report, model = await run_children(source, [COPIER], answer_with_copier)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    result = model.requests[-1].results[0]
+    assert result.error and report.ok
+    assert f"{source} cannot be copied to {scratch}: File too large" in result.text
+    assert "worked in a copy" not in result.text
+    assert not any(request.prompt == "try" for request in model.requests)
+    assert not list(scratch.iterdir())

@@ -123,7 +123,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         meter = run.services.meters.close(grant)
     text, spill = format_report(context, report)
     in_copy = brief.workspace.kind is WorkspaceKind.COPY
-    if in_copy:
+    if in_copy and report.turns:
         text += _COPY_NOTE
     detail: dict[str, Any] = {"run": report.run_id}
     if meter.children:

@@ -34,6 +34,8 @@ LOST_COPY = (
     "the changes that you made before are gone."
 )
 
+MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report if it matters."
+
 
 class LocalRunHandle:
     """The port RunHandle for a run in this process."""
@@ -199,6 +201,9 @@ class LocalWorker:
             handle.run = self._make_run(brief, meter, control, environment)
             if past and brief.workspace.kind is WorkspaceKind.COPY:
                 handle.run.inbox.put(InboxMessage(uuid.uuid4().hex, LOST_COPY, "mudroom"))
+            elif environment.missing:
+                text = MISSING_FILES.format(missing=environment.missing)
+                handle.run.inbox.put(InboxMessage(uuid.uuid4().hex, text, "mudroom"))
             return await execute(handle.run)
 
     def _make_run(

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from .._core.ports import FileInfo, Workspace
 from .._platform.path_text import path_from_text
-from .._platform.scratch_dirs import ScratchDir
+from .._platform.scratch_dirs import ScratchDir, default_base
 from ..errors import WorkspaceError
 
 MAX_FILE_BYTES = 64 << 20
@@ -24,13 +24,15 @@ MAX_TOTAL_BYTES = 2 << 30
 MAX_FILES = 100_000
 
 _BLOCK = 1 << 20
+_MAX_NAMED = 5
+"""Maximum files that are named as missing in a copy."""
 
 
 @contextmanager
-def copied_folder(source: Workspace, stop: threading.Event) -> Generator[str]:
+def copied_folder(source: Workspace, stop: threading.Event) -> Generator[tuple[str, str]]:
     """Copy a workspace into a new folder of the same name; remove the folder at the end.
 
-    Yields the absolute path of the copy.
+    Yields the absolute path of the copy, and what it lacks, "" if it has all files.
 
     Arguments:
         stop: set from another thread to give up copying.
@@ -38,28 +40,46 @@ def copied_folder(source: Workspace, stop: threading.Event) -> Generator[str]:
     Raises WorkspaceError if the folder is too large, or the copy cannot be written.
     """
     try:
-        with ScratchDir() as scratch:
-            # The base of all paths in the copy must be free of links, as a workspace's root is.
-            folder = os.path.join(
-                os.path.realpath(scratch), os.path.basename(source.root) or "copy"
-            )
-            os.mkdir(folder)
-            _copy_files(source, folder, stop)
-            yield folder
+        scratch = ScratchDir()
     except OSError as error:
-        raise WorkspaceError(
-            f"{source.root} cannot be copied: {error.strerror or error}",
-            remedy="Free some space in the folder for temporary files.",
-        ) from error
+        raise _make_copy_error(source, default_base(), error) from error
+    with scratch as base:
+        # The base of all paths in the copy must be free of links, as a workspace's root is.
+        folder = os.path.join(os.path.realpath(base), os.path.basename(source.root) or "copy")
+        try:
+            os.mkdir(folder)
+            missing = _copy_files(source, folder, stop)
+        except OSError as error:
+            raise _make_copy_error(source, os.path.dirname(base), error) from error
+        yield folder, _describe_missing(missing)
 
 
-def _copy_files(source: Workspace, folder: str, stop: threading.Event) -> None:
+def _make_copy_error(source: Workspace, base: str, error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"{source.root} cannot be copied to {base}: {error.strerror or error}",
+        remedy="Free some space there, or set TMPDIR to another folder.",
+    )
+
+
+def _describe_missing(missing: list[str]) -> str:
+    if not missing:
+        return ""
+    named = ", ".join(missing[:_MAX_NAMED])
+    more = len(missing) - _MAX_NAMED
+    return named + (f" and {more:,} more" if more > 0 else "")
+
+
+def _copy_files(source: Workspace, folder: str, stop: threading.Event) -> list[str]:
+    """Copy the files; return those that are left out, with the reason."""
     files = 0
     total = 0
-    for info in source.walk():
+    missing: list[str] = []
+    skipped: list[str] = []
+    for info in source.walk(skipped=skipped):
         if stop.is_set():
             raise WorkspaceError(f"copying {source.root} was stopped")
         if info.size > MAX_FILE_BYTES:
+            missing.append(f"{info.path} (larger than {MAX_FILE_BYTES >> 20} MiB)")
             continue
         files += 1
         total += info.size
@@ -69,11 +89,13 @@ def _copy_files(source: Workspace, folder: str, stop: threading.Event) -> None:
                 f"{MAX_TOTAL_BYTES >> 30} GiB",
                 remedy="Use the shared workspace, or let git ignore what a copy does not need.",
             )
-        _copy_file(source, info, os.path.join(folder, path_from_text(info.path)))
+        if not _copy_file(source, info, os.path.join(folder, path_from_text(info.path))):
+            missing.append(f"{info.path} (cannot be read)")
+    return missing + [f"{path} (cannot be listed)" for path in skipped]
 
 
-def _copy_file(source: Workspace, info: FileInfo, target: str) -> None:
-    """Copy one file; a file that was removed meanwhile, or is not readable, is left out."""
+def _copy_file(source: Workspace, info: FileInfo, target: str) -> bool:
+    """Copy one file. Return False if it cannot be read."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         with open(target, "xb") as output:
@@ -84,9 +106,10 @@ def _copy_file(source: Workspace, info: FileInfo, target: str) -> None:
                     shutil.copyfileobj(file, output, _BLOCK)
     except WorkspaceError:
         os.unlink(target)
-        return
+        return False
     os.chmod(target, stat.S_IMODE(info.mode) & 0o777 | stat.S_IWUSR)
     os.utime(target, (info.mtime, info.mtime))
+    return True
 
 
 def _copy_blocks(source: Workspace, path: str, descriptor: int) -> None:

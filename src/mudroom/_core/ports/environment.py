@@ -18,12 +18,14 @@ class Environment(Struct, frozen=True, kw_only=True):
 
     Arguments:
         spec: spec of a run that shares this environment, such as a child of the run.
+        missing: files that a copy of the folder lacks, with the reasons; "" if it has all.
     """
 
     spec: WorkspaceSpec
     workspace: Workspace
     sandbox: Sandbox
     policy: Policy
+    missing: str = ""
 
 
 class Environments(Protocol):
