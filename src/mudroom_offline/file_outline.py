@@ -19,6 +19,7 @@ _FIRST_PARAGRAPHS = 3
 _TITLE = re.compile(r"(?m)^#[ \t]+(\w.* .* .*)|^(\w.* .* .*)\n[=~*#-]{3,}[ \t]*$")
 _NOT_PROSE = re.compile(r"(?ms)^```.*?^```|<!--.*?-->|</(?:h\d|p|div)>")
 _LEAD_IN = re.compile(r"(?:^|(?<=[.!?。]) ?)[^.!?。]*[:：]$")
+_IS_MARKUP = re.compile(r"[^\w*_`\"'({“‘「]|```|[*-] |[*_-]{3}")
 _HEADING = re.compile(r"^[^\n]*\n[=~*#-]{3,}\s*(?:\n|$)")
 
 
@@ -59,7 +60,7 @@ def _read_prose(paragraph: str) -> str:
     prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
     prose = re.sub(r"\s+", " ", _HEADING.sub("", prose.strip() + "\n")).strip()
     is_prose = re.search(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]", prose)
-    return prose if is_prose and not re.match(r"[#|=~>\[.:+]|```|[*-] |[*_-]{3}", prose) else ""
+    return prose if is_prose and not _IS_MARKUP.match(prose) else ""
 
 
 def _find_purpose(file: FileText) -> str:

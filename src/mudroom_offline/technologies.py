@@ -191,7 +191,7 @@ def _describe_dependencies(project: Project, say: Translator) -> str:
     rows: list[tuple[str, ...]] = []
     for name, group in groups.items():
         version = _join_versions((item.version for item, _ in group), say) or say("not_seen")
-        purposes = say.join(dict.fromkeys(say(item.purpose) for item, _ in group))
+        purposes = "; ".join(dict.fromkeys(say(item.purpose) for item, _ in group))
         rows.append((name, version, purposes, say.join_files(path for _, path in group)))
     programs = [x.path for x in project.manifests if x.rules.format in ("program", "text")]
     note = say("programs", files=say.join_files(programs)) if programs else ""

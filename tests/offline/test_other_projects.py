@@ -118,7 +118,7 @@ jmh-core = { module = "org.openjdk.jmh:jmh-core", version.ref = "jmh" }
     }
     text = (await ask(tree, "What are the dependencies?")).text
     assert "| junit:junit | 4.13.2 |" in text and "| org.openjdk.jmh:jmh-core | 1.37 |" in text
-    assert "| syn | 2.0.81 | runtime, not known | `derive/Cargo.toml`, `Cargo.toml` |" in text
+    assert "| syn | 2.0.81 | runtime; not known | `derive/Cargo.toml`, `Cargo.toml` |" in text
 
 
 async def test_a_dependency_has_the_kind_that_its_manifest_states(ask: Ask) -> None:
@@ -129,8 +129,40 @@ async def test_a_dependency_has_the_kind_that_its_manifest_states(ask: Ask) -> N
     assert "| Dependency | Version | Declared as | Declared in |" in text
     assert "| box | 1 | runtime | `package.json` |" in text
     both = "`tools/package.json`, `package.json`"
-    assert f"| lint | 2 | runtime, development, build or optional | {both} |" in text
+    assert f"| lint | 2 | runtime; development, build or optional | {both} |" in text
     assert "| pytest | ==8.4 | not known | `requirements.txt` |" in text
+
+
+async def test_a_manifest_that_cannot_be_read_is_not_called_empty(ask: Ask) -> None:
+    text = (await ask({"package.json": '{"dependencies": {'}, "What are the dependencies?")).text
+    assert text.startswith("No dependencies were read from manifests.")
+    assert "Not everything was searched: `package.json`" in text
+
+
+@pytest.mark.parametrize(
+    ("tree", "framework"),
+    [
+        (
+            {
+                "composer.json": '{"require-dev": {"symfony/phpunit-bridge": "^6.4"}}',
+                "phpunit.xml.dist": "<phpunit/>\n",
+            },
+            "PHPUnit",
+        ),
+        (
+            {
+                "package.json": '{"dependencies": {"react-scripts": "5.0.1"}, '
+                '"scripts": {"test": "react-scripts test"}}'
+            },
+            "Jest",
+        ),
+    ],
+)
+async def test_the_version_of_a_bundle_is_not_that_of_its_framework(
+    ask: Ask, tree: dict[str, str], framework: str
+) -> None:
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    assert f"| **{framework}** | Testing framework | not seen | configured in" in text
 
 
 async def test_a_version_with_a_plus_sign_is_read(ask: Ask) -> None:
@@ -168,6 +200,7 @@ async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask)
         ("=====\nA web framework\n=====\n\nTo get it:\n\n- one\n", "A web framework"),
         ("# Small web server for tests\n\n- one\n", "Small web server for tests"),
         ("<!-- Copyright me.\n\nAll rights. -->\n\nA web server.\n", "A web server."),
+        ("🔥️ **NEW**: version 4 is out!\n\nIt helps with dates.\n", "It helps with dates."),
         ("<div><h3>Easy web apps.</h3>\n<p>See the picture.</p></div>\n", "Easy web apps."),
         ("# x\n\nBox is a web server. It:\n\n- runs\n", "Box is a web server."),
     ],
@@ -208,6 +241,11 @@ async def test_a_cut_quotation_is_marked(ask: Ask) -> None:
     [
         ("a.rs", "//! Converts a style (e.g. `a-b`) to another.\n", "(e.g. `a-b`) to another."),
         ("os.c", "// Copyright me\n\n// Stop warnings.\n#ifdef X\n\nint f(int a) {\n", "Defines f"),
+        (
+            "ai.c",
+            "/* Copyright me */\n\n/* Show codes.\n */\n#define A\nint f(int a) {\n",
+            "Defines f",
+        ),
         ("io.js", "// Built-in modules.\nimport fs from 'fs'\n\nexport const a = 1\n", "Defines a"),
         ("t.ts", "/**\n * @internal\n */\nexport class T {}\n", "Defines T"),
         (
