@@ -17,9 +17,7 @@ _MARK = re.compile(r"(?m)^[ \t]*(?:#+(?!\S)|//+!?|/\*+!?|--+|\*+(?!/))|\*+/.*$")
 _DEFINITION = re.compile(r"^(?!This|It|There)\S+(?: \S+){0,3} (?:is|are) an?\b|是一")
 _FIRST_PARAGRAPHS = 3
 _TITLE = re.compile(r"(?m)^#[ \t]+(\w.* .* .*)|^(\w.* .* .*)\n[=~*#-]{3,}[ \t]*$")
-_NOT_PROSE = re.compile(r"(?ms)^```.*?^```|<!--.*?-->|</(?:h\d|p|div)>")
 _LEAD_IN = re.compile(r"(?:^|(?<=[.!?。]) ?)[^.!?。]*[:：]$")
-_IS_MARKUP = re.compile(r"[^\w*_`\"'({“‘「]|```|[*-] |[*_-]{3}")
 _HEADING = re.compile(r"^[^\n]*\n[=~*#-]{3,}\s*(?:\n|$)")
 
 
@@ -41,7 +39,7 @@ def describe_file(file: FileText, say: Translator) -> str:
 
 def find_description(text: str) -> str:
     """Return what a text says it is, else its first paragraph before any colon, else its title."""
-    text = _NOT_PROSE.sub("\n\n", text)
+    text = re.sub(load_data("outline")["not_prose"], "\n\n", text)
     first = _read_paragraphs(text)[:_FIRST_PARAGRAPHS]
     paragraphs = list(takewhile(bool, (_LEAD_IN.sub("", paragraph) for paragraph in first)))
     definitions = [paragraph for paragraph in paragraphs if _DEFINITION.search(paragraph)]
@@ -56,11 +54,11 @@ def _read_paragraphs(text: str) -> list[str]:
 
 def _read_prose(paragraph: str) -> str:
     """Return a paragraph as one line; "" for headings, badges, lists and code."""
-    prose = re.sub(r"<[^>]+>|!\[[^\]]*\]\([^)]*\)", " ", paragraph, flags=re.DOTALL)
+    prose = re.sub(r"(?m)^> |<[^>]+>|!\[[^\]]*\]\([^)]*\)", " ", paragraph, flags=re.DOTALL)
     prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
     prose = re.sub(r"\s+", " ", _HEADING.sub("", prose.strip() + "\n")).strip()
     is_prose = re.search(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]", prose)
-    return prose if is_prose and not _IS_MARKUP.match(prose) else ""
+    return "" if not is_prose or re.match(load_data("outline")["markup"], prose) else prose
 
 
 def _find_purpose(file: FileText) -> str:
@@ -92,6 +90,7 @@ def _find_head_comment(text: str) -> str:
 def _first_sentence(text: str) -> str:
     text = re.sub(r"(?m)^[ \t]*\*?[ \t]?(?:@(?s:.*))?", "", text.strip())
     plain = re.sub(r"\s+", " ", text.split("\n\n")[0]).strip()
+    plain = "" if re.match(load_data("outline")["markup"], plain) else plain
     paragraph = next(iter(_read_paragraphs(text)), plain)
     match = re.match(r".*?(?<!\be\.g)(?<!\bi\.e)[.!?。！？](?=\s|$)", paragraph)
     return match[0] if match else paragraph

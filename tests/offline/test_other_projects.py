@@ -23,6 +23,7 @@ DEFINITIONS = {
     ],
     "b.kt": ["fun Buffer?.thing(a: Int)", "val List<Int>.thing: Int"],
     "c.rb": ["class Box::thing", "thing = 1"],
+    "d.h": ["class API_EXPORT thing {", "static const int thing = 7;"],
 }
 OTHER_LINES = {
     "a.js": ["import type thing from 'x'", "if (thing()) {", "log('a class thing here')"],
@@ -35,6 +36,7 @@ OTHER_LINES = {
     "e.ex": ["defmodule thing.Other do"],
     "f.lua": ["function thing.other()", "function thing:other()"],
     "g.pl": ["package thing::Other;"],
+    "i.cc": ["class thing::Builder {"],
     "h.swift": ["extension thing {"],
 }
 
@@ -97,6 +99,17 @@ async def test_a_plain_describe_block_is_no_sign_of_rspec(ask: Ask) -> None:
     }
     text = (await ask(tree, "Which testing framework does this project use?")).text
     assert "uses **Minitest**." in text and "RSpec" not in text and "seen in 1 file (" in text
+
+
+async def test_the_mocks_of_rspec_are_no_sign_of_rspec(ask: Ask) -> None:
+    tree = {"test/helper.rb": "require 'minitest/autorun'\nrequire 'rspec/mocks'\n"}
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    assert text.startswith("The project uses **Minitest**.")
+
+
+async def test_a_shell_project_has_a_language(ask: Ask) -> None:
+    text = (await ask({"run.sh": "echo\n"}, "What is the technology stack?")).text
+    assert "| Shell | Language |  | 1 file |" in text
 
 
 async def test_the_packages_of_examples_are_not_the_project_s(ask: Ask) -> None:
@@ -201,7 +214,14 @@ async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask)
         ("# Small web server for tests\n\n- one\n", "Small web server for tests"),
         ("<!-- Copyright me.\n\nAll rights. -->\n\nA web server.\n", "A web server."),
         ("🔥️ **NEW**: version 4 is out!\n\nIt helps with dates.\n", "It helps with dates."),
-        ("<div><h3>Easy web apps.</h3>\n<p>See the picture.</p></div>\n", "Easy web apps."),
+        (
+            "<div>\n<p>Thanks all.</p>\n<b>Fast builds by us.</b>\n</div>\n\n> A web server.\n",
+            "A web server.",
+        ),
+        (
+            "<div><h3>Fast.</h3>\n<p>See the picture above.</p></div>\n\nEasy web apps.\n",
+            "Easy web apps.",
+        ),
         ("# x\n\nBox is a web server. It:\n\n- runs\n", "Box is a web server."),
     ],
 )
@@ -246,6 +266,8 @@ async def test_a_cut_quotation_is_marked(ask: Ask) -> None:
             "/* Copyright me */\n\n/* Show codes.\n */\n#define A\nint f(int a) {\n",
             "Defines f",
         ),
+        ("e.h", "void Log(const char* a, int b)\n#if A\n;\n#endif\nint f(int a)\n{\n", "Defines f"),
+        ("t.py", 'class T:\n    """\n    t = T("a")\n\n    return t.run()\n    """\n', "Defines T"),
         ("io.js", "// Built-in modules.\nimport fs from 'fs'\n\nexport const a = 1\n", "Defines a"),
         ("t.ts", "/**\n * @internal\n */\nexport class T {}\n", "Defines T"),
         (
