@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from ._core.messages import RecordedConversation
 from ._core.ports import Clock, Model, SessionStore
-from ._engine.replay_check import rebuild_conversations
+from ._engine.recorded_conversations import rebuild_conversations
 from .errors import UsageError
 from .models import providers
 from .models.model_facts import find_facts

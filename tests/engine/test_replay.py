@@ -10,10 +10,9 @@ import pytest
 
 from mudroom import Effect, Reason, Session, Tool, ToolResult
 from mudroom._core.events import StoredEvent, ToolCallFinished, TurnFinished
-from mudroom._engine.replay_check import ReplayDiverged
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replay import replay
+from mudroom.replay import ReplayDiverged, replay
 from mudroom.testing import load_replay_model
 
 

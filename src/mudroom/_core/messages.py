@@ -257,20 +257,28 @@ def clean_call(call: ToolCallBlock) -> ToolCallBlock:
     )
 
 
-class RecordedConversation(Struct, frozen=True):
-    """Messages of a recorded run in order, and how the run was cut off after the last one.
+class RecordedFailure(Struct, frozen=True):
+    """A recorded model call that gave no answer.
 
     Arguments:
-        failure: error of the last model call, "" if it succeeded.
-        cut_off_by: "TIMEOUT" or "CANCELLED" if the run was cut off, else "".
-        partial_text: text that the last model call streamed before it failed.
+        error: error of the call; if the call ended the run from outside, error of the run.
+        is_transient: the same call may succeed later.
+        partial_text: text that streamed before.
+        stop: reason of the run's end if the run was stopped during the call, else "".
     """
+
+    error: str
+    is_transient: bool = False
+    partial_text: str = ""
+    stop: str = ""
+
+
+class RecordedConversation(Struct, frozen=True):
+    """Messages of a recorded run in order, and its model calls that gave no answer."""
 
     run: str
     messages: tuple[Message, ...]
-    failure: str = ""
-    cut_off_by: str = ""
-    partial_text: str = ""
+    failures: tuple[RecordedFailure, ...] = ()
 
 
 def user_message(text: str) -> UserMessage:

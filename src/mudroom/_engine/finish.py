@@ -57,7 +57,7 @@ _EXPLANATIONS = {
     Reason.CANCELLED: "You are asked to wrap up.",
 }
 
-_SUMMARY_REQUEST = (
+SUMMARY_REQUEST = (
     "Call no more tools. Summarise now what you found and did, and what is left undone."
 )
 
@@ -138,7 +138,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
                 return ""
             await run.deliver_messages()
             if not ending.is_summary_requested:
-                run.add_note(f"{_EXPLANATIONS[ending.reason]} {_SUMMARY_REQUEST}")
+                run.add_note(f"{_EXPLANATIONS[ending.reason]} {SUMMARY_REQUEST}")
             answer = await call_model(run, summary_reason=ending.reason)
     except asyncio.CancelledError:
         run.control.clear_cancel()

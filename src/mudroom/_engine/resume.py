@@ -41,7 +41,10 @@ NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
 )
 
-_NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")) for limit in Limit}
+NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for limit in Limit}
+
+UNKNOWN_AFTER_CRASH = "a call was interrupted"
+"""Why the changes of a call are not known that an earlier process started."""
 
 INTERRUPTED = (
     "Interrupted before it gave a result; whether it had an effect is unknown. "
@@ -123,7 +126,7 @@ class _Restorer:
         run.conversation.restored_notes.append(event.text)
         if event.refused is not None:
             run.outputs.refuse(event.refused)
-        if event.text in _NEAR_LIMIT_NOTES:
+        if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
 
     def _start_turn(self, event: TurnStarted) -> None:
@@ -176,7 +179,7 @@ def find_report(events: Sequence[StoredEvent]) -> Report | None:
 def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> ToolResult | None:
     """Return the result of a call that an earlier process started; None if it may run again."""
     if tool.effect is Effect.EFFECTFUL:
-        return ToolResult(INTERRUPTED, error=True, unknown_changes="a call was interrupted")
+        return ToolResult(INTERRUPTED, error=True, unknown_changes=UNKNOWN_AFTER_CRASH)
     write = run.batch.started[call.id]
     if write is None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from difflib import unified_diff
@@ -12,12 +11,13 @@ from .._core.messages import (
     ImageBlock,
     Message,
     RecordedConversation,
+    RecordedFailure,
     TextBlock,
     ToolResultBlock,
     UserMessage,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
-from ..errors import ModelError, ModelRefused
+from ..errors import ModelError, ModelRefused, ModelUnavailable
 
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 _SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
@@ -35,8 +35,8 @@ class ReplayModel:
         conversations: the recorded ones, or a function that reads them; each is used once, so
             equal siblings get one each.
         name: the model string.
-        cancel_run: called with a run's id where that run was cancelled in the record; it must
-            cancel the run again.
+        stop_run: called with a run's id where that run was stopped in the record; it must raise
+            the exception that stops it.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class ReplayModel:
         conversations: Sequence[RecordedConversation] | ReadConversations,
         name: str = "replay:record",
         *,
-        cancel_run: Callable[[str], object] | None = None,
+        stop_run: Callable[[str], object] | None = None,
     ) -> None:
         self.name = name
-        self.cancel_run = cancel_run
+        self.stop_run = stop_run
         self._source = conversations
         self._unclaimed: list[RecordedConversation] | None = None
 
@@ -89,6 +89,7 @@ class ReplayConversation:
         self._model = model
         self._messages: list[Message] = []
         self._recorded: RecordedConversation | None = None
+        self._failures: list[RecordedFailure] = []
 
     def append(self, message: Message) -> None:
         """Append a message."""
@@ -101,30 +102,37 @@ class ReplayConversation:
         messages = self._messages
         if self._recorded is None:
             self._recorded = await self._model.claim_conversation(messages)
+            self._failures.extend(self._recorded.failures)
         recorded = self._recorded
         expected = recorded.messages[: len(messages)]
         if len(expected) < len(messages) or not all(map(is_same, expected, messages)):
             request = sum(isinstance(message, UserMessage) for message in messages)
             where = f"run {recorded.run}, request {request}"
             raise build_difference_error(where, expected, messages)
-        if len(recorded.messages) == len(messages):
-            if recorded.partial_text:
-                yield StreamChunk("text", recorded.partial_text)
-            await self._repeat_failure(recorded)
-        answer = recorded.messages[len(messages)]
+        answer = next(iter(recorded.messages[len(messages) :]), None)
         if not isinstance(answer, AssistantMessage):
-            raise build_difference_error(f"run {recorded.run}", expected, messages)
+            failure = self._take_failure(recorded.run)
+            if failure.partial_text:
+                yield StreamChunk("text", failure.partial_text)
+            raise self._repeat_failure(recorded.run, failure)
         if answer.text:
             yield StreamChunk("text", answer.text)
         yield answer
 
-    async def _repeat_failure(self, recorded: RecordedConversation) -> None:
-        if recorded.cut_off_by == "TIMEOUT":
-            raise TimeoutError(recorded.failure)
-        if recorded.cut_off_by == "CANCELLED" and self._model.cancel_run:
-            self._model.cancel_run(recorded.run)
-            await asyncio.sleep(0)
-        raise ModelError(recorded.failure or f"the record of run {recorded.run} ends here")
+    def _take_failure(self, run_id: str) -> RecordedFailure:
+        if self._failures:
+            return self._failures.pop(0)
+        return RecordedFailure(f"the record of run {run_id} ends here")
+
+    def _repeat_failure(self, run_id: str, failure: RecordedFailure) -> Exception:
+        """Stop the run as it was stopped, or return the error of the call."""
+        if failure.stop and self._model.stop_run:
+            self._model.stop_run(run_id)
+        if failure.stop == "TIMEOUT":
+            return TimeoutError(failure.error)
+        if failure.is_transient:
+            return ModelUnavailable(failure.error)
+        return ModelError(failure.error or f"the record of run {run_id} ends here")
 
 
 def is_same(recorded: Message, message: Message) -> bool:

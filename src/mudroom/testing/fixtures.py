@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._engine.replay_check import rebuild_conversations
+from .._engine.recorded_conversations import rebuild_conversations
 from ..journals.encoding import decode
 from ..journals.version_1 import upgrade
 from ..models.replay_model import ReplayModel

@@ -1,0 +1,86 @@
+"""Recorded conversations: messages, failed model calls and briefs of the runs of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from .._core.events import (
+    NoteInjected,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StoredEvent,
+    TurnFailed,
+    TurnStarted,
+)
+from .._core.messages import Message, RecordedConversation, RecordedFailure
+from .._core.runs import Brief, Reason, Report
+from ..projections.transcript import build_transcript
+from .compaction import list_continued_runs
+
+
+def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
+    """Return the recorded conversations, one per run, in the order in which the runs began."""
+    briefs: dict[str, Brief] = {}
+    failures: dict[str, list[TurnFailed]] = {}
+    summary_turns: dict[str, int] = {}
+    latest: dict[str, StoredEvent] = {}
+    reports: dict[str, Report] = {}
+    for event in events:
+        run = event.run
+        if isinstance(event, RunStarted):
+            briefs[run] = event.brief
+            failures[run] = []
+        elif isinstance(event, TurnStarted) and event.summary_reason:
+            summary_turns[run] = event.turn
+        elif isinstance(event, TurnFailed):
+            failures[run].append(event)
+        elif isinstance(event, RunResumed) and isinstance(latest.get(run), TurnFailed):
+            failures[run].pop()  # the next process repeated the call
+        elif isinstance(event, RunFinished):
+            reports[run] = event.report
+        if isinstance(event, TurnFailed | TurnStarted | NoteInjected):
+            latest[run] = event
+    return [
+        RecordedConversation(
+            run,
+            _join_transcripts(list_continued_runs(run, briefs), events),
+            tuple(
+                _make_failure(event, reports.get(run), summary_turns.get(run))
+                for event in failures[run]
+            ),
+        )
+        for run in briefs
+    ]
+
+
+def _make_failure(
+    event: TurnFailed, report: Report | None, summary_turn: int | None
+) -> RecordedFailure:
+    failure = RecordedFailure(event.error, event.transient, event.text)
+    if report is None or event.turn == summary_turn:
+        return failure
+    is_fault = report.reason is Reason.ERROR and report.error != event.error
+    if is_fault or report.reason in (Reason.TIMEOUT, Reason.CANCELLED):
+        return replace(failure, error=report.error, stop=str(report.reason))
+    return failure
+
+
+def rebuild_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
+    """Return the briefs of the root runs in order, each with the conversation that it continues."""
+    by_run = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    briefs: list[Brief] = []
+    for run, brief in by_run.items():
+        if "." in run:
+            continue
+        if brief.continues:
+            earlier_runs = list_continued_runs(run, by_run)[:-1]
+            brief = replace(brief, history=_join_transcripts(earlier_runs, events))
+        briefs.append(brief)
+    return briefs
+
+
+def _join_transcripts(runs: Sequence[str], events: Sequence[StoredEvent]) -> tuple[Message, ...]:
+    return tuple(message for run in runs for message in build_transcript(events, run))

@@ -1,0 +1,186 @@
+"""Replay: run a recorded session again without a model and without effects, and compare the events.
+
+The adapters of a replay are chosen here; those of a session in `build.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from .._core.agents import WorkspaceSpec
+from .._core.budgets import Grant
+from .._core.events import RunStarted, StoredEvent
+from .._core.ports import Environment
+from .._core.runs import Brief
+from .._core.tools import Tool
+from .._engine.meters import Meter
+from .._engine.phase import RunControl
+from .._engine.recorded_conversations import rebuild_briefs, rebuild_conversations
+from .._engine.run_context import RunContext
+from .._engine.session_context import SessionServices, SingleEnvironment
+from .._engine.task import make_task_tool
+from .._platform.scratch_dirs import ScratchDir
+from .._platform.system_clock import SystemClock
+from ..models.replay_model import ReplayModel, remove_varying_text
+from ..output_filters.injection_marker import mark_injection
+from ..tools import builtin_tools
+from ..workers.local import LocalWorker
+from .recorded_events import RecordedEvents, ReplayDiverged
+from .recorded_outcomes import RecordedHooks, RecordedOutcomes, RecordedOutputChecks
+from .recorded_stops import RecordedFault, RecordedMeters, RecordedStops
+
+__all__ = ["ReplayDiverged", "replay"]
+
+UNLIMITED = 1 << 20
+"""Maximum of children at the same time: the replay must not wait where the record did not."""
+
+STALL_SECONDS = 60.0
+"""Seconds without an event after which the replay differs: nothing in it takes so long."""
+
+MAX_ERROR_LENGTH = 2_000
+
+
+async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
+    """Run every root run of a record again, with all runs below it; return the new events.
+
+    No file, command, model or user is needed: answers, results, decisions, limits and stops come
+    from the record. Only the engine is tested.
+
+    Raises ReplayDiverged at the first event that differs from the record.
+    """
+    stops = RecordedStops(events)
+    journal = RecordedEvents(events, stops, remove_varying_text)
+    with ScratchDir() as spill_folder:
+        worker = _ReplayWorker(_make_services(events, stops, journal, spill_folder), events, stops)
+        try:
+            for brief in rebuild_briefs(events):
+                await _run_root(worker, journal, brief, worker.open_meter(brief))
+        finally:
+            await worker.close()
+    missing = journal.missing_events
+    if missing:
+        message = f"{len(missing)} recorded events did not come again, the first: {missing[0]!r}"
+        raise ReplayDiverged(message[:MAX_ERROR_LENGTH])
+    return [event async for event in journal.read()]
+
+
+async def _run_root(
+    worker: _ReplayWorker, journal: RecordedEvents, brief: Brief, grant: Grant
+) -> None:
+    """Execute a root run until it ends or differs from the record."""
+    running = asyncio.ensure_future(worker.start(brief, grant).report())
+    while not running.done():
+        accepted = journal.accepted
+        await asyncio.wait(
+            {running, journal.difference},
+            timeout=STALL_SECONDS,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if not running.done() and not journal.difference.done() and accepted == journal.accepted:
+            first = next(iter(journal.missing_events), None)
+            journal.diverge(f"the replay stands still; the next recorded event: {first!r}")
+        if journal.difference.done():
+            await worker.close()
+    if journal.difference.done():
+        journal.difference.result()
+    try:
+        await running
+    except RecordedFault:
+        pass  # The report has it.
+
+
+def _make_services(
+    events: Sequence[StoredEvent],
+    stops: RecordedStops,
+    journal: RecordedEvents,
+    spill_folder: str,
+) -> SessionServices:
+    """Return the services of a replay. Model and tools come from the record."""
+    briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    children = [brief for brief in briefs.values() if brief.parent]
+    outcomes = RecordedOutcomes(events, stops)
+    agents = {brief.agent.name: brief.agent for brief in children}
+    tools = {**_make_recorded_tools(events), "task": make_task_tool(agents)}
+    unused: Any = None
+    environment = Environment(
+        spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
+    )
+    hooks = RecordedHooks(events, stops)
+    journal.on_run_start = lambda run_id: hooks.send_messages(run_id, 0)
+    stops.on_stop = hooks.send_messages
+    return SessionServices(
+        session=_find_session_id(events),
+        get_model=_always(ReplayModel(())),
+        journal=journal,
+        environments=SingleEnvironment(environment),
+        clock=SystemClock(),
+        approver=outcomes,
+        mark_report=mark_injection,
+        toolbox=outcomes.make_toolbox(tools),
+        agents=agents,
+        spill_folder=spill_folder,
+        environment_text="",
+        child_model=_find_child_model(children),
+        meters=RecordedMeters(briefs, stops),
+        output_checks=RecordedOutputChecks(events),
+        hooks=hooks,
+    )
+
+
+class _ReplayWorker(LocalWorker):
+    """Worker that gives each run its recorded answers."""
+
+    def __init__(
+        self, services: SessionServices, events: Sequence[StoredEvent], stops: RecordedStops
+    ) -> None:
+        super().__init__(services, UNLIMITED)
+        self._stops = stops
+        self._conversations = {
+            conversation.run: conversation for conversation in rebuild_conversations(events)
+        }
+
+    def open_meter(self, brief: Brief) -> Grant:
+        """Return the grant of a root run."""
+        return self._services.meters.open(brief.run_id, brief.budget)
+
+    def _make_run(
+        self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
+    ) -> RunContext:
+        recorded = self._conversations.get(brief.run_id)
+        model = ReplayModel([recorded] if recorded else [], stop_run=self._stops.stop)
+        services = replace(self._services, get_model=_always(model))
+        run = RunContext(brief, meter, services, self, control, environment)
+        self._stops.add_run(run)
+        return run
+
+
+def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
+    return lambda name: model
+
+
+def _find_session_id(events: Sequence[StoredEvent]) -> str:
+    return next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), "")
+
+
+def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
+    """Return each tool that a run had: the built-in one, or a stand-in."""
+    names = {
+        name for event in events if isinstance(event, RunStarted) for name in event.brief.tools
+    }
+    builtin = builtin_tools()
+    return {name: builtin.get(name) or _make_stand_in(name) for name in names}
+
+
+def _make_stand_in(name: str) -> Tool:
+    async def fail(context: object, arguments: object) -> NoReturn:
+        raise ReplayDiverged(f"{name} has no recorded result")
+
+    return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=fail)
+
+
+def _find_child_model(children: Sequence[Brief]) -> str:
+    return next((brief.model for brief in children if brief.agent.model == "inherit"), "")

@@ -1,0 +1,194 @@
+"""Recorded outcomes: results, decisions, notes and messages of a record in place of live ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from .._core.events import (
+    MessageDelivered,
+    MessageSent,
+    NoteInjected,
+    PermissionDecided,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+)
+from .._core.messages import ToolCallBlock
+from .._core.ports import (
+    ApprovalDecision,
+    ApprovalRequest,
+    Hooks,
+    PermissionVerdict,
+    ToolHookDecision,
+    Workspace,
+)
+from .._core.runs import Brief, InboxMessage
+from .._core.tools import Effect, Tool, ToolResult
+from .._engine.call_context import CallContext
+from .._engine.structured_output import OutputChecks, OutputRefusal
+from .recorded_events import ReplayDiverged, wait_for_stop
+from .recorded_stops import RecordedStops
+
+
+class RecordedOutcomes:
+    """Recorded results and decisions in place of tools, policy and approver."""
+
+    def __init__(self, events: Sequence[StoredEvent], stops: RecordedStops) -> None:
+        self._stops = stops
+        self._started_runs: set[str] = set()
+        self._results: dict[tuple[str, str], ToolCallFinished] = {}
+        self._decisions: dict[tuple[str, str], PermissionDecided] = {}
+        for event in events:
+            if isinstance(event, ToolCallFinished):
+                self._results[event.run, event.call_id] = event
+            elif isinstance(event, PermissionDecided):
+                self._decisions[event.run, event.call_id] = event
+            elif isinstance(event, RunStarted):
+                self._started_runs.add(event.run)
+
+    def make_toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+        """Return tools that give the recorded results.
+
+        `task` starts the recorded children again. Tools with a memo are pure and run again.
+        """
+        replayed: dict[str, Tool] = {}
+        for name, tool in tools.items():
+            if tool.effect is Effect.PURE:
+                # The result of a keyed call is stored at once, so the stops can count it.
+                tool = replace(tool, effect=Effect.KEYED, get_key=_no_key)
+            replayed[name] = tool if tool.is_stateful else replace(tool, run=self._return_result)
+        task = tools["task"]
+        replayed["task"] = replace(task, run=partial(self._run_task, task))
+        return replayed
+
+    async def _run_task(self, task: Tool, context: CallContext, arguments: object) -> ToolResult:
+        if f"{context.run_id}.{context.turn}.{context.position}" not in self._started_runs:
+            return await self._return_result(context, arguments)
+        result = await task.run(context, arguments)
+        recorded = await self._return_result(context, arguments)
+        return result if "run" in recorded.detail else recorded
+
+    async def _return_result(self, context: CallContext, arguments: object) -> ToolResult:
+        """Return the recorded result, or wait for the stop of the run if it has none."""
+        call_id = context.call.id if context.call else ""
+        event = self._results.get((context.run_id, call_id))
+        if event is None:
+            text = f"the record has no result of {context.call}"
+            raise ReplayDiverged(text, where=f"run {context.run_id}")
+        if self._stops.is_cut_off(context.run_id, call_id):
+            await wait_for_stop()
+        return event.result
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Return the recorded decision."""
+        event = self._decisions[request.run_id, request.call_id]
+        return ApprovalDecision(event.allowed, event.approver_reason)
+
+    def judge(
+        self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
+    ) -> PermissionVerdict:
+        """Return the recorded verdict."""
+        event = self._decisions.get((brief.run_id, call.id))
+        if event is None:
+            return PermissionVerdict("allow")
+        return PermissionVerdict(event.verdict, event.policy_reason, event.rule, event.command_part)
+
+    def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+        """Return the workspace unchanged; a replay opens no file."""
+        return workspace
+
+
+def _no_key(arguments: object) -> None:
+    return None
+
+
+class RecordedHooks(Hooks):
+    """Hooks that give the recorded notes and arguments.
+
+    Arguments:
+        stops: stops of the recorded runs.
+    """
+
+    def __init__(self, events: Sequence[StoredEvent], stops: RecordedStops) -> None:
+        self._stops = stops
+        self._calls: dict[tuple[str, str], ToolCallStarted] = {}
+        self._prompt_notes: dict[str, str] = {}
+        self._finish_notes: dict[str, list[str]] = {}
+        self._messages: dict[str, list[tuple[int, InboxMessage]]] = {}
+        sent: dict[str, InboxMessage] = {}
+        for event in events:
+            if isinstance(event, ToolCallStarted):
+                self._calls[event.run, event.call.id] = event
+            elif isinstance(event, MessageSent):
+                sent[event.message.id] = event.message
+            elif isinstance(event, MessageDelivered):
+                message = sent[event.message_id]
+                self._messages.setdefault(event.run, []).append((event.turn, message))
+            elif isinstance(event, NoteInjected) and event.origin == "hook":
+                self._add_note(event)
+
+    def _add_note(self, event: NoteInjected) -> None:
+        if event.turn:
+            self._finish_notes.setdefault(event.run, []).append(event.text)
+        else:
+            self._prompt_notes[event.run] = event.text
+
+    async def on_prompt(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        return self._prompt_notes.get(brief.run_id, "")
+
+    async def before_compaction(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        return await self.on_prompt(brief)
+
+    async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
+        """Return the arguments with which the call was started."""
+        started = self._calls.get((brief.run_id, call.id))
+        if started is None or started.call.arguments == call.arguments:
+            return None
+        return ToolHookDecision(arguments=started.call.arguments)
+
+    async def after_tool(
+        self, brief: Brief, call: ToolCallBlock, result: ToolResult
+    ) -> ToolResult | None:
+        """Send the messages that were delivered after the turn of this call."""
+        self.send_messages(brief.run_id, self._calls[brief.run_id, call.id].turn)
+
+    async def before_finish(self, brief: Brief, text: str) -> str:
+        """Send the messages and return the note with which the run continued."""
+        messages = self._messages.get(brief.run_id)
+        if messages:
+            self.send_messages(brief.run_id, messages[0][0])
+            return ""
+        if notes := self._finish_notes.get(brief.run_id):
+            return notes.pop(0)
+        self._stops.stop_at_goal(brief.run_id)
+        return ""
+
+    def send_messages(self, run_id: str, turn: int) -> None:
+        """Send the messages to a run that were delivered until this turn."""
+        messages = self._messages.get(run_id, [])
+        while messages and messages[0][0] <= turn:
+            self._stops.send(run_id, messages.pop(0)[1])
+
+
+class RecordedOutputChecks(OutputChecks):
+    """Output checks that refuse values where the record has a refusal."""
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        super().__init__()
+        self._refusals: dict[str, list[OutputRefusal]] = {}
+        for event in events:
+            if isinstance(event, NoteInjected) and event.refused is not None:
+                refusal = OutputRefusal(event.text, event.refused)
+                self._refusals.setdefault(event.run, []).append(refusal)
+
+    async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
+        """Return the next recorded refusal of the run."""
+        refusals = self._refusals.get(run_id)
+        return refusals.pop(0) if refusals else None

@@ -1,0 +1,294 @@
+"""Recorded stops: where limits and cancels ended the runs of a record, and the same stops again.
+
+In a replay nothing depends on time or on what parallel runs spent: a run is stopped after the last
+step that its record has before the stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from msgspec import Struct
+
+from .._core.budgets import Budget, Grant, Limit, LimitState
+from .._core.events import (
+    MessageDelivered,
+    NoteInjected,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    TurnFailed,
+    TurnStarted,
+)
+from .._core.messages import Usage
+from .._core.runs import Brief, InboxMessage, Reason, Report
+from .._core.tools import ToolResult
+from .._engine.evidence import ChangeWindow
+from .._engine.finish import SUMMARY_REQUEST
+from .._engine.meters import NOTHING_PLANNED, Meter, Meters, ParentMeter
+from .._engine.phase import Phase
+from .._engine.resume import INTERRUPTED, NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
+from .._engine.run_context import RunContext
+from ..errors import ModelError
+
+_LIMITS = {Reason.MAX_TURNS: Limit.TURNS, Reason.BUDGET: Limit.TOTAL_TOKENS}
+"""Reasons of limits that are checked before a turn; each with a limit for reports that lack it."""
+
+
+class RecordedFault(Exception):
+    """An exception of an adapter that ended a recorded run; the subclass has its name."""
+
+
+class RunEnd(Struct):
+    """End of one run in the record.
+
+    Arguments:
+        turn: number of the last turn before the summary.
+        has_summary: true if a summary was requested.
+        wraps_up: true if `wrap_up` requested it.
+        results: results of the calls that were cut off, by call id.
+        warning: turn and limit of the warning that a limit is near.
+        steps_left: events before the stop that have not come again.
+        runs_left: runs below it that have not ended again.
+        is_over: true if the run was stopped again, or needs no stop.
+    """
+
+    report: Report | None = None
+    turn: int = 0
+    has_summary: bool = False
+    wraps_up: bool = False
+    results: dict[str, ToolResult] = {}
+    warning: tuple[int, Limit] | None = None
+    steps_left: int = 0
+    runs_left: int = 0
+    is_over: bool = True
+
+    def apply(self, event: StoredEvent) -> None:
+        """Add the next event of the run."""
+        if isinstance(event, TurnStarted):
+            self.has_summary = event.summary_reason is not None
+            self.wraps_up = event.summary_reason is Reason.CANCELLED
+            if not self.has_summary:
+                self.turn = event.turn
+                self.results = {}
+        elif isinstance(event, ToolCallFinished) and _is_cut_off(event):
+            self.results[event.call_id] = event.result
+        elif isinstance(event, NoteInjected) and event.text in NEAR_LIMIT_NOTES:
+            self.warning = event.turn, NEAR_LIMIT_NOTES[event.text]
+        elif isinstance(event, RunFinished):
+            self.report = event.report
+            self.is_over = event.report.reason not in (Reason.TIMEOUT, Reason.CANCELLED)
+
+    def is_after_stop(self, event: StoredEvent) -> bool:
+        """Return whether an event of a stopped run came after the stop."""
+        if event.turn > self.turn or isinstance(event, RunFinished | TurnFailed):
+            return True
+        if isinstance(event, ToolCallFinished):
+            return event.call_id in self.results
+        if isinstance(event, MessageDelivered):
+            return event.turn == self.turn
+        return isinstance(event, NoteInjected) and event.text.endswith(SUMMARY_REQUEST)
+
+
+def _is_cut_off(event: ToolCallFinished) -> bool:
+    result = event.result
+    return result.text == INTERRUPTED and result.unknown_changes != UNKNOWN_AFTER_CRASH
+
+
+class RecordedStops:
+    """Stops of all runs of a record.
+
+    A stop inside a model call, before a turn or at the goal raises its exception in the task of the
+    run. A stop inside tool calls comes when all recorded steps of the run are done and the runs
+    below it have ended.
+
+    Attributes:
+        on_stop: called with the id and the last turn of a run before it is stopped.
+    """
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        self.on_stop: Callable[[str, int], None] | None = None
+        self._ends: dict[str, RunEnd] = {}
+        self._runs: dict[str, RunContext] = {}
+        for event in events:
+            if isinstance(event, RunStarted):
+                for above in _list_above(event.run):
+                    self._ends[above].runs_left += 1
+            if event.run:
+                self._ends.setdefault(event.run, RunEnd()).apply(event)
+
+    def add_run(self, run: RunContext) -> None:
+        """Add a run of the replay."""
+        self._runs[run.run_id] = run
+
+    def send(self, run_id: str, message: InboxMessage) -> None:
+        """Send a message to a run; it is stored already."""
+        self._runs[run_id].inbox.restore(message)
+
+    def add_step(self, event: StoredEvent) -> None:
+        """Add an event that must come again."""
+        end = self._ends.get(event.run)
+        if end and not end.is_after_stop(event):
+            end.steps_left += 1
+
+    def is_before_stop(self, run_id: str, expected: StoredEvent | None) -> bool:
+        """Return whether a run must be stopped instead of continuing.
+
+        Arguments:
+            expected: the recorded event of the next step, None if the record has none.
+        """
+        end = self._ends.get(run_id)
+        if end is None or end.is_over:
+            return False
+        return expected is None or end.is_after_stop(expected)
+
+    def count_step(self, event: StoredEvent) -> bool:
+        """Count an event that came again. Return True if its run is stopped after it."""
+        end = self._ends.get(event.run)
+        if end is None:
+            return False
+        if isinstance(event, RunFinished):
+            for run_id in _list_above(event.run):
+                self._ends[run_id].runs_left -= 1
+                self._stop_if_due(run_id)
+        elif not end.is_after_stop(event):
+            end.steps_left -= 1
+        return self._stop_if_due(event.run)
+
+    def _stop_if_due(self, run_id: str) -> bool:
+        end = self._ends[run_id]
+        run = self._runs[run_id]
+        if end.is_over or end.steps_left or end.runs_left or not run.turn:
+            return False
+        self._start_stop(run, end)
+        if end.report and end.report.reason is Reason.TIMEOUT:
+            if run.timer.deadline:
+                run.timer.deadline.reschedule(asyncio.get_running_loop().time())
+        elif end.wraps_up:
+            run.control.wrap_up()
+        else:
+            run.control.cancel()
+        if not end.has_summary:
+            run.control.phase = Phase.CANCELLING
+        return True
+
+    def _start_stop(self, run: RunContext, end: RunEnd) -> None:
+        end.is_over = True
+        for call_id, result in end.results.items():
+            run.evidence.windows[call_id] = _RecordedWindow(result)
+        if self.on_stop:
+            self.on_stop(run.run_id, end.turn)
+
+    def find_limit(self, run_id: str) -> LimitState | None:
+        """Return the recorded limit if it ended the run at this point, or raise its other stop."""
+        end = self._ends[run_id]
+        run = self._runs[run_id]
+        report = end.report
+        if run.turn != end.turn or report is None:
+            return None
+        if limit := _LIMITS.get(report.reason):
+            if not end.has_summary:
+                run.control.phase = Phase.CANCELLING
+            return report.limit or LimitState(limit, run.turn, run.turn)
+        if report.reason is Reason.ERROR and not run.turn:
+            raise ModelError(report.error)  # its workspace could not be opened
+        if not end.is_over:
+            self.stop(run_id)
+        return None
+
+    def find_warning(self, run_id: str) -> LimitState | None:
+        """Return the limit of which the run was warned at this point."""
+        warning = self._ends[run_id].warning
+        if warning is None or warning[0] != self._runs[run_id].turn:
+            return None
+        return LimitState(warning[1], 0, 0)
+
+    def stop_at_goal(self, run_id: str) -> None:
+        """Stop a run that has reached its goal, if the record stopped it there."""
+        end = self._ends[run_id]
+        if not end.is_over and self._runs[run_id].turn == end.turn:
+            self.stop(run_id)
+
+    def stop(self, run_id: str) -> NoReturn:
+        """Raise the exception with which the record stopped the run, in the task of the run."""
+        end = self._ends[run_id]
+        run = self._runs[run_id]
+        report = end.report
+        assert report is not None
+        self._start_stop(run, end)
+        if not end.has_summary:
+            run.control.phase = Phase.CANCELLING
+        if report.reason is Reason.TIMEOUT:
+            raise TimeoutError(report.error)
+        if report.reason is Reason.ERROR:
+            name, _, text = report.error.partition(": ")
+            raise type(name, (RecordedFault,), {})(text)
+        if end.wraps_up:
+            run.control.phase = Phase.WRAPPING_UP
+        raise asyncio.CancelledError
+
+    def is_cut_off(self, run_id: str, call_id: str) -> bool:
+        """Return whether the stop of its run cut off a call."""
+        end = self._ends[run_id]
+        return not end.is_over and call_id in end.results
+
+
+def _list_above(run_id: str) -> Iterator[str]:
+    """Yield the ids of the runs above a run, nearest first."""
+    while run_id.count(".") >= 2:  # parent.turn.call
+        run_id = run_id.rsplit(".", 2)[0]
+        yield run_id
+
+
+class _RecordedWindow(ChangeWindow):
+    """Changes that the record has for a call that was cut off."""
+
+    def __init__(self, result: ToolResult) -> None:
+        self._result = result
+
+    async def close(self, result: ToolResult) -> ToolResult:
+        """Return the recorded result."""
+        return self._result
+
+
+class RecordedMeters(Meters):
+    """Meters with the recorded budgets and limits."""
+
+    def __init__(self, briefs: Mapping[str, Brief], stops: RecordedStops) -> None:
+        super().__init__()
+        self._briefs = briefs
+        self._stops = stops
+
+    def open(self, run_id: str, budget: Budget, parent: ParentMeter | None = None) -> Grant:
+        """Open a meter for a run."""
+        self._meters[run_id] = _RecordedMeter(run_id, budget, parent, self._stops)
+        return Grant(run_id, budget)
+
+    def allocate(self, parent: Meter, run_id: str, requested: Budget, seconds: float) -> Grant:
+        """Open a meter for a child, with its recorded budget."""
+        parent.add_usage(Usage(), 0.0, children=1)
+        return self.open(run_id, self._briefs[run_id].budget, parent)
+
+
+class _RecordedMeter(Meter):
+    """Meter that counts the turns of the run; all other limits come from the record."""
+
+    def __init__(
+        self, run_id: str, budget: Budget, parent: ParentMeter | None, stops: RecordedStops
+    ) -> None:
+        super().__init__(Budget(turns=budget.turns), parent)
+        self._run_id = run_id
+        self._stops = stops
+
+    def find_exceeded_limit(
+        self, seconds: float = 0.0, planned: Mapping[Limit, float] = NOTHING_PLANNED
+    ) -> LimitState | None:
+        """Return the recorded limit, or the limit of turns."""
+        return self._stops.find_limit(self._run_id) or super().find_exceeded_limit()
+
+    def take_warning(self, seconds: float = 0.0) -> LimitState | None:
+        """Return the limit of the recorded warning."""
+        return self._stops.find_warning(self._run_id)
