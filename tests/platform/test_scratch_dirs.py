@@ -44,6 +44,23 @@ def test_a_scratch_dir_is_private_and_removed_after_its_block(tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
+def test_a_folder_that_a_clean_up_removes_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = os.mkdir
+    made: list[str] = []
+
+    def make_and_clean_up(path: str, mode: int) -> None:
+        make(path, mode)
+        made.append(path)
+        if len(made) == 1:
+            remove_orphans(str(tmp_path))
+
+    monkeypatch.setattr(os, "mkdir", make_and_clean_up)
+    with ScratchDir(str(tmp_path)) as path:
+        assert [path] == made[1:] == [str(one) for one in tmp_path.iterdir()]
+
+
 def test_an_abandoned_folder_is_removed(tmp_path: Path) -> None:
     abandoned(tmp_path)
     remove_orphans(str(tmp_path))

@@ -1,4 +1,4 @@
-"""Fixtures: a disk that fails, and figures.
+"""Fixtures: a disk that fails, the check of a record, and figures.
 
 A test reports a figure with the fixture `figure`; the long form prints all as a table at the end.
 """
@@ -9,10 +9,16 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mudroom import AnyEvent
+from mudroom._core.events import Delta
+from mudroom.replay import ReplayDiverged, replay
+from mudroom.testing.invariants import find_violations
 
 Figure = Callable[[str, str], None]
 
@@ -21,6 +27,27 @@ Figure = Callable[[str, str], None]
 def figure(request: pytest.FixtureRequest) -> Figure:
     """Return a function that reports a figure: its name and its value."""
     return lambda name, value: request.node.user_properties.append(("figure", f"{name}\t{value}"))
+
+
+@pytest.fixture
+def check_record() -> Callable[..., Coroutine[Any, Any, None]]:
+    """Return a check of a finished session: its record keeps all promises, and replays."""
+    return _check_record
+
+
+async def _check_record(
+    events: Iterable[AnyEvent],
+    *,
+    where: str = "",
+    timed: bool = True,
+    effects: Mapping[str, int] | None = None,
+) -> None:
+    record = [event for event in events if not isinstance(event, Delta)]
+    assert not find_violations(record, timed=timed, effects=effects), where
+    try:
+        assert await replay(record) == record, where
+    except ReplayDiverged as error:
+        raise AssertionError(f"{where}: {error}") from error
 
 
 @pytest.fixture(scope="session")

@@ -289,6 +289,7 @@ async def test_a_copy_that_fails_ends_the_child_with_an_error_in_the_record(
     assert "too large for a copy" in reports["1.1.1"].error
     assert reports["1"].reason is Reason.GOAL
     assert not find_violations(journal.events, timed=False)
+    assert await replay(journal.events) == journal.events
 
 
 def compare_report(report: Report) -> tuple[object, ...]:

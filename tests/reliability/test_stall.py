@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mudroom import AssistantMessage, Reason, Report, Session
-from mudroom._core.events import AnyEvent, Delta, StoredEvent
+from mudroom._core.events import AnyEvent
 from mudroom._core.messages import Message, StopReason, TextBlock, Usage
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom._engine.model_call import FIRST_CHUNK_SECONDS, SILENCE_SECONDS
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.invariants import find_violations
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream
 
+CheckRecord = Callable[..., Coroutine[Any, Any, None]]
 Parts = Callable[[], AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]]
 
 
@@ -97,8 +98,8 @@ def test_a_stream_that_only_pings_for_half_an_hour_is_alive(tmp_path: Path) -> N
     assert run_virtual(work()).text == "Done."
 
 
-def run_model(folder: Path, model: object) -> tuple[Report, float, list[StoredEvent]]:
-    """Run on virtual time; return the report, the seconds and the record."""
+def run_model(folder: Path, model: object, check_record: CheckRecord) -> tuple[Report, float]:
+    """Run on virtual time, check the record, and return the report and the seconds."""
     events: list[AnyEvent] = []
 
     async def work() -> tuple[Report, float]:
@@ -113,29 +114,34 @@ def run_model(folder: Path, model: object) -> tuple[Report, float, list[StoredEv
             return report, asyncio.get_running_loop().time()
 
     report, seconds = run_virtual(work())
-    record = [event for event in events if not isinstance(event, Delta)]
-    assert not find_violations(record, timed=False)
-    return report, seconds, record
+    asyncio.run(check_record(events, timed=False))
+    return report, seconds
 
 
 @pytest.mark.parametrize(
     ("parts", "limit"),
     [(never, SILENCE_SECONDS + FIRST_CHUNK_SECONDS), (stops_in_the_middle, SILENCE_SECONDS)],
 )
-def test_s10_a_silent_model_ends_the_run(tmp_path: Path, parts: Parts, limit: float) -> None:
-    report, seconds, _ = run_model(tmp_path, SlowModel(parts))
+def test_s10_a_silent_model_ends_the_run(
+    tmp_path: Path, parts: Parts, limit: float, check_record: CheckRecord
+) -> None:
+    report, seconds = run_model(tmp_path, SlowModel(parts), check_record)
     assert (report.reason, report.error) == (Reason.TIMEOUT, "the model fell silent")
     assert seconds == pytest.approx(limit, abs=1)
 
 
 @pytest.mark.parametrize("parts", [slow_but_alive, retries_after_long_waits])
-def test_a_slow_model_that_sends_something_is_not_cut_off(tmp_path: Path, parts: Parts) -> None:
-    report, seconds, _ = run_model(tmp_path, SlowModel(parts))
+def test_a_slow_model_that_sends_something_is_not_cut_off(
+    tmp_path: Path, parts: Parts, check_record: CheckRecord
+) -> None:
+    report, seconds = run_model(tmp_path, SlowModel(parts), check_record)
     assert report.reason is Reason.GOAL
     assert seconds > 600
 
 
-def test_s10_a_parent_reads_that_its_child_fell_silent_and_continues(tmp_path: Path) -> None:
+def test_s10_a_parent_reads_that_its_child_fell_silent_and_continues(
+    tmp_path: Path, check_record: CheckRecord
+) -> None:
     async def script(request: Request) -> Answer:
         if request.prompt == "CHILD":
             if request.turn:
@@ -143,7 +149,7 @@ def test_s10_a_parent_reads_that_its_child_fell_silent_and_continues(tmp_path: P
             return ["I begin.", call("glob", pattern="*")]
         return call("task", prompt="CHILD") if request.turn == 0 else request.results[0].text
 
-    report, _, _ = run_model(tmp_path, ScriptedModel(script))
+    report, _ = run_model(tmp_path, ScriptedModel(script), check_record)
     assert report.ok
     assert report.text.startswith(
         "[TIMEOUT: the model fell silent; what follows is partial]\nI begin."

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,10 +20,12 @@ from .._core.messages import Message, RecordedConversation, RecordedFailure
 from .._core.runs import Brief, Reason, Report
 from ..projections.transcript import build_transcript
 from .compaction import list_continued_runs
+from .normalize import normalize_conversation
 
 
 def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
     """Return the recorded conversations, one per run, in the order in which the runs began."""
+    by_run = _group_by_run(events)
     briefs: dict[str, Brief] = {}
     failures: dict[str, list[TurnFailed]] = {}
     summary_turns: dict[str, int] = {}
@@ -46,7 +49,7 @@ def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConvers
     return [
         RecordedConversation(
             run,
-            _join_transcripts(list_continued_runs(run, briefs), events),
+            _rebuild_messages(run, briefs, by_run),
             tuple(
                 _make_failure(event, reports.get(run), summary_turns.get(run))
                 for event in failures[run]
@@ -68,19 +71,39 @@ def _make_failure(
     return failure
 
 
+def _rebuild_messages(
+    run: str, briefs: Mapping[str, Brief], by_run: Mapping[str, Sequence[StoredEvent]]
+) -> tuple[Message, ...]:
+    """Return the messages of a run as its model received them, with those that it continues."""
+    history = briefs[run].history
+    earlier = (*_join_transcripts(list_continued_runs(run, briefs)[:-1], by_run), *history)
+    own = build_transcript(by_run[run], run)[len(history) :]
+    return (*normalize_conversation(earlier), *own)
+
+
 def rebuild_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
     """Return the briefs of the root runs in order, each with the conversation that it continues."""
-    by_run = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    by_run = _group_by_run(events)
+    all_briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     briefs: list[Brief] = []
-    for run, brief in by_run.items():
+    for run, brief in all_briefs.items():
         if "." in run:
             continue
         if brief.continues:
-            earlier_runs = list_continued_runs(run, by_run)[:-1]
-            brief = replace(brief, history=_join_transcripts(earlier_runs, events))
+            earlier_runs = list_continued_runs(run, all_briefs)[:-1]
+            brief = replace(brief, history=_join_transcripts(earlier_runs, by_run))
         briefs.append(brief)
     return briefs
 
 
-def _join_transcripts(runs: Sequence[str], events: Sequence[StoredEvent]) -> tuple[Message, ...]:
-    return tuple(message for run in runs for message in build_transcript(events, run))
+def _group_by_run(events: Sequence[StoredEvent]) -> dict[str, list[StoredEvent]]:
+    by_run: dict[str, list[StoredEvent]] = defaultdict(list)
+    for event in events:
+        by_run[event.run].append(event)
+    return by_run
+
+
+def _join_transcripts(
+    runs: Sequence[str], by_run: Mapping[str, Sequence[StoredEvent]]
+) -> tuple[Message, ...]:
+    return tuple(message for run in runs for message in build_transcript(by_run[run], run))

@@ -60,10 +60,10 @@ class Recorder:
         """Store an event with the next `record`; for facts on which no effect depends.
 
         Arguments:
-            show: show the event now, not when it is stored.
+            show: show the event now, not when it is stored, unless an earlier one waits.
         """
         self._unsaved.append(event)
-        if show:
+        if show and not self._unshown:
             self._show(event)
         else:
             self._unshown.append(event)

@@ -30,11 +30,14 @@ class ScratchDir:
         while True:
             self.path = f"{base or default_base()}/mudroom-{self._owner}-{os.urandom(6).hex()}"
             os.mkdir(self.path, 0o700)
-            self._lock = os.open(self.path, _OPEN_DIR)
+            try:
+                self._lock = os.open(self.path, _OPEN_DIR)
+            except FileNotFoundError:
+                continue  # a clean-up saw the folder before it was locked, and has removed it
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                pass  # a clean-up saw the folder before it was locked, and is removing it
+                pass  # a clean-up is removing it
             except OSError:
                 return  # a file system without locks: no clean-up will touch the folder
             else:

@@ -17,7 +17,7 @@ from .._core.events import RunStarted, StoredEvent
 from .._core.ports import Environment
 from .._core.runs import Brief
 from .._core.tools import Tool
-from .._engine.meters import Meter
+from .._engine.meters.meter import Meter
 from .._engine.phase import RunControl
 from .._engine.recorded_conversations import rebuild_briefs, rebuild_conversations
 from .._engine.run_context import RunContext
@@ -85,7 +85,9 @@ async def _run_root(
             journal.diverge(f"the replay stands still; the next recorded event: {first!r}")
         if journal.difference.done():
             await worker.close()
+            await asyncio.wait({running})
     if journal.difference.done():
+        running.exception()
         journal.difference.result()
     try:
         await running

@@ -96,19 +96,19 @@ class RecordedEvents:
     def _compare(self, event: StoredEvent, expected: list[StoredEvent] | None) -> None:
         where = f"run {event.run}, turn {event.turn}"
         if not expected:
-            self.diverge(f"not in the record: {self._to_comparable(event)}", where)
+            raise self.diverge(f"not in the record: {self._to_comparable(event)}", where)
         recorded = self._to_comparable(expected.pop(0))
         replayed = self._to_comparable(event)
         if recorded != replayed:
             text = f"the replay differs.\nrecorded: {recorded}\nnow:      {replayed}"
-            self.diverge(text, where)
+            raise self.diverge(text, where)
 
-    def diverge(self, text: str, where: str = "") -> NoReturn:
-        """Keep the first difference and raise it."""
+    def diverge(self, text: str, where: str = "") -> ReplayDiverged:
+        """Keep the first difference and return it."""
         error = ReplayDiverged(text, where=where)
         if not self.difference.done():
             self.difference.set_exception(error)
-        raise error
+        return error
 
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()

@@ -58,9 +58,9 @@ class RecordedOutcomes:
         """
         replayed: dict[str, Tool] = {}
         for name, tool in tools.items():
-            if tool.effect is Effect.PURE:
-                # The result of a keyed call is stored at once, so the stops can count it.
-                tool = replace(tool, effect=Effect.KEYED, get_key=_no_key)
+            # Keyed calls without a key do not wait for each other, and their results are stored
+            # at once, so that the stops can count them.
+            tool = replace(tool, effect=Effect.KEYED, get_key=_no_key)
             replayed[name] = tool if tool.is_stateful else replace(tool, run=self._return_result)
         task = tools["task"]
         replayed["task"] = replace(task, run=partial(self._run_task, task))

@@ -28,7 +28,8 @@ from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.evidence import ChangeWindow
 from .._engine.finish import SUMMARY_REQUEST
-from .._engine.meters import NOTHING_PLANNED, Meter, Meters, ParentMeter
+from .._engine.meters.meter import NOTHING_PLANNED, Meter, ParentMeter
+from .._engine.meters.registry import Meters
 from .._engine.phase import Phase
 from .._engine.resume import INTERRUPTED, NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
 from .._engine.run_context import RunContext
@@ -53,7 +54,7 @@ class RunEnd(Struct):
         warning: turn and limit of the warning that a limit is near.
         steps_left: events before the stop that have not come again.
         runs_left: runs below it that have not ended again.
-        is_over: true if the run was stopped again, or needs no stop.
+        is_over: true if the run was stopped again.
     """
 
     report: Report | None = None
@@ -64,7 +65,7 @@ class RunEnd(Struct):
     warning: tuple[int, Limit] | None = None
     steps_left: int = 0
     runs_left: int = 0
-    is_over: bool = True
+    is_over: bool = False
 
     def apply(self, event: StoredEvent) -> None:
         """Add the next event of the run."""
@@ -80,7 +81,12 @@ class RunEnd(Struct):
             self.warning = event.turn, NEAR_LIMIT_NOTES[event.text]
         elif isinstance(event, RunFinished):
             self.report = event.report
-            self.is_over = event.report.reason not in (Reason.TIMEOUT, Reason.CANCELLED)
+
+    @property
+    def is_due(self) -> bool:
+        """True if a time limit, a cancel or `wrap_up` must still stop the run."""
+        reason = self.report.reason if self.report else None
+        return reason in (Reason.TIMEOUT, Reason.CANCELLED) and not self.is_over
 
     def is_after_stop(self, event: StoredEvent) -> bool:
         """Return whether an event of a stopped run came after the stop."""
@@ -141,9 +147,13 @@ class RecordedStops:
             expected: the recorded event of the next step, None if the record has none.
         """
         end = self._ends.get(run_id)
-        if end is None or end.is_over:
+        if end is None or not (end.is_due or self._is_stopping(run_id, end)):
             return False
         return expected is None or end.is_after_stop(expected)
+
+    def _is_stopping(self, run_id: str, end: RunEnd) -> bool:
+        """Return whether the stop of a run has not yet arrived in its task."""
+        return end.is_over and self._runs[run_id].timer.deadline is not None
 
     def count_step(self, event: StoredEvent) -> bool:
         """Count an event that came again. Return True if its run is stopped after it."""
@@ -161,7 +171,7 @@ class RecordedStops:
     def _stop_if_due(self, run_id: str) -> bool:
         end = self._ends[run_id]
         run = self._runs[run_id]
-        if end.is_over or end.steps_left or end.runs_left or not run.turn:
+        if not end.is_due or end.steps_left or end.runs_left or not run.turn:
             return False
         self._start_stop(run, end)
         if end.report and end.report.reason is Reason.TIMEOUT:
@@ -193,9 +203,9 @@ class RecordedStops:
             if not end.has_summary:
                 run.control.phase = Phase.CANCELLING
             return report.limit or LimitState(limit, run.turn, run.turn)
-        if report.reason is Reason.ERROR and not run.turn:
+        if report.reason is Reason.ERROR:
             raise ModelError(report.error)  # its workspace could not be opened
-        if not end.is_over:
+        if end.is_due:
             self.stop(run_id)
         return None
 
@@ -209,7 +219,7 @@ class RecordedStops:
     def stop_at_goal(self, run_id: str) -> None:
         """Stop a run that has reached its goal, if the record stopped it there."""
         end = self._ends[run_id]
-        if not end.is_over and self._runs[run_id].turn == end.turn:
+        if end.is_due and self._runs[run_id].turn == end.turn:
             self.stop(run_id)
 
     def stop(self, run_id: str) -> NoReturn:
@@ -233,7 +243,7 @@ class RecordedStops:
     def is_cut_off(self, run_id: str, call_id: str) -> bool:
         """Return whether the stop of its run cut off a call."""
         end = self._ends[run_id]
-        return not end.is_over and call_id in end.results
+        return (end.is_due or self._is_stopping(run_id, end)) and call_id in end.results
 
 
 def _list_above(run_id: str) -> Iterator[str]:
