@@ -28,8 +28,9 @@ from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.evidence import ChangeWindow
 from .._engine.finish import SUMMARY_REQUEST
-from .._engine.meters.meter import NOTHING_PLANNED, Meter, ParentMeter
+from .._engine.meters.meter import Meter, ParentMeter
 from .._engine.meters.registry import Meters
+from .._engine.meters.request_plan import Permit
 from .._engine.phase import Phase
 from .._engine.resume import INTERRUPTED, NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
 from .._engine.run_context import RunContext
@@ -200,14 +201,25 @@ class RecordedStops:
         if run.turn != end.turn or report is None:
             return None
         if limit := _LIMITS.get(report.reason):
-            if not end.has_summary:
-                run.control.phase = Phase.CANCELLING
             return report.limit or LimitState(limit, run.turn, run.turn)
         if report.reason is Reason.ERROR:
             raise ModelError(report.error)  # its workspace could not be opened
         if end.is_due:
             self.stop(run_id)
         return None
+
+    def start_turn(self, run_id: str) -> Permit | None:
+        """Prepare the end of a run before its last turn; return the limit that cuts its answer."""
+        end = self._ends[run_id]
+        run = self._runs[run_id]
+        report = end.report
+        if run.turn + 1 != end.turn or report is None:
+            return None
+        if report.reason in (*_LIMITS, Reason.LOOP) and not end.has_summary:
+            run.control.phase = Phase.CANCELLING
+        if report.reason is not Reason.BUDGET or report.limit is None:
+            return None
+        return Permit([], {}, _do_nothing, max_tokens=0, cut_by=report.limit)
 
     def find_warning(self, run_id: str) -> LimitState | None:
         """Return the limit of which the run was warned at this point."""
@@ -246,6 +258,10 @@ class RecordedStops:
         return (end.is_due or self._is_stopping(run_id, end)) and call_id in end.results
 
 
+def _do_nothing() -> None:
+    pass
+
+
 def _list_above(run_id: str) -> Iterator[str]:
     """Yield the ids of the runs above a run, nearest first."""
     while run_id.count(".") >= 2:  # parent.turn.call
@@ -272,7 +288,7 @@ class RecordedMeters(Meters):
         self._briefs = briefs
         self._stops = stops
 
-    def open(self, run_id: str, budget: Budget, parent: ParentMeter | None = None) -> Grant:
+    def open(self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None = None) -> Grant:
         """Open a meter for a run."""
         self._meters[run_id] = _RecordedMeter(run_id, budget, parent, self._stops)
         return Grant(run_id, budget)
@@ -287,15 +303,18 @@ class _RecordedMeter(Meter):
     """Meter that counts the turns of the run; all other limits come from the record."""
 
     def __init__(
-        self, run_id: str, budget: Budget, parent: ParentMeter | None, stops: RecordedStops
+        self, run_id: str, budget: Budget, parent: Meter | ParentMeter | None, stops: RecordedStops
     ) -> None:
         super().__init__(Budget(turns=budget.turns), parent)
         self._run_id = run_id
         self._stops = stops
 
-    def find_exceeded_limit(
-        self, seconds: float = 0.0, planned: Mapping[Limit, float] = NOTHING_PLANNED
-    ) -> LimitState | None:
+    def start_turn(self) -> None:
+        """Count a turn, and permit its request as recorded."""
+        super().start_turn()
+        self.permit = self._stops.start_turn(self._run_id)
+
+    def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
         """Return the recorded limit, or the limit of turns."""
         return self._stops.find_limit(self._run_id) or super().find_exceeded_limit()
 
