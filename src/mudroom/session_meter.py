@@ -83,7 +83,7 @@ class SessionMeter(Meter):
         # By default a prompt may start one level of children, a task or a scope none.
         return limited.with_defaults(Budget(depth=1 - depth))
 
-    def add_turns(self, count: int) -> None:
+    def add_child_turns(self, count: int) -> None:
         """Count turns of a run that the caller started."""
         self.turns += count
 

@@ -302,7 +302,7 @@ def test_the_result_lists_every_denied_call() -> None:
     stream = StreamJson(
         session="s", cwd="/w", model="m", tools=[], agents=[], sandbox="full", mode="plan"
     )
-    said = [
+    texts = [
         line
         for event in [*events[:7], denied, asked, *events[7:]]
         for line in stream.make_event_lines(event)
@@ -312,15 +312,15 @@ def test_the_result_lists_every_denied_call() -> None:
         and stream.make_init_line()["sandbox"] == "full"
     )
     last = stream.make_result_line(report, {})
-    (told,) = last["permission_denials"]
-    assert (told["tool_name"], told["tool_use_id"], told["tool_input"]) == (
+    (denial,) = last["permission_denials"]
+    assert (denial["tool_name"], denial["tool_use_id"], denial["tool_input"]) == (
         "read",
         "c2",
         {"file_path": "a"},
     )
-    assert (told["why"], told["rule"], told["agent_id"]) == ("a rule says deny", "r", "1.1.1")
+    assert (denial["why"], denial["rule"], denial["agent_id"]) == ("a rule says deny", "r", "1.1.1")
     parsed = parse_message(last)
-    assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [told] and said
+    assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [denial] and texts
 
 
 @pytest.mark.parametrize(

@@ -125,11 +125,11 @@ async def test_a_failed_model_call_gives_an_error_report_with_the_last_text(
 
 
 @pytest.mark.parametrize(
-    ("stop", "said"), [(StopReason.LENGTH, "output limit"), (StopReason.REFUSAL, "refused")]
+    ("stop", "error"), [(StopReason.LENGTH, "output limit"), (StopReason.REFUSAL, "refused")]
 )
-async def test_an_incomplete_answer_is_an_error(stage: Stage, stop: StopReason, said: str) -> None:
+async def test_an_incomplete_answer_is_an_error(stage: Stage, stop: StopReason, error: str) -> None:
     report = await stage.run([AssistantMessage((TextBlock("half a sen"),), stop)])
-    assert report.reason is Reason.ERROR and said in report.error and report.text == "half a sen"
+    assert report.reason is Reason.ERROR and error in report.error and report.text == "half a sen"
 
 
 async def test_repeated_call_ids_are_made_unique(stage: Stage) -> None:
@@ -165,16 +165,16 @@ async def test_every_event_has_its_prompt_id(stage: Stage) -> None:
 
 
 async def test_tokens_of_children_are_in_the_parents_report_and_in_the_ledger(stage: Stage) -> None:
-    def said(text: str, read: int, wrote: int) -> AssistantMessage:
+    def make_answer(text: str, read: int, wrote: int) -> AssistantMessage:
         return AssistantMessage((TextBlock(text),), usage=Usage(read, wrote))
 
     report = await stage.run(
         {
             "PARENT": [
                 [call("task", prompt="CHILD"), call("task", prompt="CHILD")],
-                said("end", 500, 5),
+                make_answer("end", 500, 5),
             ],
-            "CHILD": [said("done", 100, 7)],
+            "CHILD": [make_answer("done", 100, 7)],
         }
     )
     first = stage.model.requests[0]

@@ -53,17 +53,20 @@ conversations = st.lists(users | answers, max_size=7)
 @st.composite
 def legal(draw: st.DrawFn) -> tuple[Message, ...]:
     """Draw a valid conversation: a prompt, answers, the results of their calls."""
-    said = st.text("ab世", min_size=1, max_size=3)
-    messages: list[Message] = [user_message(draw(said))]
+    texts = st.text("ab世", min_size=1, max_size=3)
+    messages: list[Message] = [user_message(draw(texts))]
     for turn in range(draw(st.integers(0, 4))):
         asked = tuple(
             ToolCallBlock(f"c{turn}.{n}", "read", {}) for n in range(draw(st.integers(0, 3)))
         )
-        messages.append(AssistantMessage((TextBlock(draw(said)), *asked)))
+        messages.append(AssistantMessage((TextBlock(draw(texts)), *asked)))
         answered = tuple(ToolResultBlock(each.id, "read", draw(words)) for each in asked)
         messages.append(
             UserMessage(
-                (*answered, *(() if answered and draw(st.booleans()) else (TextBlock(draw(said)),)))
+                (
+                    *answered,
+                    *(() if answered and draw(st.booleans()) else (TextBlock(draw(texts)),)),
+                )
             )
         )
     return tuple(messages)
@@ -113,7 +116,7 @@ def check_openai(messages: list[dict[str, Any]]) -> None:
         if message["role"] == "tool":
             owed.remove(message["tool_call_id"])
             continue
-        assert not owed, "every call is answered before anything else is said"
+        assert not owed, "every call is answered before the next message"
         owed = [each["id"] for each in message.get("tool_calls", [])]
         used += owed
         assert owed or message["content"]

@@ -109,7 +109,7 @@ def plain(place: Path) -> dict[str, str]:
     }
 
 
-async def ran(
+async def run_program(
     *command: str, place: Path, env: dict[str, str], stdin: str = ""
 ) -> tuple[int | None, str, str]:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
@@ -122,7 +122,7 @@ async def ran(
     "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name
 )
 async def test_python_blocks_run(page: Path, place: Path, env: dict[str, str]) -> None:
-    code, _, err = await ran(
+    code, _, err = await run_program(
         sys.executable, "-c", RUNNER, place=place, env=env, stdin="\0".join(blocks(page, "python"))
     )
     assert code == 0, err
@@ -137,7 +137,7 @@ async def test_commands_print_what_the_page_says(page: Path, place: Path) -> Non
     for block in blocks(page, "console"):
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = step.partition("\n")
-            code, out, err = await ran("sh", "-c", command, place=place, env=plain(place))
+            code, out, err = await run_program("sh", "-c", command, place=place, env=plain(place))
             assert code == 0, f"{command}: {err}"
             pattern = ".*".join(
                 re.escape(part.strip("\n")) for part in shown.strip("\n").split("…")

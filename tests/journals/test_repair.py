@@ -28,7 +28,7 @@ from mudroom.testing.sample_events import every_event
 ID = "11111111-1111-4111-8111-111111111111"
 
 
-def told(n: int, size: int = 300) -> NoteInjected:
+def make_note(n: int, size: int = 300) -> NoteInjected:
     return NoteInjected(at=float(n), run="1", text=f"{n} " + "x" * size)
 
 
@@ -54,7 +54,7 @@ async def written(
     journal = SqliteJournal.open(path, session=ID, create=True)
     await journal.append(*beginning(folder))
     for start in range(0, count, 50):
-        await journal.append(*(told(n, size) for n in range(start, min(count, start + 50))))
+        await journal.append(*(make_note(n, size) for n in range(start, min(count, start + 50))))
     if close:
         await journal.close()
     return path, journal
@@ -209,7 +209,7 @@ async def test_a_live_or_newer_journal_is_not_repaired(tmp_path: Path) -> None:
 async def test_s6_a_torn_tail_is_left_out_with_a_notice(tmp_path: Path) -> None:
     path, journal = await written(tmp_path, 20, close=False)
     sound = len(list(open_reader(path).read()))
-    await journal.append(told(1_000, 20_000))
+    await journal.append(make_note(1_000, 20_000))
     folder = tmp_path / "died" / "home" / "sessions"
     shutil.copytree(path.parent, folder)
     await journal.close()

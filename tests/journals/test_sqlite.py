@@ -20,13 +20,13 @@ from mudroom.testing.journal_conformance import CHECKS, Check, read_all
 from mudroom.testing.sample_events import every_event
 
 
-def _told(n: float, text: str = "x") -> NoteInjected:
+def _make_note(n: float, text: str = "x") -> NoteInjected:
     return NoteInjected(at=n, run="1", text=text)
 
 
 async def _written(path: Path, count: int = 100) -> Path:
     journal = SqliteJournal.open(path, session="s1", create=True)
-    await journal.append(*(_told(n, "x" * 400) for n in range(count)))
+    await journal.append(*(_make_note(n, "x" * 400) for n in range(count)))
     await journal.close()
     return path
 
@@ -90,7 +90,7 @@ async def test_only_the_user_may_read_it(tmp_path: Path, umask: int) -> None:
 async def test_goes_on_where_it_was(tmp_path: Path) -> None:
     path = await _written(tmp_path / "s1.db", 3)
     journal = SqliteJournal.open(path, session="s1", create=False)
-    await journal.append(_told(3))
+    await journal.append(_make_note(3))
     assert [event.at for event in await read_all(journal)] == [0, 1, 2, 3]
     await journal.close()
     assert not (tmp_path / "s1.db.lock").exists()
@@ -101,7 +101,7 @@ async def test_a_second_writer_is_refused_by_pid(tmp_path: Path) -> None:
     journal = SqliteJournal.open(path, session="s1", create=True)
     with pytest.raises(JournalBusy, match=f"process {os.getpid()} "):
         SqliteJournal.open(path, session="s1", create=False)
-    await journal.append(_told(0))
+    await journal.append(_make_note(0))
     await journal.close()
     await SqliteJournal.open(path, session="s1", create=False).close()
 
@@ -219,7 +219,7 @@ async def test_a_torn_end_is_dropped(tmp_path: Path) -> None:
     path, copy = tmp_path / "s1.db", tmp_path / "copy.db"
     journal = SqliteJournal.open(path, session="s1", create=True)
     for n in range(20):
-        await journal.append(_told(n, "x" * 3000))
+        await journal.append(_make_note(n, "x" * 3000))
     main, wal = path.read_bytes(), (tmp_path / "s1.db-wal").read_bytes()
     await journal.close()
     lengths: list[int] = []
@@ -229,7 +229,7 @@ async def test_a_torn_end_is_dropped(tmp_path: Path) -> None:
         (tmp_path / "copy.db-shm").unlink(missing_ok=True)
         lengths.append(len(list(open_reader(copy).read())))
         again = SqliteJournal.open(copy, session="s1", create=False)
-        await again.append(_told(99))
+        await again.append(_make_note(99))
         assert [event.at for event in await read_all(again)] == [*range(lengths[-1]), 99]
         await again.close()
     assert lengths[0] == 20 and lengths == sorted(lengths, reverse=True) and lengths[-1] < 20
@@ -239,15 +239,15 @@ async def test_a_loop_that_ended_without_closing_harms_nobody(tmp_path: Path) ->
     def leave() -> None:
         async def begin() -> None:
             journal = SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True)
-            await journal.append(_told(0))
-            task = asyncio.ensure_future(journal.append(_told(1)))
+            await journal.append(_make_note(0))
+            task = asyncio.ensure_future(journal.append(_make_note(1)))
             await asyncio.sleep(0)
             task.cancel()
 
         asyncio.run(begin())
 
     await asyncio.to_thread(leave)
-    assert next(open_reader(tmp_path / "s1.db").read()) == _told(0)
+    assert next(open_reader(tmp_path / "s1.db").read()) == _make_note(0)
 
 
 async def test_appends_of_many_tasks_share_commits(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ async def test_appends_of_many_tasks_share_commits(tmp_path: Path) -> None:
 
     async def produce() -> None:
         for n in range(50):
-            await journal.append(_told(n, "x" * 400))
+            await journal.append(_make_note(n, "x" * 400))
 
     async with asyncio.TaskGroup() as group:
         for _ in range(20):
@@ -275,10 +275,10 @@ async def test_a_glance_sees_meta_and_first_event_and_leaves_nothing_behind(tmp_
     assert (meta.session, meta.name) == ("s1", "a name") and first is not None and first.at == 0
     assert [each.name for each in tmp_path.iterdir()] == ["s1.db"]
     journal = SqliteJournal.open(path, session="s1", create=False)
-    await journal.append(_told(3))
+    await journal.append(_make_note(3))
     write_name(path, "named at work")
     assert read_header(path)[0].name == "named at work" == open_reader(path).meta.name
-    await journal.append(_told(4))
+    await journal.append(_make_note(4))
     await journal.close()
     assert len(list(open_reader(path).read())) == 5
     _spoil(path, "PRAGMA user_version = 99")

@@ -122,7 +122,7 @@ async def served(
             await model.close()
 
 
-async def asked(model: Model) -> list[StreamChunk | RetryNotice | AssistantMessage]:
+async def request_items(model: Model) -> list[StreamChunk | RetryNotice | AssistantMessage]:
     conversation = model.start_conversation(CONFIG)
     conversation.append(user_message("Hi"))
     return [item async for item in conversation.request_answer()]
@@ -184,7 +184,7 @@ async def test_a_conversation_over_several_turns(wire: str) -> None:
 )
 async def test_temporary_failures_repeat_the_whole_request(wire: str, fault: Fault) -> None:
     async with served(wire, script(fault, "All of it.")) as (server, model):
-        items = await asked(model)
+        items = await request_items(model)
     (retry,) = (item for item in items if isinstance(item, RetryNotice))
     assert isinstance(items[-1], AssistantMessage)
     assert items[-1].text == "All of it."
@@ -221,7 +221,7 @@ async def test_each_permanent_failure_has_its_error_and_none_shows_the_key(
 ) -> None:
     async with served(wire, script(fault)) as (server, model):
         with pytest.raises(outcome) as error:
-            await asked(model)
+            await request_items(model)
     assert server.request_count == requests
     assert KEY not in str(error.value)
 
@@ -229,6 +229,6 @@ async def test_each_permanent_failure_has_its_error_and_none_shows_the_key(
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stream_of_single_bytes_is_read(wire: str) -> None:
     async with served(wire, script(Fault(BLOCKS, chunk_size=1))) as (_, model):
-        answer = (await asked(model))[-1]
+        answer = (await request_items(model))[-1]
     assert isinstance(answer, AssistantMessage)
     assert answer.content == expected(wire).content

@@ -34,7 +34,7 @@ TOOLS: dict[str, Tool] = {
 ORDER = ["deny", "ask", "allow"]
 
 
-def judged(
+def judge(
     root: Path,
     tool: str,
     tools: tuple[str, ...],
@@ -101,7 +101,7 @@ def test_a_pattern_with_brackets_includes_the_tool(
 def test_only_commands_that_match_the_pattern_are_allowed(
     tmp_path: Path, command: str, verdict: str
 ) -> None:
-    decision = judged(tmp_path, "bash", ("bash(git:*)", "!bash(git push:*)"), command=command)
+    decision = judge(tmp_path, "bash", ("bash(git:*)", "!bash(git push:*)"), command=command)
     assert decision.verdict == verdict
     assert verdict == "allow" or "its agent" in decision.why + decision.rule
 
@@ -109,11 +109,11 @@ def test_only_commands_that_match_the_pattern_are_allowed(
 def test_a_call_pattern_never_widens_the_rules_of_the_session(tmp_path: Path) -> None:
     asking = Permissions.of(ask=["Bash(git:*)"], deny=["Bash(git fetch:*)"])
     assert (
-        judged(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git log").verdict
+        judge(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git log").verdict
         == "ask"
     )
     assert (
-        judged(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git fetch").verdict
+        judge(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git fetch").verdict
         == "deny"
     )
 
@@ -121,7 +121,7 @@ def test_a_call_pattern_never_widens_the_rules_of_the_session(tmp_path: Path) ->
 def test_every_agent_above_must_allow_a_call(tmp_path: Path) -> None:
     for command, verdict in (("git log", "allow"), ("git push", "deny"), ("make", "deny")):
         assert (
-            judged(
+            judge(
                 tmp_path,
                 "bash",
                 ("bash",),
@@ -132,7 +132,7 @@ def test_every_agent_above_must_allow_a_call(tmp_path: Path) -> None:
             == verdict
         )
     assert (
-        judged(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make").verdict
+        judge(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make").verdict
         == "deny"
     )
 
@@ -157,7 +157,7 @@ def test_call_patterns_with_paths(tmp_path: Path, tool: str, path: str, verdict:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "link").symlink_to("../other")
     assert (
-        judged(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link")).verdict
+        judge(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link")).verdict
         == verdict
     )
 
@@ -166,24 +166,24 @@ def test_call_patterns_with_paths(tmp_path: Path, tool: str, path: str, verdict:
 def test_a_pattern_applies_to_a_command_tool_of_any_name(tmp_path: Path, name: str) -> None:
     pattern = f"{name}(git:* push)"
     for command, verdict in (("git stash push", "allow"), ("git log", "deny")):
-        assert judged(tmp_path, name, (pattern,), command=command).verdict == verdict
+        assert judge(tmp_path, name, (pattern,), command=command).verdict == verdict
 
 
 def test_an_invalid_pattern_allows_no_call(tmp_path: Path) -> None:
-    assert judged(tmp_path, "bash", ("bash(git push",), command="git push").verdict == "deny"
-    assert judged(tmp_path, "bash", ("bash", "!bash(git push"), command="ls").verdict == "deny"
-    assert judged(tmp_path, "bash", ("bash(*)",), command="make").verdict == "allow"
+    assert judge(tmp_path, "bash", ("bash(git push",), command="git push").verdict == "deny"
+    assert judge(tmp_path, "bash", ("bash", "!bash(git push"), command="ls").verdict == "deny"
+    assert judge(tmp_path, "bash", ("bash(*)",), command="make").verdict == "allow"
 
 
 def test_the_task_tool_can_be_limited_to_agents(tmp_path: Path) -> None:
     assert (
-        judged(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
+        judge(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
     )
     assert (
-        judged(tmp_path, "task", ("task(explore)",), agent="general", prompt="x").verdict == "deny"
+        judge(tmp_path, "task", ("task(explore)",), agent="general", prompt="x").verdict == "deny"
     )
     assert (
-        judged(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x").verdict
+        judge(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x").verdict
         == "deny"
     )
 
@@ -227,7 +227,7 @@ def test_each_limit_only_narrows(above: list[tuple[str, ...]], command: str, can
     )
     verdicts = [
         ORDER.index(
-            judged(
+            judge(
                 Path("/nowhere/x"),
                 "bash",
                 ("bash",),

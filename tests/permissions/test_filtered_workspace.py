@@ -48,16 +48,16 @@ LOOKING = [
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments"), LOOKING, ids=[f"{tool} {given}" for tool, given in LOOKING]
+    ("tool", "arguments"), LOOKING, ids=[f"{tool} {filled}" for tool, filled in LOOKING]
 )
 async def test_searches_leave_out_denied_files(
     play: Play, project: Path, tool: str, arguments: dict[str, str]
 ) -> None:
-    given = {name: value.replace("{root}", str(project)) for name, value in arguments.items()}
-    await play([[call(tool, **given)], "Done."], permissions=HELD)
+    filled = {name: value.replace("{root}", str(project)) for name, value in arguments.items()}
+    await play([[call(tool, **filled)], "Done."], permissions=HELD)
     text = play.results[0].result.text
     assert ".env" not in text.replace("match **/.env", "") and "key" not in text
-    await play([[call(tool, **given)], "Done."])
+    await play([[call(tool, **filled)], "Done."])
     text = play.results[-1].result.text
     assert ".env" in text or "key" in text, "the same finds them where no rule denies it"
 

@@ -129,7 +129,7 @@ class Tracer:
         return found
 
 
-def judged(text: str, root: Path) -> Any:
+def judge(text: str, root: Path) -> Any:
     base_rules = Permissions.of(allow=[f"Bash({name}:*)" for name in PIECES["allowed"]])
     return RulePolicy(
         base_rules,
@@ -148,7 +148,7 @@ def test_allowed_commands_run_only_programs_that_rules_name(tmp_path: Path) -> N
     while tried < CASES:
         texts = [command(chance) for _ in range(BATCH)]
         tried += len(texts)
-        passed = [text for text in texts if judged(text, tracer.work).verdict == "allow"]
+        passed = [text for text in texts if judge(text, tracer.work).verdict == "allow"]
         allowed += len(passed)
         tracer.fresh()
         for text, programs in zip(passed, tracer.started(passed), strict=True):

@@ -248,17 +248,17 @@ async def test_root_runs_nothing_if_the_workspace_cannot_be_mapped() -> None:
 @pytest.mark.skipif(not ROOT, reason="root only")
 def test_a_notice_says_that_commands_keep_roots_user_id(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    _, told = choose_sandbox(
+    _, notice = choose_sandbox(
         SandboxRequest(
             workspace="/proc", mode="full", state_dir=str(tmp_path / "home"), environ=environ
         )
     )
-    assert told.startswith(
+    assert notice.startswith(
         "sandbox full, but commands keep root's user id, because the workspace cannot be mapped to "
         "another user ("
     )
     for mode in ("full", "auto"):
-        _, told = choose_sandbox(
+        _, notice = choose_sandbox(
             SandboxRequest(
                 workspace=str(tmp_path),
                 mode=mode,
@@ -266,6 +266,6 @@ def test_a_notice_says_that_commands_keep_roots_user_id(tmp_path: Path) -> None:
                 environ=environ,
             )
         )
-        assert bool(told) == bool(FOUND.no_other_user_reason), (
-            "told for this folder's file system, not for the last one's"
+        assert bool(notice) == bool(FOUND.no_other_user_reason), (
+            "the notice is about this folder's file system, not for the last one's"
         )

@@ -23,7 +23,7 @@ def box(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
     (tmp_path / "proj").mkdir()
     root, away = str(tmp_path / "proj"), str(tmp_path / "away")
     if FOUND.no_full_reason if request.param == "full" else FOUND.no_file_reason:
-        pytest.skip("there are no such walls here")
+        pytest.skip("this sandbox is not available here")
     if request.param == "full":
         return BubblewrapSandbox(
             root,

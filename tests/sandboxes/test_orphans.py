@@ -99,9 +99,7 @@ def until(condition: object, seconds: float = 10.0) -> None:
         time.sleep(0.005)
 
 
-def test_nothing_is_left_of_a_session_killed_while_a_command_runs(
-    tier: str, tmp_path: Path
-) -> None:
+def test_a_session_killed_during_a_command_leaves_no_process(tier: str, tmp_path: Path) -> None:
     session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
     session.began()
     session.kill()
@@ -110,7 +108,7 @@ def test_nothing_is_left_of_a_session_killed_while_a_command_runs(
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_nothing_is_left_of_a_session_killed_at_any_moment(tier: str, tmp_path: Path) -> None:
+def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: Path) -> None:
     for n in range(8):
         session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
         time.sleep(0.012 * n)

@@ -8,7 +8,7 @@ from mudroom import MudroomError
 
 
 @pytest.mark.parametrize(
-    ("message", "where", "said"),
+    ("message", "where", "expected"),
     [
         ("no such directory", "/x", "no such directory (/x). Name another."),
         ("no such directory", "", "no such directory. Name another."),
@@ -17,6 +17,6 @@ from mudroom import MudroomError
         ("It can:\n- read\n", "", "It can:\n- read\nName another."),
     ],
 )
-def test_a_message_and_its_remedy_are_sentences(message: str, where: str, said: str) -> None:
-    assert str(MudroomError(message, where=where, remedy="Name another.")) == said
+def test_a_message_and_its_remedy_are_sentences(message: str, where: str, expected: str) -> None:
+    assert str(MudroomError(message, where=where, remedy="Name another.")) == expected
     assert str(MudroomError(message)) == message

@@ -37,11 +37,11 @@ PATHS = {
 
 def body(dialect: str, *, turns: int = 0, stream: bool = False) -> dict[str, Any]:
     role, messages = ("model", "contents") if dialect == "google" else ("assistant", "messages")
-    said: list[dict[str, Any]] = [{"role": "user"}, *({"role": role} for _ in range(turns))]
+    sent: list[dict[str, Any]] = [{"role": "user"}, *({"role": role} for _ in range(turns))]
     return {
         "model": "m",
         "tools": TOOLS[dialect],
-        messages: said,
+        messages: sent,
         **({"stream": True} if stream else {}),
     }
 
@@ -95,7 +95,7 @@ async def test_faults_answer_as_told_and_others_do_not_know() -> None:
 def test_the_family_script_makes_tasks_then_reads_then_reports() -> None:
     script = family_script(3, 2)
 
-    def said(dialect: str, turns: int, *, parent: bool) -> ServerAnswer:
+    def choose_answer(dialect: str, turns: int, *, parent: bool) -> ServerAnswer:
         tools = TOOLS[dialect] if parent else TOOLS[dialect][:1]
         asked = ServerRequest(
             dialect,
@@ -108,12 +108,12 @@ def test_the_family_script_makes_tasks_then_reads_then_reports() -> None:
         assert not hasattr(answer, "__await__")
         return answer  # pyright: ignore[reportReturnType]
 
-    tasks = said("anthropic", 0, parent=True)
+    tasks = choose_answer("anthropic", 0, parent=True)
     assert [block.name for block in tasks if isinstance(block, ToolCallBlock)] == ["task"] * 3  # pyright: ignore
-    assert isinstance(said("anthropic", 1, parent=True), str)
-    reads = said("openai", 1, parent=False)
+    assert isinstance(choose_answer("anthropic", 1, parent=True), str)
+    reads = choose_answer("openai", 1, parent=False)
     assert [block.name for block in reads if isinstance(block, ToolCallBlock)] == ["read"]  # pyright: ignore
-    assert len(str(said("openai", 2, parent=False))) == 80
+    assert len(str(choose_answer("openai", 2, parent=False))) == 80
 
 
 def test_the_server_is_a_process_of_its_own_until_stdin_ends() -> None:

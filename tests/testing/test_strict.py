@@ -33,7 +33,7 @@ GOOGLE_PROMPT: dict[str, Any] = {"role": "user", "parts": [{"text": "Go."}]}
 NOTHING: dict[str, Any] = {"role": "user", "parts": []}
 
 
-def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+def message(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": list(blocks)}
 
 
@@ -47,7 +47,11 @@ def refused(dialect: str, *messages: dict[str, Any]) -> list[str]:
     [
         (
             "anthropic",
-            (PROMPT, said("assistant", CALL), said("user", RESULT, {"type": "text", "text": "hm"})),
+            (
+                PROMPT,
+                message("assistant", CALL),
+                message("user", RESULT, {"type": "text", "text": "hm"}),
+            ),
         ),
         ("anthropic", (PROMPT, PROMPT)),
         (
@@ -72,28 +76,36 @@ def test_a_conversation_in_order_is_taken(
 @pytest.mark.parametrize(
     ("dialect", "messages", "why"),
     [
-        ("anthropic", (PROMPT, said("assistant", CALL)), "no results for calls"),
-        ("anthropic", (PROMPT, said("assistant", CALL), PROMPT), "results of"),
-        ("anthropic", (PROMPT, said("user", RESULT)), "results of"),
+        ("anthropic", (PROMPT, message("assistant", CALL)), "no results for calls"),
+        ("anthropic", (PROMPT, message("assistant", CALL), PROMPT), "results of"),
+        ("anthropic", (PROMPT, message("user", RESULT)), "results of"),
         (
             "anthropic",
-            (PROMPT, said("assistant", CALL), said("user", RESULT, RESULT)),
+            (PROMPT, message("assistant", CALL), message("user", RESULT, RESULT)),
             "results of",
         ),
         (
             "anthropic",
-            (PROMPT, said("assistant", CALL, CALL), said("user", RESULT, RESULT)),
+            (PROMPT, message("assistant", CALL, CALL), message("user", RESULT, RESULT)),
             "not new",
         ),
-        ("anthropic", (PROMPT, *(said("assistant", CALL), said("user", RESULT)) * 2), "not new"),
         (
             "anthropic",
-            (PROMPT, said("assistant", CALL), said("user", {"type": "text", "text": "hm"}, RESULT)),
+            (PROMPT, *(message("assistant", CALL), message("user", RESULT)) * 2),
+            "not new",
+        ),
+        (
+            "anthropic",
+            (
+                PROMPT,
+                message("assistant", CALL),
+                message("user", {"type": "text", "text": "hm"}, RESULT),
+            ),
             "empty block",
         ),
-        ("anthropic", (said("user", {"type": "text", "text": " "}),), "empty block"),
-        ("anthropic", (PROMPT, said("assistant")), "empty block"),
-        ("anthropic", (said("assistant", {"type": "text", "text": "Hi."}),), "first message"),
+        ("anthropic", (message("user", {"type": "text", "text": " "}),), "empty block"),
+        ("anthropic", (PROMPT, message("assistant")), "empty block"),
+        ("anthropic", (message("assistant", {"type": "text", "text": "Hi."}),), "first message"),
         ("openai", (OPENAI_PROMPT, OPENAI_CALL), "no results"),
         ("openai", (OPENAI_PROMPT, OPENAI_RESULT), "results of"),
         ("openai", (OPENAI_PROMPT, {"role": "assistant", "content": ""}), "empty block"),

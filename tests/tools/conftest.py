@@ -46,11 +46,11 @@ def call(ctx: Run) -> Call:
     """Call a built-in tool as the engine does: with argument aliases, and errors as results."""
     tools = builtin_tools()
 
-    async def call(name: str, /, **given: Any) -> ToolResult:
+    async def call(name: str, /, **arguments: Any) -> ToolResult:
         tool = tools[canonical_tool_name(name)]
         try:
             arguments = tool.parse(
-                {tool.argument_aliases.get(key, key): value for key, value in given.items()}
+                {tool.argument_aliases.get(key, key): value for key, value in arguments.items()}
             )
             return await tool.run(ctx, arguments)
         except (ValueError, MudroomError) as error:

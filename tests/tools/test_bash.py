@@ -36,12 +36,12 @@ async def test_a_timeout_keeps_the_output_so_far(call: Call) -> None:
     assert result.error
 
 
-@pytest.mark.parametrize(("given", "least"), [(1, 1.0), (1_300, 1.3)])
+@pytest.mark.parametrize(("timeout", "least"), [(1, 1.0), (1_300, 1.3)])
 async def test_timeouts_are_milliseconds_and_one_second_at_least(
-    call: Call, given: int, least: float
+    call: Call, timeout: int, least: float
 ) -> None:
     began = time.monotonic()
-    await call("bash", command="sleep 30", timeout=given)
+    await call("bash", command="sleep 30", timeout=timeout)
     assert least <= time.monotonic() - began < least + 1.5
 
 

@@ -114,12 +114,12 @@ async def test_reading_a_folder_names_the_tool_that_lists_it(ctx: Run, call: Cal
 
 
 async def test_paths_outside_are_refused_with_a_remedy(call: Call) -> None:
-    for name, given in (
+    for name, arguments in (
         ("read", {}),
         ("write", {"content": "x"}),
         ("edit", {"old_string": "a", "new_string": "b"}),
     ):
-        result = await call(name, file_path="/etc/passwd", **given)
+        result = await call(name, file_path="/etc/passwd", **arguments)
         assert result.error
         assert "is outside the workspace" in result.text
         assert "Use a path inside" in result.text
@@ -262,7 +262,7 @@ async def test_edit_finds_similar_lines_in_bounded_time(ctx: Run, call: Call) ->
 
 async def test_parallel_edits_of_one_file_are_all_kept(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("".join(f"<{n}>\n" for n in range(30)))
-    given: list[dict[str, Any]] = [
+    arguments: list[dict[str, Any]] = [
         {
             "file_path": str(ctx.root / "a") if n % 2 else "a",
             "old_string": f"<{n}>",
@@ -271,6 +271,6 @@ async def test_parallel_edits_of_one_file_are_all_kept(ctx: Run, call: Call) -> 
         for n in range(30)
     ]
     async with asyncio.TaskGroup() as group:
-        for one in given:
+        for one in arguments:
             group.create_task(call("edit", **one))  # pyright: ignore[reportArgumentType]
     assert (ctx.root / "a").read_text() == "".join(f"[{n}]\n" for n in range(30))

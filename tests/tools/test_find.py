@@ -155,18 +155,18 @@ SEARCHES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("given", SEARCHES, ids=str)
+@pytest.mark.parametrize("query", SEARCHES, ids=str)
 async def test_results_are_those_of_a_plain_search_in_python(
-    tree: Run, given: dict[str, Any]
+    tree: Run, query: dict[str, Any]
 ) -> None:
-    arguments = parse(given)
+    arguments = parse(query)
     result = await search(tree.workspace, arguments, rg=RG)
     assert result == search_in_python(tree.workspace, arguments)
 
 
 async def test_grep_modes(tree: Run) -> None:
-    async def grep(**given: Any) -> str:
-        return (await search(tree.workspace, parse(given), rg=RG)).text
+    async def grep(**query: Any) -> str:
+        return (await search(tree.workspace, parse(query), rg=RG)).text
 
     assert (
         await grep(pattern="main")

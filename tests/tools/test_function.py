@@ -49,8 +49,8 @@ async def drawn(
     return {"at": [at.x, at.y], "kind": kind, "sizes": sizes, "options": options, "width": width}
 
 
-async def use(made: Tool, ctx: Any, **given: Any) -> ToolResult:
-    return await made.run(ctx, made.parse(given))
+async def use(made: Tool, ctx: Any, **arguments: Any) -> ToolResult:
+    return await made.run(ctx, made.parse(arguments))
 
 
 def test_a_decorated_function_is_a_tool() -> None:
@@ -100,16 +100,16 @@ async def test_arguments_are_converted_and_results_are_json(ctx: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("arguments", "expected"),
     [
         ({}, "city: required; expected string"),
         ({"city": 1}, "city: is integer; expected string"),
         ({"city": "a", "when": 1}, "when: unknown; the arguments are city, days"),
     ],
 )
-def test_wrong_arguments_are_named(given: dict[str, Any], expected: str) -> None:
+def test_wrong_arguments_are_named(arguments: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError) as caught:
-        weather.parse(given)
+        weather.parse(arguments)
     assert str(caught.value) == expected
 
 
@@ -132,16 +132,16 @@ async def test_a_plain_function_runs_in_a_thread(ctx: Run) -> None:
 
 
 async def test_a_tool_result_is_returned_unchanged_and_none_has_a_text(ctx: Run) -> None:
-    given = ToolResult("x", error=True)
+    arguments = ToolResult("x", error=True)
 
     @tool
     async def same() -> ToolResult:
-        return given
+        return arguments
 
     @tool
     async def nothing() -> None: ...
 
-    assert await use(same, ctx) is given
+    assert await use(same, ctx) is arguments
     assert (await use(nothing, ctx)).text == "(no result)"
 
 
@@ -175,18 +175,18 @@ SCHEMA = {
 
 
 async def test_a_declared_tool_checks_arguments_and_calls_its_handler(ctx: Run) -> None:
-    async def double(given: dict[str, Any]) -> int:
-        return given["n"] * 2
+    async def double(arguments: dict[str, Any]) -> int:
+        return arguments["n"] * 2
 
     made = declare_tool("double", "Double it.", SCHEMA, double)
     assert made.parameters is SCHEMA
     assert (await use(made, ctx, n=4)).text == "8"
-    for given, expected in (
+    for arguments, expected in (
         ({"n": 0}, "n: 0 is less than the minimum of 1"),
         ({}, 'arguments: "n" is a required property'),
     ):
         with pytest.raises(ValueError) as caught:
-            made.parse(given)
+            made.parse(arguments)
         assert str(caught.value) == expected
 
 

@@ -51,16 +51,16 @@ def test_effects() -> None:
 @pytest.mark.parametrize("name", ["write", "edit"])
 def test_one_file_has_one_key(name: str) -> None:
     tool = builtin_tools()[name]
-    given = {"write": {"content": ""}, "edit": {"old_string": "a", "new_string": "b"}}[name]
+    arguments = {"write": {"content": ""}, "edit": {"old_string": "a", "new_string": "b"}}[name]
     assert (
-        tool.get_key(tool.parse({"file_path": "a/../b.py", **given}))
-        == tool.get_key(tool.parse({"file_path": "./b.py", **given}))
+        tool.get_key(tool.parse({"file_path": "a/../b.py", **arguments}))
+        == tool.get_key(tool.parse({"file_path": "./b.py", **arguments}))
         == "b.py"
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "expected"),
+    ("name", "arguments", "expected"),
     [
         ("read", {}, "file_path: required; expected string"),
         ("read", {"file_path": 5}, "file_path: is integer; expected string"),
@@ -96,10 +96,10 @@ def test_one_file_has_one_key(name: str) -> None:
     ],
 )
 def test_wrong_arguments_are_reported_with_their_place(
-    name: str, given: dict[str, object], expected: str
+    name: str, arguments: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(ValueError) as caught:
-        builtin_tools()[name].parse(given)
+        builtin_tools()[name].parse(arguments)
     assert str(caught.value) == expected
 
 

@@ -250,13 +250,13 @@ async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
         await writer.append(note("one"), note("two"))
         async with asyncio.timeout(1.5):
             assert [(await anext(events)), (await anext(events))] == [
-                (2, _told("one")),
-                (3, _told("two")),
+                (2, _encode_note("one")),
+                (3, _encode_note("two")),
             ]
         await writer.close()
 
 
-def _told(text: str) -> dict[str, Any]:
+def _encode_note(text: str) -> dict[str, Any]:
     return {"type": "note_injected", "at": 1.0, "run": "1", "text": text}
 
 
@@ -291,7 +291,7 @@ async def test_events_of_another_process_are_streamed(tmp_path: Path) -> None:
         assert (await client.json("/api/sessions"))[0]["state"] == "live"
         writer.stdin.write(b"second\n")
         async with asyncio.timeout(3):
-            assert await anext(events) == (2, _told("second"))
+            assert await anext(events) == (2, _encode_note("second"))
         writer.stdin.close()
         assert await writer.wait() == 0
         assert (await client.json("/api/sessions"))[0]["state"] != "live"

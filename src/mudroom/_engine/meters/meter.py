@@ -19,7 +19,7 @@ WARNING_FRACTION = 0.9
 class ParentMeter(Protocol):
     """The meters above a run, where they are in another process."""
 
-    def add_turns(self, count: int) -> None:
+    def add_child_turns(self, count: int) -> None:
         """Count turns of a run directly below."""
         ...
 
@@ -196,16 +196,16 @@ class Meter:
         """Count a turn of this run, here and in another process."""
         self.count_turns(1)
         if self.parent is not None and not isinstance(self.parent, Meter):
-            self.parent.add_turns(1)
+            self.parent.add_child_turns(1)
 
     def count_turns(self, count: int) -> None:
         """Count turns of this run in this process."""
         self.turns += count
         if isinstance(self.parent, Meter):
-            self.parent.add_turns(count)
+            self.parent.add_child_turns(count)
 
-    def add_turns(self, count: int) -> None:
-        """Do nothing: a run does not count the turns of its children."""
+    def add_child_turns(self, count: int) -> None:
+        """Do nothing: only a session counts the turns of the runs below."""
 
     def charge(self, usage: Usage, usd: float | None = 0.0) -> None:
         """Add tokens and money of this run, here and to every ancestor.

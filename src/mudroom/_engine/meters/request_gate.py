@@ -34,7 +34,7 @@ class RequestGate:
         is_own = meter.parent is remote
         if not remote.has_shared_limits:
             if is_own and not plan.is_summary:
-                remote.add_turns(1)
+                remote.add_child_turns(1)
             return None
         try:
             admission = await remote.admit(plan, is_own=is_own)

@@ -154,7 +154,7 @@ class RemoteParentMeter:
         while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
             self._unconfirmed.popleft()
 
-    def add_turns(self, count: int) -> None:
+    def add_child_turns(self, count: int) -> None:
         """Count turns of the run."""
         self._charge(Charge(self._state.run_id, Usage(), 0.0, turns=count))
 
