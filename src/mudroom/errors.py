@@ -7,6 +7,7 @@ MudroomError                what went wrong, where, and the remedy
 │   └── UnknownName         no such model, agent, tool or session; suggests similar names
 ├── ModelError              a model call failed finally
 │   ├── ModelRefused        the provider refused: bad key, bad request, no such model
+│   │   └── ContextOverflow  the conversation does not fit into the model's context window
 │   ├── ModelUnavailable    may work later: overload, rate limits, no connection (exit code 75)
 │   └── ModelGarbled        the endpoint does not follow the protocol
 ├── WorkspaceError          a path outside the workspace, or one that cannot be opened
@@ -96,6 +97,19 @@ class ModelError(MudroomError):
 
 class ModelRefused(ModelError):
     """The provider refused and would refuse again: bad key, bad request, no such model."""
+
+
+class ContextOverflow(ModelRefused):
+    """The conversation does not fit into the model's context window.
+
+    Example:
+        from mudroom.scope import PromptConfig
+
+        try:
+            await session.scope("title", PromptConfig(system_prompt=paper))
+        except ContextOverflow:
+            await session.scope("title", PromptConfig(system_prompt=paper[:20_000]))
+    """
 
 
 class ModelUnavailable(ModelError):

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from ..errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
+from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 from .http1.errors import (
     CannotConnect,
     InvalidRequest,
@@ -24,8 +24,18 @@ _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
 )
 _TOO_LONG = re.compile(
-    r"(?i)context.?(length|size|window)|prompt is too long|input is too long|too many tokens"
-    r"|token count.{0,40}exceeds|maximum number of tokens"
+    r"(?i)context.?(length|size|window|limit)|(prompt|input) (is )?too long|too many tokens"
+    r"|token count.{0,40}exceeds|maximum (number of tokens|prompt length)|exceeds max length"
+    r"|exceeded model token limit|reduce the length of the (messages|prompt)|tokens_limit_reached"
+)
+_BAD_KEY = re.compile(
+    r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
+    r"|(invalid|incorrect|missing|no|wrong).{0,20}(api.?key|credentials|(access|auth|bearer) token)"
+)
+_OVERFLOW_REMEDY = (
+    "The conversation is too large: let the model read less, split the work into more tasks, "
+    "remove the last prompts with /rewind, shorten it with /compact, or use a model with a larger "
+    "context."
 )
 _STATUS_TEXTS = {
     408: "timeout",
@@ -62,6 +72,7 @@ class RequestFailure(Exception):
         retryable: whether another attempt may succeed.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
         needs_few_tries: true if another attempt seldom helps; the request has fewer attempts then.
+        body: the error as the provider sent it.
     """
 
     def __init__(
@@ -72,6 +83,7 @@ class RequestFailure(Exception):
         retryable: bool = False,
         retry_after: float = 0.0,
         needs_few_tries: bool = False,
+        body: bytes = b"",
     ) -> None:
         super().__init__(error.message)
         self.status = status
@@ -79,6 +91,7 @@ class RequestFailure(Exception):
         self.retryable = retryable
         self.retry_after = retry_after
         self.needs_few_tries = needs_few_tries
+        self.body = body
 
     @property
     def is_rate_limit(self) -> bool:
@@ -89,13 +102,20 @@ class RequestFailure(Exception):
 
 
 def classify_status(
-    hints: ProviderHints, url: str, status: int, text: str, *, retry_after: float = 0.0
+    hints: ProviderHints,
+    url: str,
+    status: int,
+    text: str,
+    *,
+    retry_after: float = 0.0,
+    body: bytes = b"",
 ) -> RequestFailure:
     """Return the failure that an HTTP status means.
 
     Arguments:
         text: the provider's error text, already redacted.
         retry_after: seconds the provider asked to wait.
+        body: the error as the provider sent it.
     """
     where = strip_url(url)
     detail = f": {text}" if text else ""
@@ -110,7 +130,10 @@ def classify_status(
     else:
         message = f"{hints.provider} refused the request (HTTP {status}){detail}"
         remedy = _status_remedy(hints, status, text)
-    return RequestFailure(status, ModelRefused(message, where=where, remedy=remedy))
+        if status == 413 or (status in (400, 422) and _TOO_LONG.search(text)):
+            overflow = ContextOverflow(message, where=where, remedy=_OVERFLOW_REMEDY)
+            return RequestFailure(status, overflow, body=body)
+    return RequestFailure(status, ModelRefused(message, where=where, remedy=remedy), body=body)
 
 
 def classify_exception(
@@ -263,13 +286,10 @@ def _url_remedy(hints: ProviderHints) -> str:
 
 
 def _status_remedy(hints: ProviderHints, status: int, text: str) -> str:
-    if status in (401, 403):
+    if status in (401, 403) or _BAD_KEY.search(text):
         return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
     if status == 404:
         return f"Check the model's name. {_url_remedy(hints)}"
-    if status == 413 or (status == 400 and _TOO_LONG.search(text)):
-        return (
-            "The conversation is too large: let the model read less, split the work into more "
-            "tasks, remove the last prompts with /rewind, or use a model with a larger context."
-        )
+    if "/v1/responses" in text:
+        return "Name the model as openai-responses:MODEL."
     return ""

@@ -55,12 +55,14 @@ class StreamError(Exception):
     Arguments:
         status: the HTTP status it would have as a response; 408, 409, 429 and >= 500 are retried.
         text: the provider's error text.
+        body: the error as JSON.
     """
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, text: str, body: bytes = b"") -> None:
         super().__init__(text)
         self.status = status
         self.text = text
+        self.body = body
 
 
 _STREAM_ERRORS = (
@@ -72,6 +74,9 @@ _STREAM_ERRORS = (
     msgspec.DecodeError,
     UnicodeDecodeError,
 )
+
+
+Adapt = Callable[[RequestFailure], str | AssistantMessage]
 
 
 class StreamReader(Protocol):
@@ -127,7 +132,7 @@ class HttpClient:
         headers: Mapping[str, str],
         make_body: Callable[[], bytes],
         make_reader: Callable[[], StreamReader],
-        adapt: Callable[[RequestFailure], str] = lambda failure: "",
+        adapt: Adapt = lambda failure: "",
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post a body and yield the chunks of the answer, then the whole message.
 
@@ -138,7 +143,8 @@ class HttpClient:
 
         Arguments:
             make_body, make_reader: return the body and a new reader; called once per attempt.
-            adapt: takes a final failure; returns why to send another body, "" to give up.
+            adapt: takes a final failure; returns why to send another body, "" to give up, or the
+                answer that the failure holds.
         """
         attempt = 0
         while True:
@@ -153,9 +159,13 @@ class HttpClient:
                 delay = self._retry_delay(failure, attempt)
                 reason = failure.error.message
                 if delay is None:
-                    reason = adapt(failure)
-                    if not reason:
+                    adapted = adapt(failure)
+                    if isinstance(adapted, AssistantMessage):
+                        yield adapted
+                        return
+                    if not adapted:
                         raise build_final_error(failure, attempt) from None
+                    reason = adapted
                     delay = 0.0
                 notice = RetryNotice(attempt, delay, failure.status, reason)
             yield notice
@@ -228,13 +238,16 @@ class HttpClient:
             is_unreadable = response.content_type == "application/json" and not is_json(body)
             return build_protocol_failure(self.hints, url, reason, is_unreadable=is_unreadable)
         retry_after = parse_retry_after(response.headers, self.clock.now())
-        return classify_status(self.hints, url, response.status, text, retry_after=retry_after)
+        return classify_status(
+            self.hints, url, response.status, text, retry_after=retry_after, body=body
+        )
 
     def _classify(self, url: str, error: Exception, secrets: tuple[str, ...]) -> RequestFailure:
         if isinstance(error, RequestFailure):
             return error
         if isinstance(error, StreamError):
-            return classify_status(self.hints, url, error.status, redact(error.text, secrets))
+            text = redact(error.text, secrets)
+            return classify_status(self.hints, url, error.status, text, body=error.body)
         if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
             reason = redact(str(error), secrets)
             is_unreadable = not isinstance(error, ModelGarbled)

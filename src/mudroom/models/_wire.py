@@ -159,6 +159,10 @@ class WireModel(ABC):
         """Return the headers for a key, as bearer token."""
         return {"Authorization": f"Bearer {key}"} if key else {}
 
+    def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
+        """Return the answer that an error of the provider holds, None if it holds none."""
+        return None
+
     @abstractmethod
     def build_url(self, base_url: str) -> str:
         """Return the address of the requests."""
@@ -225,14 +229,17 @@ class WireConversation:
             return b"]}"
         return b"],%b}" % self._model.TOOLS_OFF
 
-    def _adapt(self, failure: RequestFailure) -> str:
+    def _adapt(self, failure: RequestFailure) -> str | AssistantMessage:
         """Change the next bodies to avoid what the provider refused; return the change, or "".
 
-        Each change is made only once, so the provider is not asked without end.
+        Returns the answer if the failure holds one. Each change is made only once, so the provider
+        is not asked without end.
         """
         model = self._model
         if failure.status not in _LEARNABLE:
             return ""
+        if answer := model.read_refused_answer(failure.body, self._prefix.names):
+            return answer
         change = "earlier refusals are avoided"
         if self._prefix.facts is model.facts:
             refusal = failure.error.message

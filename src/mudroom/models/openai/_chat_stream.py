@@ -348,5 +348,5 @@ def to_stream_error(error: object) -> StreamError:
         if isinstance(value, str):
             value = int(value) if value.isdigit() else _ERROR_STATUSES.get(value)
         if isinstance(value, int) and 400 <= value < 600:
-            return StreamError(value, str(fields.get("message") or value))
+            return StreamError(value, str(fields.get("message") or value), encode(fields))
     return StreamError(500, str(fields.get("message") or "the provider sent an error"))

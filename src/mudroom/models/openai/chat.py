@@ -15,6 +15,7 @@ from ..._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    StopReason,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -29,6 +30,7 @@ from .._json import clean, encode
 from .._tool_names import ToolNames
 from .._wire import WireConversation, WireModel, format_result_text, get_sampling
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
+from ._refused_calls import read_refused_calls
 
 
 class OpenAIModel(WireModel):
@@ -82,6 +84,15 @@ class OpenAIModel(WireModel):
     def make_reader(self, names: ToolNames) -> OpenAIReader:
         """Return a reader for one answer."""
         return OpenAIReader(self.model, names, self.wire)
+
+    def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
+        """Return the answer that an error holds: Groq refuses calls that do not fit their tool."""
+        calls = read_refused_calls(body, names)
+        if not calls:
+            return None
+        return AssistantMessage(
+            calls, stop_reason=StopReason.CALLS, model=self.model, wire=self.wire
+        )
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

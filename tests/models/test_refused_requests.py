@@ -1,0 +1,158 @@
+"""Refusals on record: refused calls of Groq, full context windows and bad keys of all providers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Reason, Report, Session
+from mudroom._core.messages import user_message
+from mudroom._core.ports import RequestConfig
+from mudroom.errors import ContextOverflow, ModelRefused
+from mudroom.models._errors import ProviderHints, classify_status
+from mudroom.models._http import HttpClient
+from mudroom.models._wire import WireModel
+from mudroom.models.anthropic import AnthropicModel
+from mudroom.models.google import GoogleModel
+from mudroom.models.openai.chat import OpenAIModel
+from mudroom.models.openai.responses import ResponsesModel
+from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer
+
+REASON = "Tool call validation failed: parameters for tool read did not match schema"
+STREAM = "text/event-stream"
+
+
+def groq_error(generation: str) -> dict[str, Any]:
+    error = {"message": REASON, "type": "invalid_request_error", "code": "tool_use_failed"}
+    return {"error": error | {"failed_generation": generation, "status_code": 400}}
+
+
+async def run_with_groq(folder: Path, first: ServerAnswer) -> tuple[Report, list[dict[str, Any]]]:
+    """Run a prompt whose first answer is given; return the report and the last messages sent."""
+    answers = [first]
+    async with ModelServer(lambda _: answers.pop() if answers else "Done.") as server:
+        environ = {"GROQ_API_KEY": "k", "GROQ_BASE_URL": f"{server.url}/openai/v1"}
+        async with Session(
+            model="groq:m", cwd=str(folder), journal="memory", environ=environ
+        ) as session:
+            report = await session.run("Read it.")
+    return report, server.requests[-1].json["messages"]
+
+
+@pytest.mark.parametrize("in_stream", [False, True])
+async def test_a_call_that_groq_refuses_is_told_to_the_model(
+    in_stream: bool, tmp_path: Path
+) -> None:
+    generation = json.dumps({"name": "read", "arguments": {"invalid": "test"}})
+    body = json.dumps(groq_error(generation)).encode()
+    fault = Fault(status=400, body=body)
+    if in_stream:
+        fault = Fault(body=b"event: error\ndata: %b\n\n" % body, content_type=STREAM)
+    report, messages = await run_with_groq(tmp_path, fault)
+    assert (report.reason, report.text) == (Reason.GOAL, "Done.")
+    call, result, _note = messages[-3:]
+    function = call["tool_calls"][0]["function"]
+    assert (function["name"], json.loads(function["arguments"])) == ("read", {"invalid": "test"})
+    assert "Invalid arguments for read" in result["content"]
+
+
+@pytest.mark.parametrize(
+    ("generation", "expected"),
+    [
+        ('<function=read>{"file_path": "a"</function>', "were not a JSON object"),
+        ("I would rather", "There is no tool 'unknown' here"),
+        ('[{"name": "reed", "parameters": {}}]', "There is no tool 'reed' here. Did you mean read"),
+    ],
+)
+async def test_a_generation_in_another_form_is_told_to_the_model(
+    generation: str, expected: str, tmp_path: Path
+) -> None:
+    body = json.dumps(groq_error(generation)).encode()
+    report, messages = await run_with_groq(tmp_path, Fault(status=400, body=body))
+    assert report.reason is Reason.GOAL
+    assert expected in messages[-2]["content"]
+
+
+WIRES: dict[str, type[WireModel]] = {
+    "anthropic": AnthropicModel,
+    "google": GoogleModel,
+    "openai": OpenAIModel,
+    "openai-responses": ResponsesModel,
+}
+PATHS = {"anthropic": "", "google": "/v1beta", "openai": "/v1", "openai-responses": "/v1"}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_full_window_is_an_error_of_its_own_on_every_wire(wire: str) -> None:
+    error = {"error": {"message": "Your input exceeds the context window of this model."}}
+    fault = Fault(status=400, body=json.dumps(error).encode())
+    async with ModelServer(lambda _: fault) as server:
+        http = HttpClient(clock=FakeClock())
+        model = WIRES[wire]("full", http=http, base_url=f"{server.url}{PATHS[wire]}")
+        conversation = model.start_conversation(RequestConfig(system=""))
+        conversation.append(user_message("Hello"))
+        with pytest.raises(ContextOverflow) as caught:
+            async for _ in conversation.request_answer():
+                pass
+        await model.close()
+    assert "/compact" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "prompt is too long: 214468 tokens > 200000 maximum"),
+        (400, "prompt too long; exceeded max context length by 12 tokens"),
+        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed"),
+        (400, "This model's maximum context length is 65536 tokens. However, you requested 90000"),
+        (400, "This model's maximum prompt length is 131072 but the request contains 200000"),
+        (400, "request (2033 tokens) exceeds the available context size (1024 tokens)"),
+        (400, "Please reduce the length of the messages or completion."),
+        (400, "input length and `max_tokens` exceed context limit: 199900 + 8192 > 200000"),
+        (400, "Input is too long for requested model."),
+        (400, "Prompt exceeds max length"),
+        (400, "Your request exceeded model token limit: 131072"),
+        (422, "too large for model with 32768 maximum context length"),
+        (413, "Request too large"),
+    ],
+)
+def test_a_full_window_is_known_by_the_words_of_each_provider(status: int, text: str) -> None:
+    failure = classify_status(ProviderHints(), "https://x.example/v1", status, text)
+    assert isinstance(failure.error, ContextOverflow)
+    assert not failure.retryable
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Invalid max_tokens value", "max_tokens: 9 > 8, which is the maximum allowed number", "no"],
+)
+def test_other_refusals_are_neither_a_full_window_nor_a_bad_key(text: str) -> None:
+    error = classify_status(ProviderHints(key_env="K"), "https://x.example", 400, text).error
+    assert type(error) is ModelRefused
+    assert not error.remedy
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "API key not valid. Please pass a valid API key."),
+        (400, "API key expired. Please renew the API key."),
+        (400, "Incorrect API key provided: xa***ey."),
+        (401, "Unauthorized"),
+        (403, "Forbidden"),
+        (422, "Missing API key"),
+    ],
+)
+def test_a_bad_key_is_named_whatever_the_status(status: int, text: str) -> None:
+    error = classify_status(ProviderHints(key_env="K"), "https://x.example", status, text).error
+    assert error.remedy == "Check the key in K."
+
+
+def test_tools_that_chat_completions_refuses_name_the_other_protocol() -> None:
+    text = "Function tools with reasoning_effort are not supported. Use /v1/responses."
+    error = classify_status(ProviderHints(), "https://x.example", 400, text).error
+    assert error.remedy == "Name the model as openai-responses:MODEL."
