@@ -106,11 +106,15 @@ class ModelRegistry:
 
             return OfflineModel(pace=read_offline_pace(self._environ), sleep=self._clock.sleep)
         if provider.wire == "library":
+            from .models._errors import ProviderHints
             from .models.pydantic_ai import PydanticAIModel
 
             return PydanticAIModel(
                 f"{provider_name}:{model}",
                 clock=self._clock,
+                hints=ProviderHints(
+                    provider_name, providers.find_key_variable(provider, self._environ)
+                ),
                 takes_images=self._takes_images or providers.takes_images(provider, model),
             )
         if provider.wire == "scripted":

@@ -21,9 +21,13 @@ _PROVIDER_IDS = {
 def calculate_cost(model: str, usage: Usage) -> float | None:
     """Return the price of tokens in US dollars, None if the price of the model is unknown.
 
+    The price that the provider told counts first.
+
     Arguments:
         model: a model string, "provider:model"; of several with commas, the first counts.
     """
+    if usage.usd is not None:
+        return usage.usd
     provider, _, name = model.partition(",")[0].partition(":")
     if provider in _FREE_PROVIDERS:
         return 0.0

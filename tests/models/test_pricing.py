@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from mudroom import Usage
+from mudroom import Session, Usage
+from mudroom._core.ports import RequestConfig
+from mudroom.models._http import HttpClient
+from mudroom.models.openai.chat import OpenAIModel
 from mudroom.pricing import calculate_cost
+from mudroom.testing.clock import FakeClock
+from mudroom.testing.model_server import Fault, ModelServer
 
 MILLION = Usage(1_000_000, 1_000_000)
 
@@ -25,3 +34,68 @@ def test_a_model_without_prices_in_the_table_has_an_unknown_price(model: str) ->
 def test_a_priced_model_costs_money() -> None:
     cost = calculate_cost("anthropic:claude-sonnet-4-5", MILLION)
     assert cost is not None and cost > 0
+
+
+def test_the_price_that_the_provider_told_counts_first() -> None:
+    assert calculate_cost("anthropic:claude-sonnet-4-5", Usage(5, 5, usd=0.25)) == 0.25
+    assert calculate_cost("openrouter:some/unknown", Usage(5, 5, usd=0.25)) == 0.25
+
+
+def test_a_sum_has_a_price_only_if_all_its_parts_have_one() -> None:
+    told = Usage(5, 5, usd=0.25)
+    assert (told + told).usd == 0.5
+    assert (Usage() + told).usd == (told + Usage()).usd == 0.25
+    assert (told + Usage(5, 5)).usd is None
+    assert (Usage(1, 1) + Usage(1, 1)).usd is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"cost": 0.00008725, "is_byok": False}, 0.00008725),
+        ({"cost": "0.002187"}, 0.002187),
+        ({"cost": {"total_cost": 0.006, "currency": "USD"}}, 0.006),
+        (
+            {"cost": 0.5, "is_byok": True, "cost_details": {"upstream_inference_cost": 1.5}},
+            2.0,
+        ),
+        (
+            {"cost": 0.5, "is_byok": False, "cost_details": {"upstream_inference_cost": 0.5}},
+            0.5,
+        ),
+        ({"cost_in_usd_ticks": 1466250}, 0.000146625),
+        ({"cost": 0}, None),
+        ({"cost": "free"}, None),
+        ({"cost": -1}, None),
+        ({}, None),
+    ],
+    ids=str,
+)
+async def test_the_price_of_a_gateway_is_in_the_report(
+    usage: dict[str, Any], expected: float | None, tmp_path: Path
+) -> None:
+    chunk: dict[str, Any] = {
+        "choices": [{"delta": {"content": "Hello."}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11, **usage},
+    }
+    body = b"data: %b\n\ndata: [DONE]\n\n" % json.dumps(chunk).encode()
+    async with ModelServer(lambda _: Fault(body=body, content_type="text/event-stream")) as server:
+        environ = {"OPENROUTER_API_KEY": "k", "OPENROUTER_BASE_URL": f"{server.url}/v1"}
+        async with Session(
+            model="openrouter:some/unknown",
+            cwd=str(tmp_path),
+            journal="memory",
+            environ=environ,
+            prices=True,
+        ) as session:
+            report = await session.run("Hello")
+    assert report.usage.usd == expected
+    # A report rounds to millionths.
+    assert report.usd == (None if expected is None else round(expected, 6))
+
+
+def test_openrouter_is_asked_for_the_price() -> None:
+    http = HttpClient(clock=FakeClock())
+    model = OpenAIModel("some/m", http=http, base_url="https://openrouter.ai/api/v1")
+    body = json.loads(model.start_conversation(RequestConfig(system="")).build_body())
+    assert body["usage"] == {"include": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -31,8 +32,18 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable, UsageError
+from mudroom.errors import (
+    ContextOverflow,
+    ModelError,
+    ModelGarbled,
+    ModelRefused,
+    ModelUnavailable,
+    UsageError,
+)
+from mudroom.model_registry import ModelRegistry
+from mudroom.models.providers import PROVIDERS, Provider
 from mudroom.models.pydantic_ai import PydanticAIModel
+from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 
 Stream = AsyncIterator[str | dict[int, Any]]
@@ -280,6 +291,7 @@ sys.modules["pydantic_ai"] = None
 from mudroom._core.ports import RequestConfig
 from mudroom.errors import UsageError
 from mudroom.models.pydantic_ai import PydanticAIModel
+from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 try:
     PydanticAIModel("bedrock:x", clock=FakeClock()).start_conversation(RequestConfig(system=""))
@@ -312,6 +324,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from mudroom._core.ports import RequestConfig
 from mudroom.models.pydantic_ai import PydanticAIModel
+from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 
 async def closed(model):
@@ -334,3 +347,65 @@ asyncio.run(main())
         env={"OPENAI_API_KEY": "k"},
     )
     assert output.stdout.split() == ["True", "False"]
+
+
+LIBRARY = [provider for provider in PROVIDERS.values() if provider.wire == "library"]
+MORE_VARIABLES = {
+    "azure": {
+        "AZURE_OPENAI_ENDPOINT": "https://me.example",
+        "OPENAI_API_VERSION": "2025-01-01",
+    },
+    "bedrock": {"AWS_DEFAULT_REGION": "us-east-1"},
+    "snowflake": {"SNOWFLAKE_ACCOUNT": "me"},
+}
+
+
+@pytest.mark.parametrize("provider", LIBRARY, ids=lambda provider: provider.name)
+def test_a_listed_provider_starts_or_names_the_missing_package(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = MORE_VARIABLES.get(provider.name, {})
+    for name, value in {**dict.fromkeys(provider.key_vars, "k"), **more}.items():
+        monkeypatch.setenv(name, value)
+    model = PydanticAIModel(f"{provider.name}:m", clock=FakeClock())
+    try:
+        model.start_conversation(CONFIG)
+    except UsageError as error:
+        reason = r"install the `[\w-]+` package|GOOGLE_APPLICATION_CREDENTIALS"
+        assert re.search(reason, error.message) or provider.name == "google-cloud"
+        assert "Unknown model" not in error.message
+
+
+@pytest.mark.parametrize("provider", LIBRARY, ids=lambda provider: provider.name)
+def test_a_listed_provider_without_a_key_names_its_variable(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*provider.key_vars, *MORE_VARIABLES.get(provider.name, {})):
+        monkeypatch.delenv(name, raising=False)
+    try:
+        PydanticAIModel(f"{provider.name}:m", clock=FakeClock()).start_conversation(CONFIG)
+    except UsageError as error:
+        variables = (*provider.key_vars, *MORE_VARIABLES.get(provider.name, {}))
+        is_named = any(name in error.message for name in variables)
+        assert is_named or re.search("install the|credentials", error.message)
+
+
+@pytest.mark.parametrize("name", ["gateway", "google-vertex", "github"])
+def test_names_that_pydantic_ai_does_not_serve_are_not_listed(name: str) -> None:
+    assert name not in PROVIDERS
+
+
+async def test_a_bad_key_of_a_library_provider_is_named() -> None:
+    provider = ScriptedProvider(ModelHTTPError(401, "m", {"message": "Unauthorized"}))
+    registry = ModelRegistry({"ALIBABA_API_KEY": "k"}, FakeClock(), load_replay_model)
+    named = registry.get_model("alibaba:m")
+    assert isinstance(named, PydanticAIModel)
+    provider.model.hints = named.hints
+    with pytest.raises(ModelRefused, match=r"Check the key in ALIBABA_API_KEY\."):
+        await provider.ask(user_message("x"))
+
+
+async def test_a_full_window_is_an_error_of_its_own() -> None:
+    refusal = {"message": "prompt is too long: 9 tokens > 8 maximum"}
+    with pytest.raises(ContextOverflow):
+        await ScriptedProvider(ModelHTTPError(400, "m", refusal)).ask(user_message("x"))

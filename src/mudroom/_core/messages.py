@@ -135,6 +135,8 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     Arguments:
         input_tokens: the whole prompt; includes `cache_read_tokens` and `cache_write_tokens`.
         output_tokens: the whole answer; includes `reasoning_tokens`.
+        usd: price in US dollars as the provider tells it; None if it tells none. A sum has it only
+            if all its parts have it.
 
     Example:
         (Usage(100, 20) + Usage(50, 5)).total_tokens == 175
@@ -145,6 +147,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
+    usd: float | None = None
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -153,12 +156,21 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
+            _add_prices(self, other),
         )
 
     @property
     def total_tokens(self) -> int:
         """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
+
+
+def _add_prices(first: Usage, second: Usage) -> float | None:
+    """Return the price of both, None if it is not known; no tokens cost nothing."""
+    if first.usd is None and second.usd is None:
+        return None
+    prices = [usage.usd for usage in (first, second) if usage.usd is not None or usage.total_tokens]
+    return None if None in prices else sum(price for price in prices if price is not None)
 
 
 class UserMessage(Struct, frozen=True, gc=False, tag="user"):

@@ -26,6 +26,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
         needs_short_ids: ids of calls have nine letters or digits, and no user message follows a
             tool message.
+        tells_price: the host tells the price of an answer if it is asked to.
         takes_images: the model accepts images.
         context_window: tokens of prompt and answer together; 0 if the number is not known.
         max_output: default output limit in tokens; less than the model's own where the prompt must
@@ -41,6 +42,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     encrypts_reasoning: bool = False
     takes_unsigned_calls: bool = False
     needs_short_ids: bool = False
+    tells_price: bool = False
     takes_images: bool = False
     context_window: int = 0
     max_output: int = 8_192
@@ -131,6 +133,7 @@ _ROWS = (
     ),
     _row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
     _row(host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})),
+    _row(host=r"^openrouter\.ai/", tells_price=True),
     # A local server decides how long its window is.
     _row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
     # The default port of vLLM, which refuses a limit that does not fit beside the prompt.

@@ -71,27 +71,25 @@ def _compatible(
 
 _OPENAI_KEY = ("OPENAI_API_KEY",)
 _OPENAI_URL = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
-_VIA_PYDANTIC_AI = (
-    "alibaba",
-    "azure",
-    "bedrock",
-    "cohere",
-    "crusoe",
-    "gateway",
-    "github",
-    "github-copilot",
-    "google-cloud",
-    "google-vertex",
-    "heroku",
-    "huggingface",
-    "litellm",
-    "meta",
-    "nebius",
-    "ovhcloud",
-    "sambanova",
-    "snowflake",
-    "vercel",
-)
+_VIA_PYDANTIC_AI = {
+    "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
+    "azure": ("AZURE_OPENAI_API_KEY",),
+    "bedrock": ("AWS_BEARER_TOKEN_BEDROCK",),
+    "cohere": ("CO_API_KEY",),
+    "crusoe": ("CRUSOE_API_KEY",),
+    "github-copilot": ("GITHUB_COPILOT_API_KEY", "GITHUB_COPILOT_API_TOKEN"),
+    "google-cloud": ("GOOGLE_APPLICATION_CREDENTIALS",),
+    "heroku": ("HEROKU_INFERENCE_KEY",),
+    "huggingface": ("HF_TOKEN",),
+    "litellm": (),
+    "meta": ("META_API_KEY",),
+    "nebius": ("NEBIUS_API_KEY",),
+    "ovhcloud": ("OVHCLOUD_API_KEY",),
+    "sambanova": ("SAMBANOVA_API_KEY",),
+    "snowflake": ("SNOWFLAKE_TOKEN",),
+    "vercel": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
+}
+"""Providers of pydantic-ai, with the variables of their keys, which it reads itself."""
 
 _TABLE = (
     Provider(
@@ -182,7 +180,10 @@ _TABLE = (
     _compatible("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
     Provider(name="offline", wire="offline", default_model="offline", is_local=True),
     Provider(name="scripted", wire="scripted", default_model="model", is_local=True),
-    *(Provider(name=name, wire="library") for name in _VIA_PYDANTIC_AI),
+    *(
+        Provider(name=name, wire="library", key_vars=key_vars)
+        for name, key_vars in _VIA_PYDANTIC_AI.items()
+    ),
 )
 PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _TABLE}
 _BY_ANY_NAME = {

@@ -49,6 +49,7 @@ class PydanticAIModel:
         clock: time, for the waits between attempts.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
         takes_images: the model accepts images; otherwise it gets placeholders.
+        hints: names for error messages; None derives them from the model.
     """
 
     def __init__(
@@ -58,11 +59,13 @@ class PydanticAIModel:
         clock: Clock,
         jitter: Callable[[], float] = random.random,
         takes_images: bool = True,
+        hints: ProviderHints | None = None,
     ) -> None:
         self.name = model if isinstance(model, str) else f"{model.system}:{model.model_name}"
         self.clock = clock
         self.jitter = jitter
         self.takes_images = takes_images
+        self.hints = hints
         self.rate_limiter = RateLimiter(clock)
         self._model = model
         self._owns_model = False
@@ -199,7 +202,7 @@ class PydanticAIConversation:
         if error.body:
             text = extract_error_text(msgspec.json.encode(error.body, enc_hook=str))
         return classify_status(
-            ProviderHints(system),
+            self._model.hints or ProviderHints(system),
             self._backend.base_url or f"pydantic-ai://{system}",
             error.status_code,
             text,
@@ -209,7 +212,6 @@ class PydanticAIConversation:
 
 def _create_backend(model: str) -> Backend:
     try:
-        from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
     except ImportError as error:
         raise UsageError(
@@ -218,7 +220,8 @@ def _create_backend(model: str) -> Backend:
         ) from error
     try:
         return infer_model(model)
-    except (UserError, ImportError) as error:
+    except Exception as error:
+        # The packages of the providers raise errors of many types, for example for a missing key.
         raise UsageError(f"pydantic-ai cannot use {model}: {error}") from error
 
 

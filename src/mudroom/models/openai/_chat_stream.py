@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -81,6 +82,10 @@ class _Usage(Struct):
     cached_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
+    cost: Any = None
+    cost_details: Any = None
+    is_byok: bool | None = None
+    cost_in_usd_ticks: int | None = None
 
 
 class _Chunk(Struct):
@@ -103,6 +108,8 @@ _STOP_REASONS = {
 }
 """Meanings of finish reasons, in lower case: servers that speak the protocol have words of their
 own."""
+_TICKS_PER_USD = 1e10
+"""Unit in which xAI tells prices."""
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Finish reasons of a failure of the server."""
 _ERROR_STATUSES = {
@@ -335,7 +342,32 @@ def _to_usage(usage: _Usage) -> Usage:
         cache_read_tokens=prompt.cached_tokens or usage.cached_tokens or 0,
         cache_write_tokens=prompt.cache_write_tokens or 0,
         reasoning_tokens=completion.reasoning_tokens or 0,
+        usd=_read_price(usage),
     )
+
+
+def _read_price(usage: _Usage) -> float | None:
+    """Return the price that a gateway tells, None for none or 0, which may mean unknown.
+
+    OpenRouter leaves out what the user's own key at the model's provider pays.
+    """
+    if usage.cost_in_usd_ticks:
+        return usage.cost_in_usd_ticks / _TICKS_PER_USD
+    price = _to_price(usage.cost, "total_cost")
+    if usage.is_byok:
+        price += _to_price(usage.cost_details, "upstream_inference_cost")
+    return price or None
+
+
+def _to_price(value: object, part: str) -> float:
+    """Return a price that is a number, a text, or the part of an object; 0 for all others."""
+    if isinstance(value, dict):
+        value = cast("dict[str, Any]", value).get(part)
+    try:
+        price = float(cast("Any", value))
+    except (TypeError, ValueError):
+        return 0.0
+    return price if 0 < price < math.inf else 0.0
 
 
 def to_stream_error(error: object) -> StreamError:

@@ -61,6 +61,8 @@ class OpenAIModel(WireModel):
         facts = self.facts
         if "stream_options" not in facts.refused:
             fields["stream_options"] = {"include_usage": True}
+        if facts.tells_price:
+            fields["usage"] = {"include": True}
         if facts.limit_field:
             fields[facts.limit_field] = facts.choose_max_tokens(config.max_tokens)
         fields |= get_sampling(config, facts)
