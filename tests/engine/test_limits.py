@@ -215,7 +215,9 @@ async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Stage) ->
     child = stage.reports["1.1.1"]
     assert (child.reason, child.text, child.recovered) == (Reason.BUDGET, "so far", False)
     assert report.reason is Reason.BUDGET and report.usage.output_tokens < 200 + 60
-    assert "[BUDGET: its tokens or its money were used up" in stage.results[0].text
+    assert (
+        "[BUDGET: the limit of 200 output tokens was reached (250 used); " in stage.results[0].text
+    )
 
 
 async def test_a_childs_share_is_reserved_and_its_rest_released(

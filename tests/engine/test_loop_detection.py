@@ -100,5 +100,5 @@ async def test_a_loop_of_a_child_ends_only_the_child(stage: Stage) -> None:
     }
     report = await stage.run(story, tools=[look])
     assert report.ok and stage.results[0].text.startswith(
-        "[LOOP: it was going in circles; what follows is its summary"
+        "[LOOP: it repeated itself with the same results; what follows is its summary"
     )

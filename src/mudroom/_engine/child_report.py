@@ -8,6 +8,7 @@ import re
 import msgspec
 from msgspec import Struct
 
+from .._core.budgets import LimitState
 from .._core.runs import Reason, Report
 from .call_context import CallContext
 
@@ -81,14 +82,21 @@ def _format_warning(report: Report) -> str:
     causes = {
         Reason.MAX_TURNS: f"stopped after {turns:g} turns, its limit",
         Reason.TIMEOUT: report.error or f"its time was up after {report.seconds:.0f} s",
-        Reason.BUDGET: "its tokens or its money were used up",
+        Reason.BUDGET: _describe_budget(report.limit),
         Reason.CANCELLED: "it was cancelled",
-        Reason.LOOP: "it was going in circles",
+        Reason.LOOP: "it repeated itself with the same results",
         Reason.LOST: "its worker was lost",
     }
     cause = causes.get(report.reason, report.error or "it failed")
     kind = "its summary, not a finished result" if report.recovered else "partial"
     return f"[{report.reason}: {cause}; what follows is {kind}]"
+
+
+def _describe_budget(limit: LimitState | None) -> str:
+    if limit is None:
+        return "its tokens or its money were used up"
+    unit = limit.name.unit
+    return f"the limit of {limit.most:,.7g} {unit} was reached ({limit.spent:,.7g} used)"
 
 
 def format_evidence(report: Report) -> str:
