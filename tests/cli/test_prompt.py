@@ -68,7 +68,7 @@ def test_more_than_10_mb_are_refused(tmp_path: Path) -> None:
         read(None, b"x" * (MAX_STDIN_BYTES + 1), tmp_path)
 
 
-def test_a_silent_pipe_is_given_up_with_a_warning() -> None:
+def test_reading_of_a_silent_pipe_ends_with_a_warning() -> None:
     read, write = os.pipe()
     warnings: list[str] = []
     with open(read, "rb") as stream, open(write, "wb"):

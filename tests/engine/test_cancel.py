@@ -132,7 +132,7 @@ async def test_cancelling_the_root_cancels_all_descendants(stage: Stage) -> None
             stage.runs, Reason.CANCELLED
         )
         assert len(stage.runs) == 4 and len(stage.model.requests) == 4, (
-            "nobody was asked anything more"
+            "no further request was sent"
         )
         assert (
             not session.send("1", "too late")

@@ -146,7 +146,7 @@ async def test_a_faulty_call_gets_an_error_result_and_the_run_continues(
     assert (report.text, report.failed) == ("I go on.", 1)
 
 
-async def test_the_model_is_told_when_all_calls_of_a_turn_failed(stage: Stage) -> None:
+async def test_the_model_gets_a_note_when_all_calls_of_a_turn_failed(stage: Stage) -> None:
     await stage.run(
         [
             [call("read", path="no"), call("nothing")],

@@ -157,6 +157,6 @@ def test_every_text_of_an_event_is_redacted() -> None:
     assert len(out) == 2 and SECRET not in str(out) and "redacted" in str(out)
 
 
-async def test_what_cannot_be_exported_is_told(mudroom: Mudroom) -> None:
+async def test_parts_that_cannot_be_exported_are_named(mudroom: Mudroom) -> None:
     assert "no session of this folder" in (await mudroom("export")).err
     assert "unknown session" in (await mudroom("export", "nobody", "--format", "md")).err

@@ -575,7 +575,7 @@ RULES: dict[str, list[Rule]] = {
         ("arguments are JSON in a string: spaces in it mean nothing", arguments_parsed),
     ],
     "google": [
-        ("the system instruction's role is read by nobody", role_of_system_dropped),
+        ("no reader uses the role of the system instruction", role_of_system_dropped),
         (
             "the API takes both spellings of a field; this one is its documentation's",
             renamed("parameters_json_schema", "parametersJsonSchema"),

@@ -85,7 +85,7 @@ def test_an_old_python_is_named_with_the_remedy(machine: Machine) -> None:
     assert not (machine.project / ".venv").exists()
 
 
-def test_without_venv_an_ordinary_user_is_told_what_to_install(machine: Machine) -> None:
+def test_without_venv_the_error_names_the_package_for_a_user(machine: Machine) -> None:
     machine.python(venv="false")
     machine.has("id", "echo 1000")
     machine.has("apt-get", "exit 0")
@@ -106,7 +106,7 @@ def test_without_venv_root_has_it_installed(machine: Machine) -> None:
     )
 
 
-def test_where_there_is_no_apt_root_is_told_too(machine: Machine) -> None:
+def test_without_apt_the_error_names_the_package_for_root(machine: Machine) -> None:
     machine.python(venv="false")
     machine.has("id", "echo 0")
     done = machine.run()

@@ -262,6 +262,6 @@ def test_a_record_of_a_killed_session_may_be_open(recorded: Events) -> None:
     assert {found.promise for found in find_violations(killed)} == {"S10"}
 
 
-def test_a_violation_is_told_in_one_line(recorded: Events) -> None:
+def test_a_violation_is_one_line(recorded: Events) -> None:
     drop(RunFinished, "1")(recorded)
     assert [str(found) for found in find_violations(recorded)] == ["S10 in run 1: it has no end"]

@@ -79,7 +79,7 @@ async def test_a_stream_is_sent_when_one_is_asked_for(dialect: str) -> None:
         assert "data: " in text
 
 
-async def test_faults_answer_as_told_and_others_do_not_know() -> None:
+async def test_a_fault_answers_model_requests_and_other_paths_are_unknown() -> None:
     async with ModelServer(
         lambda _: Fault(status=429, headers={"Retry-After": "3"}, body=b"slow")
     ) as server:

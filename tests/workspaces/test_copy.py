@@ -85,7 +85,7 @@ def test_a_folder_that_is_too_large_is_refused(
         pass
 
 
-def test_copying_stops_when_it_is_told_to(source: Path) -> None:
+def test_copying_stops_on_request(source: Path) -> None:
     stop = threading.Event()
     stop.set()
     with (
