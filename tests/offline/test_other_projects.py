@@ -30,6 +30,7 @@ OTHER_LINES = {
     "b.js": ["run(1) // see function thing", "await thing(() => {", "return thing (a) {"],
     "A.java": ["abstract class Other extends thing {", "return thing(a);", "new thing() {"],
     "B.java": ["final class Other implements thing {", "else if (x) thing(a);"],
+    "C.cs": ["object thing = f();", "void f(object thing)"],
     "b.kt": ["fun thing.other() {", "val thing.other: Int", "fun thing<A>?.other() {"],
     "c.rb": ["class thing::Other", "thing =~ /x/"],
     "d.php": ["use function thing;", "use const thing;"],
@@ -105,6 +106,12 @@ async def test_the_mocks_of_rspec_are_no_sign_of_rspec(ask: Ask) -> None:
     tree = {"test/helper.rb": "require 'minitest/autorun'\nrequire 'rspec/mocks'\n"}
     text = (await ask(tree, "Which testing framework does this project use?")).text
     assert text.startswith("The project uses **Minitest**.")
+
+
+async def test_the_tests_of_contributions_are_not_the_project_s(ask: Ask) -> None:
+    tree = {"contrib/net/T.cs": "using NUnit.Framework;\n", "a.c": "int a;\n"}
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    assert text.startswith("The project: **no testing framework** was recognised.")
 
 
 async def test_a_shell_project_has_a_language(ask: Ask) -> None:
@@ -213,6 +220,7 @@ async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask)
         ("=====\nA web framework\n=====\n\nTo get it:\n\n- one\n", "A web framework"),
         ("# Small web server for tests\n\n- one\n", "Small web server for tests"),
         ("<!-- Copyright me.\n\nAll rights. -->\n\nA web server.\n", "A web server."),
+        ("Located at the web site.\n\nA small object mapper.\n", "A small object mapper."),
         ("🔥️ **NEW**: version 4 is out!\n\nIt helps with dates.\n", "It helps with dates."),
         (
             "<div>\n<p>Thanks all.</p>\n<b>Fast builds by us.</b>\n</div>\n\n> A web server.\n",
@@ -267,6 +275,13 @@ async def test_a_cut_quotation_is_marked(ask: Ask) -> None:
             "Defines f",
         ),
         ("e.h", "void Log(const char* a, int b)\n#if A\n;\n#endif\nint f(int a)\n{\n", "Defines f"),
+        (
+            "h.c",
+            "/* Copyright me */\n\n/*\n * Change history:\n */\nint f(int a)\n{\n",
+            "Defines f",
+        ),
+        ("m.rs", "/// Adds.\n#[macro_export]\nmacro_rules! a {\n}\npub fn f() {}\n", "Defines f"),
+        ("o.cs", "public class O {\n    object tmp = f();\n}\n", "Defines O"),
         ("t.py", 'class T:\n    """\n    t = T("a")\n\n    return t.run()\n    """\n', "Defines T"),
         ("io.js", "// Built-in modules.\nimport fs from 'fs'\n\nexport const a = 1\n", "Defines a"),
         ("t.ts", "/**\n * @internal\n */\nexport class T {}\n", "Defines T"),
