@@ -22,7 +22,7 @@ from mudroom._core.messages import StopReason, ThinkingBlock, ToolResultBlock
 from mudroom._engine.loop import EMPTY_ANSWER
 from mudroom.errors import ModelRefused, ModelUnavailable
 from mudroom.models.scripted import call
-from mudroom.projections.ledger import compute_ledger
+from mudroom.projections.ledger import Ledger
 
 
 async def test_the_loop_runs_until_an_answer_has_no_tool_call(stage: Stage) -> None:
@@ -183,4 +183,4 @@ async def test_tokens_of_children_are_in_the_parents_report_and_in_the_ledger(st
         and report.usage.output_tokens >= 5 + 2 * 7
         and first.turn == 0
     )
-    assert compute_ledger(stage.events).child_tokens == 2 * 107
+    assert Ledger.from_events(stage.events).child_tokens == 2 * 107

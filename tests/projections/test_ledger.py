@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mudroom import AnyEvent, Ledger, ToolResult, Usage
 from mudroom.events import ToolCallFinished, ToolCallStarted
-from mudroom.projections.ledger import LedgerBuilder, compute_ledger, describe_ledger
+from mudroom.projections.ledger import LedgerBuilder, describe_ledger
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,
@@ -48,7 +48,7 @@ def session() -> list[AnyEvent]:
 
 
 def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() -> None:
-    got = compute_ledger(session())
+    got = Ledger.from_events(session())
     assert got.children == 2
     assert (got.read_lines, got.read_bytes, got.read_tokens) == (701, 3509, 1003)
     assert (got.returned_lines, got.returned_bytes, got.returned_tokens) == (1, 7, 2)
@@ -56,7 +56,7 @@ def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() ->
 
 
 def test_estimate_without_children_replaces_reports_by_what_children_read() -> None:
-    got = compute_ledger(session())
+    got = Ledger.from_events(session())
     assert got.parent_tokens == 1100
     assert got.without_children_tokens == 1100 - 2 + 1003
 
@@ -69,14 +69,14 @@ def test_reports_in_records_without_views_are_known_by_their_run() -> None:
             at=3, run="1", call_id="c", name="task", result=ToolResult("x", detail={"run": "1.1.1"})
         ),
     ]
-    assert compute_ledger(events).returned_bytes == 1
+    assert Ledger.from_events(events).returned_bytes == 1
 
 
 def test_builder_is_right_after_every_event() -> None:
     tally = LedgerBuilder()
     for n, event in enumerate(session(), 1):
         tally.apply(event)
-        assert tally.ledger == compute_ledger(session()[:n])
+        assert tally.ledger == Ledger.from_events(session()[:n])
 
 
 def test_reports_to_a_program_count_as_returned() -> None:
@@ -86,7 +86,7 @@ def test_reports_to_a_program_count_as_returned() -> None:
         answer("1", 40),
         run_finished("1", text="two\nlines"),
     ]
-    got = compute_ledger(events)
+    got = Ledger.from_events(events)
     assert (
         got.children,
         got.read_lines,
@@ -97,7 +97,7 @@ def test_reports_to_a_program_count_as_returned() -> None:
 
 
 def test_no_events_give_an_empty_ledger() -> None:
-    assert compute_ledger([]) == Ledger()
+    assert Ledger.from_events([]) == Ledger()
 
 
 def test_description_of_a_ledger() -> None:

@@ -13,7 +13,7 @@ from mudroom import Budget, Session
 from mudroom._core.events import AnyEvent, Delta, RunStarted, StoredEvent
 from mudroom._core.messages import AssistantMessage, Message
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.ledger import compute_ledger
+from mudroom.projections.ledger import Ledger
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.transcript import build_transcript
 
@@ -108,7 +108,7 @@ async def test_tree_and_ledger_agree_with_the_reports(
         assert run.failed_calls == run.report.failed
         assert run.turn == run.report.turns
     assert [len(tree.children(root.run_id)) for root in tree.roots] == [2, 0]
-    booked = compute_ledger(events)
+    booked = Ledger.from_events(events)
     assert booked.children == 2
     assert booked.child_tokens == sum(run.usage.total_tokens for run in tree.children("1"))
     assert booked.read_lines > 6

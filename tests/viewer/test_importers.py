@@ -18,7 +18,7 @@ from mudroom._core.events import (
 from mudroom._core.runs import Reason
 from mudroom.errors import UsageError
 from mudroom.importers import read_claude_log, read_codex_log
-from mudroom.projections.ledger import compute_ledger
+from mudroom.projections.ledger import Ledger
 from mudroom.projections.run_tree import RunState, RunTree
 from mudroom.projections.transcript import build_transcript
 
@@ -161,7 +161,7 @@ def test_a_claude_session_with_a_child_is_read(tmp_path: Path, layout: str) -> N
         and tree.runs["1"].usage.output_tokens == 14
     )
     assert tree.runs["2"].failed_calls == 1
-    assert compute_ledger(events).children == 1 and compute_ledger(events).read_lines == 40
+    assert Ledger.from_events(events).children == 1 and Ledger.from_events(events).read_lines == 40
 
 
 def test_each_claude_call_has_one_result_and_each_turn_its_blocks(tmp_path: Path) -> None:

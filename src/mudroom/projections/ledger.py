@@ -56,7 +56,10 @@ class Ledger(Struct, frozen=True, kw_only=True):
     @staticmethod
     def from_events(events: Iterable[AnyEvent]) -> Ledger:
         """Return the ledger of the events of one session, oldest first."""
-        return compute_ledger(events)
+        builder = LedgerBuilder()
+        for event in events:
+            builder.apply(event)
+        return builder.ledger
 
 
 class TextSum:
@@ -147,14 +150,6 @@ class LedgerBuilder:
             without_children_tokens=without_children,
             child_tokens=self._child_tokens,
         )
-
-
-def compute_ledger(events: Iterable[AnyEvent]) -> Ledger:
-    """Return the ledger of a recorded session."""
-    builder = LedgerBuilder()
-    for event in events:
-        builder.apply(event)
-    return builder.ledger
 
 
 def describe_ledger(ledger: Ledger) -> str:

@@ -27,7 +27,7 @@ from mudroom._core.messages import (
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.projections.ledger import compute_ledger
+from mudroom.projections.ledger import Ledger
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.transcript import build_transcript
 from mudroom.viewer.export import render_single_file
@@ -154,7 +154,7 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
         ]
         for run in tree.walk()
     }
-    book = compute_ledger(script.events)
+    book = Ledger.from_events(script.events)
     async with opened_page(page, script):
         run = (
             "[run.state, run.turn, run.tools, run.failed, run.usage.input, "
