@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -536,6 +537,12 @@ def survivors(mark: str) -> list[str]:
     return found
 
 
+@pytest.fixture
+def seconds() -> str:
+    """Return seconds to sleep that no other test uses, so that its processes can be found."""
+    return f"61.{secrets.randbelow(10**12):012}"
+
+
 DETACHED = [
     "NAP &",
     "setsid NAP &",
@@ -546,23 +553,23 @@ DETACHED = [
 
 
 @pytest.mark.parametrize("how", DETACHED)
-async def test_29_daemonise(arena: Arena, how: str) -> None:
-    nap = "sleep 61.1234567"
-    await arena.bash(how.replace("NAP", nap))
-    assert survivors("61.1234567") == []
+async def test_29_daemonise(arena: Arena, how: str, seconds: str) -> None:
+    await arena.bash(how.replace("NAP", f"sleep {seconds}"))
+    assert survivors(seconds) == []
 
 
-async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Arena) -> None:
-    text = await arena.bash("setsid sleep 62.1234567 & sleep 62.1234567 | cat", seconds=1)
+async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Arena, seconds: str) -> None:
+    text = await arena.bash(f"setsid sleep {seconds} & sleep {seconds} | cat", seconds=1)
     assert "timed out after 1 s" in text
-    assert survivors("62.1234567") == []
+    assert survivors(seconds) == []
     task = asyncio.create_task(
-        arena.call("bash", command="setsid sleep 62.1234567 & sleep 62.1234567")
+        arena.call("bash", command=f"setsid sleep {seconds} & sleep {seconds}")
     )
-    await asyncio.sleep(0.3)
+    while not survivors(seconds):
+        await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.wait([task])
-    assert survivors("62.1234567") == []
+    assert survivors(seconds) == []
 
 
 KILLED = """
@@ -574,27 +581,28 @@ request = SandboxRequest(
 box, _ = choose_sandbox(request)
 async def main():
     await box.run("true", timeout=9, sink=lambda chunk: None)
-    command = "echo evil > .envrc; setsid sleep 63.1234567 & echo here; sleep 63.1234567"
+    nap = f"sleep {sys.argv[4]}"
+    command = f"echo evil > .envrc; setsid {nap} & echo here; {nap}"
     await box.run(command, timeout=60, sink=lambda chunk: print("here", flush=True))
 asyncio.run(main())
 """
 
 
-async def test_30_kill_harness(arena: Arena) -> None:
+async def test_30_kill_harness(arena: Arena, seconds: str) -> None:
     """After kill -9 of the harness nothing runs on, and no planted file stays."""
-    run = [sys.executable, "-c", KILLED, str(arena.root), arena.tier, str(arena.base / "records")]
+    words = [str(arena.root), arena.tier, str(arena.base / "records"), seconds]
+    run = [sys.executable, "-c", KILLED, *words]
     process = subprocess.Popen(run, stdout=subprocess.PIPE)
     assert process.stdout and process.stdout.readline() == b"here\n"
-    assert survivors("63.1234567")
+    assert survivors(seconds)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    until = time.monotonic() + 2
-    while (
-        survivors("63.1234567") or (arena.root / ".envrc").exists()
-    ) and time.monotonic() < until:
+    for _ in range(100):  # two seconds, and more when the machine is busy
+        if not survivors(seconds) and not (arena.root / ".envrc").exists():
+            break
         await asyncio.sleep(0.02)
-    assert survivors("63.1234567") == []
+    assert survivors(seconds) == []
     assert not (arena.root / ".envrc").exists()
     await arena.bash("true")
 
@@ -822,14 +830,12 @@ async def test_41_terminal_escape(arena: Arena) -> None:
     assert "plain" in text
 
 
-@pytest.mark.parametrize(
-    "how", ["sleep 64.1234567 & echo started", "cat <(sleep 64.1234567) & echo started"]
-)
-async def test_42_background_wait(arena: Arena, how: str) -> None:
+@pytest.mark.parametrize("how", ["NAP & echo started", "cat <(NAP) & echo started"])
+async def test_42_background_wait(arena: Arena, how: str, seconds: str) -> None:
     began = time.monotonic()
-    assert await arena.bash(how) == "started"
-    assert time.monotonic() - began < 5
-    assert survivors("64.1234567") == []
+    assert await arena.bash(how.replace("NAP", f"sleep {seconds}")) == "started"
+    assert time.monotonic() - began < 50
+    assert survivors(seconds) == []
 
 
 # --- the sandbox itself ----------------------------------------------------

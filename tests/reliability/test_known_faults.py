@@ -129,7 +129,7 @@ def bash(command: str, id: str = "b") -> ToolCallBlock:
 
 async def wait_for_file(folder: Path, name: str) -> None:
     """Wait until a command has made that file."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (folder / name).exists():  # noqa: ASYNC110  files send no notice
             await asyncio.sleep(0.01)
 
@@ -338,7 +338,7 @@ async def test_f11_a_grandchild_that_keeps_the_pipe_open_blocks_no_call(work: Pa
         work, answer_once(bash("echo out; sleep 50 & (setsid sleep 50 &)"))
     ) as opened:
         assert (await opened.session.run("Go.")).ok
-        assert opened.results("bash") == ["out"] and time.monotonic() - began < 20
+        assert opened.results("bash") == ["out"] and time.monotonic() - began < 45
 
 
 def count_states(folder: Path) -> Counter[str]:
@@ -378,9 +378,10 @@ async def test_f13_processes_of_a_session_do_not_outlive_it(work: Path) -> None:
         ),
     ) as opened:
         assert (await opened.session.run("Go.")).ok
-    deadline = time.monotonic() + 2
+    polls = 40  # two seconds, and more when the machine is busy
     while any(os.path.realpath(link) == str(work) for link in Path("/proc").glob("[0-9]*/cwd")):
-        assert time.monotonic() < deadline
+        assert polls
+        polls -= 1
         await asyncio.sleep(0.05)
 
 
@@ -413,7 +414,7 @@ async def test_f14_a_program_without_its_terminal_ends(work: Path) -> None:
     await asyncio.to_thread(os.read, ours, 1)
     await asyncio.sleep(0.5)
     os.close(ours)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await process.wait()
 
 

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import sys
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -75,12 +74,13 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(
         await started.wait()
         await asyncio.sleep(chance.random() * 0.5)
         process.send_signal(number)
-        sent_at = time.monotonic()
         _, err = await process.communicate()
         assert b"Traceback" not in err
         assert process.returncode == 128 + number
+        polls = 100  # two seconds, and more when the machine is busy
         while remaining := find_processes(mark):
-            assert time.monotonic() < sent_at + 2, remaining
+            assert polls, remaining
+            polls -= 1
             await asyncio.sleep(0.02)
         process = await asyncio.create_subprocess_exec(
             *words, "Again", "-c", cwd=work, env=env, stdout=pipe, stderr=pipe

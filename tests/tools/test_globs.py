@@ -38,11 +38,11 @@ def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
     "pattern", ["*a" * 60 + "b", "**/" * 60 + "b", "/".join(["**", "*a*a*a*a*"] * 20) + "/b"]
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
-    began = time.monotonic()
+    began = time.process_time()
     matches = compile_glob(pattern)
     assert not matches("/".join(["a" * 200] * 30))
     assert not matches("a" * 255)
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_too_many_alternatives_are_refused() -> None:

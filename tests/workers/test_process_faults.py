@@ -42,7 +42,7 @@ def find_workers(program: subprocess.Popen[str]) -> list[int]:
 
 def wait_until_gone(pids: list[int]) -> None:
     """Wait until processes have ended."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
         assert time.monotonic() < deadline, "worker processes end with their session"
         time.sleep(0.01)
@@ -51,7 +51,7 @@ def wait_until_gone(pids: list[int]) -> None:
 def wait_for_log(folder: Path, lines: int) -> None:
     """Wait until the children have appended this many lines."""
     log = folder / "log"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if log.exists() and len(log.read_text().splitlines()) >= lines:
             return
