@@ -121,7 +121,8 @@ class AssignedRun:
 
     def refund(self) -> None:
         """Take back all charges: another process continues the run and charges its past again."""
-        negative = Usage(*(-amount for amount in msgspec.structs.astuple(self._usage)))
+        # The price may be None: then it is not known.
+        negative = Usage(*(amount and -amount for amount in msgspec.structs.astuple(self._usage)))
         self.meter.add_usage(negative, -self._usd, -self._children)
         self._count_turns(-self._turns)
         self._end_requests()
