@@ -90,7 +90,7 @@ def crowd(bench: Bench, times: int) -> Iterator[Row]:
         1.4,
         walls[1],
     )
-    yield Row("memory per child, the same", "KiB", sizes[0], 60, 35, sizes[1])
+    yield Row("memory per child, the same", "KiB", sizes[0], 50, 35, sizes[1])
 
 
 def start(bench: Bench, times: int) -> Iterator[Row]:
