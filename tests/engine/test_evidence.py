@@ -356,6 +356,18 @@ async def test_calls_at_the_same_time_share_scans(tmp_path: Path, scans: list[st
     assert len(scans) <= 4
 
 
+async def test_a_folder_that_is_made_for_a_write_is_not_credited_to_a_command(
+    tmp_path: Path,
+) -> None:
+    watch = evidence.ChangeWatch(str(tmp_path / "home"))
+    window = evidence.ChangeWindow(watch, SharedWorkspace(str(tmp_path)), ())
+    await window.start()
+    watch.add_write(str(tmp_path), "deep/a/a.txt")
+    (tmp_path / "deep/a").mkdir(parents=True)
+    (tmp_path / "deep/b").mkdir()
+    assert (await window.close(ToolResult(""))).observed_changes == ("deep/b/",)
+
+
 async def test_folders_that_cannot_be_listed_are_named(stage: Stage) -> None:
     command = f"mkdir -p {'d/' * 201}; echo > notes.txt"
     report = await stage.run({"PARENT": [bash(command), "done"]})

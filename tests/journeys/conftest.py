@@ -181,7 +181,7 @@ class Terminal:
         """Press keys."""
         os.write(self._descriptor, text.encode())
 
-    async def expect(self, text: str, *, since: int = 0, seconds: float = 20) -> int:
+    async def expect(self, text: str, *, since: int = 0, seconds: float = 60) -> int:
         """Wait until the output contains `text` after index `since`; return the index behind it."""
         async with asyncio.timeout(seconds):
             while (at := self.seen.find(text, since)) < 0:
@@ -189,7 +189,7 @@ class Terminal:
                 await self._has_output.wait()
         return at + len(text)
 
-    async def end(self, seconds: float = 20) -> int:
+    async def end(self, seconds: float = 60) -> int:
         """Wait for the process; return its exit code."""
         async with asyncio.timeout(seconds):
             code = await self.process.wait()
@@ -279,7 +279,7 @@ class Tmux:
         """Return the text of the scrollback and the screen."""
         return await self._tmux("capture-pane", "-p", "-J", "-S", "-")
 
-    async def expect(self, *texts: str, gone: str = "", seconds: float = 20) -> str:
+    async def expect(self, *texts: str, gone: str = "", seconds: float = 60) -> str:
         """Wait until all texts are on the screen and `gone` is not; return the screen."""
         shown = ""
         try:
@@ -294,7 +294,7 @@ class Tmux:
                 f"{texts} not on the screen, or {gone!r} still on it:\n{shown}"
             ) from None
 
-    async def expect_scrolled(self, text: str, times: int, seconds: float = 10) -> None:
+    async def expect_scrolled(self, text: str, times: int, seconds: float = 60) -> None:
         """Wait until scrollback and screen contain a text at least `times` times."""
         seen = ""
         for _ in range(round(seconds / 0.05)):
@@ -308,7 +308,7 @@ class Tmux:
         shell = (await self._tmux("display-message", "-p", "#{pane_pid}")).strip()
         return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
 
-    async def end(self, seconds: float = 20) -> int:
+    async def end(self, seconds: float = 60) -> int:
         """Wait for the end of the program; return its exit code."""
         until = time.monotonic() + seconds
         while not (

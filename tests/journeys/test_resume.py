@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mudroom._core.events import RunFinished
 from mudroom._core.messages import ToolCallBlock
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom
@@ -58,19 +60,20 @@ async def _run_and_kill(
 ) -> None:
     process = await mudroom.start("-p", "PARENT", *MODEL, *arguments, url=server.url)
     await asyncio.wait_for(
-        _wait_until(lambda: bool(story.turns["c 2"] and story.turns["a 2"] and story.turns["b 2"])),
-        20,
+        _wait_until(lambda: bool(story.turns["c 2"]) and _count_finished_runs(mudroom) == 2), 60
     )
-    await asyncio.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     await process.wait()
 
 
 async def _wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(1000):
-        if condition():
-            return
+    while not condition():  # noqa: ASYNC110  files and other processes send no notice
         await asyncio.sleep(0.02)
+
+
+def _count_finished_runs(mudroom: Mudroom) -> int:
+    records = (mudroom.home / "sessions").glob("*.db")
+    return sum(isinstance(e, RunFinished) for db in records for e in open_reader(db).read())
 
 
 async def _list_sessions(mudroom: Mudroom) -> list[dict[str, Any]]:
@@ -141,7 +144,7 @@ async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Mudro
     story = FamilyStory()
     async with ModelServer(story) as server:
         process = await mudroom.start("-p", "PARENT", *MODEL, url=server.url)
-        await asyncio.wait_for(_wait_until(lambda: bool(story.turns["c 2"])), 20)
+        await asyncio.wait_for(_wait_until(lambda: bool(story.turns["c 2"])), 60)
         assert [item["state"] for item in await _list_sessions(mudroom)] == ["live"]
         for words in (("-c", "-p", "x"), ("resume",), ("delete", "last", "--yes")):
             done = await mudroom(*words, url=server.url)

@@ -184,8 +184,9 @@ async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
         assert "from the shell 42" in words(server.requests[0]) and "what was that" in words(
             server.requests[0]
         )
-        await tmux.say("!sleep 60")
-        await asyncio.sleep(0.5)
+        await tmux.say("!touch started; sleep 60")
+        while not (tmux.mudroom.project / "started").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
         await tmux.press("Escape")
         await tmux.expect("(interrupted)")
 

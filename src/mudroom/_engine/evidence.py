@@ -7,6 +7,7 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -193,11 +194,14 @@ class ChangeWindow:
         self._watch.leave(self, self._workspace)
         result = add_writes(result, self._writes)
         written_by_tools = self.written_by_tools.union(map(os.path.normpath, result.changes))
+        # A scan may see a folder that was made for a file, and not yet the file.
+        folders = {f"{above}/" for path in written_by_tools for above in PurePath(path).parents}
         root = self._workspace.root
         observed = [
             path
             for path in paths
             if path not in written_by_tools
+            and path not in folders
             and not self._watch.is_own_file(os.path.join(root, path))
         ]
         if len(observed) > MAX_LISTED_CHANGES:
