@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 import sysconfig
 import time
 from collections.abc import Iterator
@@ -463,6 +464,37 @@ async def test_20_000_files_are_searched(ctx: Run) -> None:
     assert (await search(ctx.workspace, parse({"pattern": "needle"}), rg=RG)).text == "d199/last"
     listed = glob.list_matches(ctx.workspace, glob.parse({"pattern": "**"}))
     assert "(100 newest of 20,002 files" in listed.text
+
+
+SEARCH_IN_PARALLEL = """
+import asyncio, pathlib, resource, sys
+from tests.tools.conftest import Run
+from mudroom.tools import grep
+
+async def main():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    ctx = Run(pathlib.Path(sys.argv[1]))
+    for number in range(600):
+        (ctx.root / f"{number:03}.txt").write_text("needle" if number == 599 else "hay")
+    arguments = grep.parse({"pattern": "needle"})
+    results = await asyncio.gather(*[grep.run(ctx, arguments) for _ in range(20)])
+    print({result.text for result in results})
+
+asyncio.run(main())
+"""
+
+
+async def test_parallel_searches_open_no_more_files_than_the_process_may(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        SEARCH_IN_PARALLEL,
+        str(tmp_path),
+        cwd=Path(__file__).parents[2],
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await process.communicate()
+    assert out.decode().strip() == "{'599.txt'}"
 
 
 async def test_names_that_are_not_utf8_work_in_every_file_tool(ctx: Run, call: Call) -> None:

@@ -11,13 +11,19 @@ import sysconfig
 import threading
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct, field
 
 from .._core.ports import LocalFiles
 from ..errors import WorkspaceError
 
-_BATCH = 2_000  # files open at a time, if the process may open at least four times as many
+_BATCH = 2_000
+"""Files that one search has open at a time, if the process may open enough."""
+_SEARCHES = min(4, os.cpu_count() or 1)
+"""Searches that run at a time in one event loop; the others wait."""
+_DESCRIPTOR_SHARE = 4
+"""The searches together open at most this part (1/n) of the files that the process may open."""
 _CHUNK = 1 << 16
 _WIDTH = 2_000
 _FD_FOLDER = b"/dev/fd/"
@@ -71,6 +77,18 @@ def find_ripgrep(root: str) -> str:
     return own
 
 
+_slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def wait_for_slot() -> asyncio.Semaphore:
+    """Return a lock for `async with` that one of a few searches holds.
+
+    Children that search in parallel would otherwise open more files than the process may.
+    """
+    loop = asyncio.get_running_loop()
+    return _slots.setdefault(loop, asyncio.Semaphore(_SEARCHES))
+
+
 async def search_files(
     query: SearchQuery,
     workspace: LocalFiles,
@@ -93,7 +111,7 @@ async def search_files(
     """
     separator = b"\0" if query.mode == "files_with_matches" else b"\n"
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    batch = max(64, min(_BATCH, descriptors // 4))
+    batch = max(64, min(_BATCH, descriptors // (_DESCRIPTOR_SHARE * _SEARCHES)))
     for start in range(0, len(files), batch):
         with closing(_OpenFiles(workspace)) as opened:
             progress.searched = start

@@ -15,7 +15,14 @@ from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._glob_match import compile_glob
-from ._ripgrep import InvalidPattern, SearchProgress, SearchQuery, find_ripgrep, search_files
+from ._ripgrep import (
+    InvalidPattern,
+    SearchProgress,
+    SearchQuery,
+    find_ripgrep,
+    search_files,
+    wait_for_slot,
+)
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
 from ._text_files import describe_binary, format_count, make_error_result
@@ -99,7 +106,8 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     if not rg:
         return make_error_result("ripgrep is not installed. Search with grep in bash.")
     try:
-        return await search(ctx.workspace, arguments, rg=rg)
+        async with wait_for_slot():
+            return await search(ctx.workspace, arguments, rg=rg)
     except InvalidPattern as error:
         return make_error_result(_explain_pattern(str(error)))
 
