@@ -28,7 +28,7 @@ from ._platform.path_text import path_from_text
 from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, load_catalog
 from .conversation_state import select_finished
-from .errors import JournalDamaged, UsageError
+from .errors import JournalDamaged, UsageError, quote_value
 from .journals.session_journal import SessionJournal
 from .model_registry import ModelRegistry, is_usable, make_replay_model, read_offline_pace
 from .models import providers
@@ -365,7 +365,8 @@ def _choose_worker(
         return LocalWorker(services, options.max_children)
     if kind != "process" or (count and not count.isdecimal()):
         raise UsageError(
-            f"unknown worker {options.worker!r}", remedy='Use "local", "process" or "process:N".'
+            f"unknown worker {quote_value(options.worker)}",
+            remedy='Use "local", "process" or "process:N".',
         )
     if (
         options.tools

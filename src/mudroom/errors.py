@@ -20,6 +20,13 @@ MudroomError                what went wrong, where, and the remedy
 from __future__ import annotations
 
 from collections.abc import Iterable
+from reprlib import Repr
+
+_MAX_LENGTH = 4_000
+"""Maximum characters of the message and of the place of an error."""
+
+_QUOTES = Repr()
+_QUOTES.maxstring = _QUOTES.maxother = _QUOTES.maxlong = 200
 
 
 class MudroomError(Exception):
@@ -38,6 +45,8 @@ class MudroomError(Exception):
     """
 
     def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
+        message = shorten_text(message, _MAX_LENGTH)
+        where = shorten_text(where, _MAX_LENGTH)
         self.message = message
         self.where = where
         self.remedy = remedy
@@ -77,8 +86,8 @@ class UnknownName(UsageError):
         self.kind = kind
         self.name = name
         self.known = sorted(known)
-        remedy = suggest_names(name, self.known)
-        super().__init__(f"unknown {kind} {name!r}", where=where, remedy=remedy)
+        remedy = suggest_names(str(name)[: _QUOTES.maxstring], self.known)
+        super().__init__(f"unknown {kind} {quote_value(name)}", where=where, remedy=remedy)
 
 
 class ModelError(MudroomError):
@@ -152,6 +161,22 @@ class JournalNewer(JournalError):
 
 class JournalBusy(JournalError):
     """Another process is writing this session."""
+
+
+def quote_value(value: object) -> str:
+    """Return the `repr` of any value, shortened: it may be long or deep, or fail."""
+    try:
+        return _QUOTES.repr(value)
+    except Exception:  # noqa: BLE001  a method of the caller may raise anything
+        return f"<{type(value).__name__}>"
+
+
+def shorten_text(text: str, length: int) -> str:
+    """Return the text, without its middle if it is longer than `length` characters."""
+    if len(text) <= length:
+        return text
+    half = length // 2
+    return f"{text[:half]} ({len(text) - 2 * half:,} characters left out) {text[-half:]}"
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:

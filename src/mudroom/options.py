@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from ._core.agents import Agent
 from ._core.budgets import Budget, check_amount
@@ -20,6 +22,8 @@ from ._core.ports import (
     Workspace,
 )
 from ._core.tools import Tool
+from ._core.type_checks import check_type
+from .errors import UsageError, quote_value
 from .permissions.rules import Permissions
 
 PositiveInt = Annotated[int, Meta(ge=1)]
@@ -126,3 +130,17 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             amount = getattr(self, name)
             if name != "max_output_tokens" or amount is not None:
                 check_amount(name, amount, "SessionOptions", is_count=True, least=1)
+
+
+def check_options(options: SessionOptions) -> SessionOptions:
+    """Return the options with an id. Raises UsageError for values of wrong types."""
+    check_type("options", options, SessionOptions, "Session")
+    try:
+        session = uuid.UUID(options.id) if options.id else uuid.uuid4()
+    except ValueError as error:
+        raise UsageError(
+            f"the id {quote_value(options.id)} is not a UUID",
+            where="Session",
+            remedy="Leave it out for a random one.",
+        ) from error
+    return replace(options, id=str(session))

@@ -29,7 +29,7 @@ from ._core.output_declarations import (
 )
 from ._core.runs import Reason, Report
 from ._engine.structured_output import OutputRefusal
-from .errors import UsageError
+from .errors import UsageError, quote_value
 
 if TYPE_CHECKING:
     import pydantic
@@ -128,7 +128,7 @@ def _read_type(kind: type[Any]) -> tuple[dict[str, Any], _Converter]:
         try:
             schema = msgspec.json.schema(kind)
         except TypeError as error:
-            raise TypeError(f"{kind!r} is not a type that JSON can hold") from error
+            raise TypeError(f"{quote_value(kind)} is not a type that JSON can hold") from error
         return schema, lambda value: msgspec.convert(value, kind, str_keys=True)
     if any(isinstance(part, msgspec.Meta) or hasattr(part, "__struct_fields__") for part in parts):
         raise TypeError("a type cannot have both pydantic parts and msgspec structs or `Meta`")

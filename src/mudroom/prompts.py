@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ._core.json_values import clean_text
 from ._core.messages import ImageBlock, TextBlock
+from ._core.type_checks import check_type
 from .errors import UsageError
 from .tools._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, parse_image
 
@@ -56,6 +57,7 @@ def check_prompts(prompts: Iterable[Prompt]) -> list[Prompt]:
     """Return the prompts of several tasks. Raises UsageError at the first that is not usable."""
     if isinstance(prompts, str):
         raise UsageError("map takes several prompts, not one text", remedy="Use `task`.")
+    check_type("prompts", prompts, Iterable, "map")
     listed = list(prompts)
     for number, prompt in enumerate(listed, 1):
         parse_prompt(prompt, f"prompt {number}")

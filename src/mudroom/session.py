@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from inspect import Signature, signature
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from msgspec.structs import replace
-
 from . import build
 from ._core.agents import Agent
 from ._core.budgets import Budget
@@ -17,11 +15,12 @@ from ._core.events import AnyEvent, SessionOpened
 from ._core.ports import RunHandle, Sandbox, Workspace
 from ._core.runs import InboxMessage, Report
 from ._core.runs import T as Outputs
+from ._core.type_checks import check_type
 from ._platform.path_text import path_to_text
 from ._version import __version__
 from .conversation_state import ConversationState
 from .errors import UsageError
-from .options import SessionOptions
+from .options import SessionOptions, check_options
 from .prompts import Prompt
 from .run_stream import RunStream
 from .scope import (
@@ -73,12 +72,8 @@ class Session:
 
     @_takes_options(SessionOptions)
     def __init__(self, **options: Any) -> None:
-        chosen = SessionOptions(**options)
-        self._options = replace(
-            chosen,
-            id=str(uuid.UUID(chosen.id) if chosen.id else uuid.uuid4()),
-        )
-        self._budget = chosen.budget
+        self._options = check_options(SessionOptions(**options))
+        self._budget = self._options.budget
         self.notices: list[str] = []
         self._conversation = ConversationState()
         self._watchers: list[Callable[[AnyEvent], None]] = []
@@ -137,6 +132,7 @@ class Session:
 
     @budget.setter
     def budget(self, budget: Budget) -> None:
+        check_type("budget", budget, Budget, "Session")
         self._budget = budget
         if self._runner is not None:
             self._runner.meter.set_limits(budget)
@@ -181,6 +177,7 @@ class Session:
 
         It must neither raise nor block. Call the returned function to stop it.
         """
+        check_type("watcher", watcher, Callable[..., Any], "watch")
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
@@ -324,6 +321,7 @@ class Session:
         Return False if it is not running. The record has the message before the model reads it,
         but perhaps after this call; `send_durably` waits for that.
         """
+        check_type("message", message, str, "send")
         handle = self._find_run(run_id)
         return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
 
@@ -333,6 +331,7 @@ class Session:
         From then on the model reads it exactly once, also after a crash. Return False if the run
         is not running, or ends without the message. Raises JournalError.
         """
+        check_type("message", message, str, "send_durably")
         handle = self._find_run(run_id)
         sent = InboxMessage(uuid.uuid4().hex, message)
         return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)
@@ -358,6 +357,7 @@ class Session:
 
     def rewind(self, run_id: str) -> None:
         """Return the conversation to the state before a root run; files stay as they are."""
+        check_type("run_id", run_id, str, "rewind")
         self._conversation.rewind(run_id)
 
     @staticmethod
@@ -386,6 +386,7 @@ class Session:
         )
 
     def _find_run(self, run_id: str) -> RunHandle | None:
+        check_type("run_id", run_id, str)
         return self._require_open().resources.worker.find(run_id)
 
     def _require_open(self) -> SessionRunner:

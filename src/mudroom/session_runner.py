@@ -17,6 +17,7 @@ from ._core.ports import RunHandle, Worker
 from ._core.runs import Brief, Reason, Report
 from ._core.runs import T as Outputs
 from ._core.tools import Tool
+from ._core.type_checks import check_type
 from ._engine.compaction import RUN_TITLE, make_summary_prompt
 from ._engine.task import narrow_tools
 from .agent_catalog import find_agent
@@ -74,6 +75,7 @@ class SessionRunner:
 
     async def compact(self, focus: str) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
+        check_type("focus", focus, str, "compact")
         async with self._next_turn() as cancels:
             await self._resume_unfinished(cancels)
             if not self._conversation.latest_run:
@@ -105,6 +107,9 @@ class SessionRunner:
         description: str = "",
     ) -> Report[Outputs]:
         """Run a task beside the conversation; see `Session.task`."""
+        check_type("budget", budget, Budget | None, "task")
+        check_type("model", model, str | None, "task")
+        check_type("description", description, str, "task")
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
         brief = self._make_task_brief(prompt, specification, budget, model, description)
         report = await self._start(self.resources.worker, brief, self._cancels, output_type)
@@ -120,6 +125,7 @@ class SessionRunner:
     ) -> list[Report[Outputs]]:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
         check_amount("parallel", parallel, "map", is_count=True, least=1)
+        check_type("budget", budget, Budget | None, "map")
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
         checked = check_prompts(prompts)
         briefs = [self._make_task_brief(each, specification, budget) for each in checked]
@@ -319,6 +325,7 @@ class SessionRunner:
         return self.resources.services.child_model or self.resources.model
 
     def _find_agent(self, agent: str | Agent) -> Agent:
+        check_type("agent", agent, str | Agent)
         if isinstance(agent, Agent):
             return agent
         return find_agent(agent, self.resources.services.agents)

@@ -130,9 +130,13 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workspace: WorkspaceKind = WorkspaceKind.SHARED
 
     def __post_init__(self) -> None:
-        amount = self.max_output_tokens
-        if amount is not None:
+        if self.max_output_tokens is not None:
+            amount = self.max_output_tokens
             check_amount("max_output_tokens", amount, "Agent", is_count=True, least=1)
+        if self.temperature is not None:
+            check_amount("temperature", self.temperature, "Agent", is_count=False, most=2)
+        if self.top_p is not None:
+            check_amount("top_p", self.top_p, "Agent", is_count=False, most=1)
 
     @property
     def call_patterns(self) -> tuple[str, ...]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from ..errors import UsageError
+from ..errors import UsageError, quote_value
 
 _Number = TypeVar("_Number", bound=float)
+
+_LARGEST = 2**62
+"""Largest amount: a record cannot hold integers of 64 bits and more."""
 
 
 class Limit(StrEnum):
@@ -111,7 +113,9 @@ def check_limits(limits: Struct, *, fractional: tuple[str, ...]) -> None:
             check_amount(name, amount, where, is_count=name not in fractional)
 
 
-def check_amount(name: str, amount: object, where: str, *, is_count: bool, least: int = 0) -> None:
+def check_amount(
+    name: str, amount: object, where: str, *, is_count: bool, least: int = 0, most: int = _LARGEST
+) -> None:
     """Raise UsageError if the amount of a limit is wrong.
 
     Arguments:
@@ -119,14 +123,16 @@ def check_amount(name: str, amount: object, where: str, *, is_count: bool, least
     """
     if isinstance(amount, int if is_count else int | float) and not isinstance(amount, bool):
         number: float = amount
-        if math.isfinite(number) and number >= least:
+        if least <= number <= most:  # false for nan
             return
     kind = "a whole number" if is_count else "a finite number"
-    remedy = "Leave it out, or set it to None, for no limit."
+    bounds = f"of at least {least}"
+    remedy = f"Use {least} or more." if least else "Leave it out, or set it to None, for no limit."
+    if most != _LARGEST:
+        bounds = f"from {least} to {most}"
+        remedy = "Leave it out, or set it to None, for the default."
     raise UsageError(
-        f"{name} must be {kind} of at least {least}, not {amount!r}",
-        where=where,
-        remedy=f"Use {least} or more." if least else remedy,
+        f"{name} must be {kind} {bounds}, not {quote_value(amount)}", where=where, remedy=remedy
     )
 
 

@@ -12,7 +12,7 @@ from .._core.budgets import check_limits
 from .._core.messages import Message
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
-from ..errors import UsageError
+from ..errors import UsageError, quote_value
 
 SubagentTerminateMode = Reason
 """Reason why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, CANCELLED, BUDGET or LOOP.
@@ -46,7 +46,7 @@ class ContextState:
         """Set a value. Raises UsageError for a key that a placeholder cannot name."""
         if not _is_key(key):
             raise UsageError(
-                f"{key!r} cannot be a key of a ContextState",
+                f"{quote_value(key)} cannot be a key of a ContextState",
                 remedy="Use a text without braces and without blanks at its ends.",
             )
         self._values[key] = value
@@ -192,7 +192,18 @@ def fill_template(text: str, context: ContextState) -> str:
     missing = [key for key in keys if key not in known]
     if missing:
         raise UsageError(f"Missing context values for the following keys: {', '.join(missing)}")
-    return _PLACEHOLDER.sub(lambda match: str(context.get(match[1].strip())), text)
+    return _PLACEHOLDER.sub(lambda match: _to_text(match[1].strip(), context), text)
+
+
+def _to_text(key: str, context: ContextState) -> str:
+    try:
+        return str(context.get(key))
+    except Exception as error:
+        raise UsageError(
+            f"the value of {quote_value(key)} cannot be written as text: {error}",
+            where="ContextState",
+            remedy="Set a text.",
+        ) from error
 
 
 def _is_key(key: object) -> bool:

@@ -21,9 +21,10 @@ from .._core.ports import Workspace
 from .._core.runs import Reason, Report
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import Tool
+from .._core.type_checks import check_type
 from .._engine.structured_output import EMIT_TOOL
 from .._engine.task import narrow_tools
-from ..errors import ModelError, UnknownName, UsageError
+from ..errors import ModelError, UnknownName, UsageError, quote_value
 from ..output_types import OutputType, parse_output_type
 from ..tools.function import declare_tool
 from .config import (
@@ -141,13 +142,20 @@ class SubAgentScope:
         Raises UnknownName for an unknown tool, UsageError for a tool that the scope cannot use or
         that needs confirmation, and for outputs that describe no values.
         """
-        _check_kind(prompt_config, PromptConfig)
-        _check_kind(model_config, ModelConfig)
-        _check_kind(run_config, RunConfig)
-        _check_kind(tool_config or ToolConfig(), ToolConfig)
-        _check_kind(output_config or OutputConfig(), OutputConfig)
-        if on_message is not None and not callable(on_message):
-            raise UsageError(f"on_message is {type(on_message).__name__}, not a function")
+        arguments: tuple[tuple[str, object, object], ...] = (
+            ("name", name, str),
+            ("prompt_config", prompt_config, PromptConfig),
+            ("model_config", model_config, ModelConfig),
+            ("run_config", run_config, RunConfig),
+            ("tool_config", tool_config, ToolConfig | None),
+            ("output_config", output_config, OutputConfig | None),
+            ("on_message", on_message, Callable[..., Any] | None),
+        )
+        for argument, value, hint in arguments:
+            check_type(argument, value, hint, "SubAgentScope")
+        if not hasattr(runtime_context, "_scope_runtime"):
+            kind = type(runtime_context).__name__
+            raise UsageError(f"runtime_context must be an open Session, not {kind}")
         runtime = runtime_context._scope_runtime()  # noqa: SLF001  (not public)
         tools = _resolve_tools(tool_config, runtime.tools)
         for tool in tools.values():
@@ -183,7 +191,7 @@ class SubAgentScope:
 
         Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
         """
-        _check_kind(context, ContextState)
+        check_type("context", context, ContextState, "SubAgentScope")
         agent = replace(self._agent, instructions=self._build_instructions(context))
         report = await self._run_with_messages(agent)
         emitted = report.outputs
@@ -235,14 +243,6 @@ class SubAgentScope:
         return "\n\n".join((instructions, *_format_output_rules(self._agent), _RULES))
 
 
-def _check_kind(value: object, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise UsageError(
-            f"a scope takes {kind.__name__} here, not {type(value).__name__}",
-            remedy="Give the arguments by name.",
-        )
-
-
 def _format_output_rules(agent: Agent) -> tuple[str, ...]:
     if not agent.outputs:
         return ()
@@ -280,30 +280,28 @@ def _resolve_tool(item: str | Tool | Mapping[str, Any], known: Mapping[str, Tool
         if name not in known:
             raise UnknownName("tool", item, known)
         return known[name]
-    if not isinstance(item, Mapping):
-        raise UsageError(
-            f"{item!r} is not a tool",
-            where="ToolConfig",
-            remedy="Use a name, a declaration, or a function with the decorator `tool`.",
-        )
     return _declare_tool(item)
 
 
 def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
     name = declaration.get("name")
     keys = ("name", "description", "parameters", "handler")
+    check_type("description", declaration.get("description"), str | None, "ToolConfig")
+    check_type("handler", declaration.get("handler"), Callable[..., Any] | None, "ToolConfig")
     unknown = [key for key in declaration if key not in keys]
-    parameters: Any = declaration.get("parameters") or {"type": "object", "properties": {}}
+    parameters: Any = declaration.get("parameters")
+    if parameters is None or parameters == {}:
+        parameters = {"type": "object", "properties": {}}
     problem = ""
     if unknown:
-        problem = f"the unknown key {unknown[0]!r}"
+        problem = f"the unknown key {quote_value(unknown[0])}"
     elif not isinstance(name, str) or not name:
         problem = "no name"
     elif not isinstance(parameters, Mapping) or parameters.get("type", "object") != "object":
         problem = "parameters that are no JSON Schema of an object"
     if problem:
         raise UsageError(
-            f"the tool declaration {dict(declaration)!r:.200} has {problem}",
+            f"the tool declaration {quote_value(dict(declaration))} has {problem}",
             where="ToolConfig",
             remedy='Write {"name": …, "description": …, "parameters": …, "handler": …}; only the '
             "name is required.",
@@ -346,13 +344,12 @@ def _to_budget(config: RunConfig) -> Budget:
 def _to_message(message: Message | Mapping[str, str]) -> Message:
     if isinstance(message, UserMessage | AssistantMessage):
         return message
-    _check_kind(message, Mapping)
     role = message.get("role")
     content = message.get("content")
     if role not in ("user", "assistant", "model") or not isinstance(content, str):
         raise UsageError(
-            f"initial_messages: {dict(message)!r} has no role user or assistant with a text as "
-            "content"
+            f"initial_messages: {quote_value(dict(message))} has no role user or assistant with a "
+            "text as content"
         )
     if role == "user":
         return user_message(content)

@@ -13,7 +13,7 @@ import msgspec
 from .._core.json_values import find_schema_error
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolResult
-from ..errors import UsageError
+from ..errors import UsageError, quote_value
 from ._schema import build_parser, build_schema
 
 ToolFunction = Callable[..., Any]
@@ -60,6 +60,12 @@ def tool(
     """
 
     def make(function: ToolFunction) -> Tool:
+        if not hasattr(function, "__name__"):
+            raise UsageError(
+                f"{quote_value(function)} is not a function with a name",
+                where="tool",
+                remedy="Write a function around it.",
+            )
         arguments, contexts = _read_signature(function)
         return Tool(
             name=name or function.__name__,
