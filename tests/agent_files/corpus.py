@@ -97,6 +97,10 @@ _GOOD: list[Sample] = [
         ".opencode/agent/all.md",
         head("description: Reviews.", "mode: all", "model: anthropic/claude-sonnet-4-5"),
     ),
+    Sample(
+        ".opencode/agent/subagents/code/tester.md",
+        head("description: Tests.", "mode: subagent", "tools:", "  bash: true"),
+    ),
     Sample(".opencode/agents/main.md", head("description: Talks.", "mode: primary")),
     Sample(
         ".opencode/agents/tools.md",
@@ -207,7 +211,7 @@ _NOTED: list[Sample] = [
     ),
     Sample(
         CLAUDE.format("limited-wrong"),
-        head(*BASE, "tools: Read, Bash(git:* push)"),
+        head(*BASE, "tools: Read, Bash(git push"),
         used=False,
         expected="4: error: is not a tool pattern",
     ),
@@ -215,6 +219,25 @@ _NOTED: list[Sample] = [
         CLAUDE.format("colon"),
         head("name: colon", "description: Use this: when asked."),
         expected="3: warning: quotes",
+    ),
+    Sample(
+        CLAUDE.format("star-tools"),
+        head(*BASE, "tools: *"),
+        expected="4: warning: needs quotes",
+    ),
+    Sample(
+        CLAUDE.format("bold"),
+        head("name: bold", "description: **Reviews** code: use it (**always**)."),
+        expected="3: warning: needs quotes",
+    ),
+    Sample(
+        CLAUDE.format("mention"),
+        head("name: mention", "description: @code-reviewer for Python"),
+        expected="3: warning: needs quotes",
+    ),
+    Sample(
+        CLAUDE.format("allowed-list"),
+        head(*BASE, "allowed-tools:", "  - Read", "  - Bash(git diff:*)"),
     ),
     Sample(
         CLAUDE.format("twice"),
@@ -582,14 +605,29 @@ _SKILLS: list[Sample] = [
         head("name: shell", "description: S.", body="a\n!`date` now"),
         expected="6: note: not run",
     ),
-    Sample(".agents/skills/mute/SKILL.md", head("name: mute"), False, "1: error: no description"),
+    Sample(
+        ".agents/skills/mute/SKILL.md",
+        head("name: mute"),
+        expected="1: warning: no description: the first line",
+    ),
     Sample(
         ".agents/skills/blank/SKILL.md",
         head("name: blank", "description: ''"),
-        False,
-        "3: error: no description",
+        expected="3: warning: no description: the first line",
     ),
-    Sample(".agents/skills/headless/SKILL.md", "# Skill\n", False, "1: error: no frontmatter"),
+    Sample(
+        ".agents/skills/void/SKILL.md",
+        head("name: void", body=""),
+        False,
+        "1: error: no description",
+    ),
+    Sample(".agents/skills/headless/SKILL.md", "# Skill\n", expected="1: warning: no frontmatter"),
+    Sample(".agents/skills/empty/SKILL.md", "", False, "1: error: the file is empty"),
+    Sample(
+        ".claude/skills/tool-list/SKILL.md",
+        head("name: tool-list", "description: T.", "allowed-tools:", "  - Read", "  - Bash(git *)"),
+        expected="4: note: 'allowed-tools' has no effect",
+    ),
     Sample(
         ".agents/skills/endless/SKILL.md",
         "---\nname: endless\n",

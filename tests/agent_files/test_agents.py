@@ -12,7 +12,7 @@ from tests.agent_files.corpus import AGENTS, Sample, head
 from mudroom import Agent, Budget, Output, Session, UsageError
 from mudroom._core.agents import Mode, WorkspaceKind
 from mudroom._core.tool_patterns import select_tools
-from mudroom.agent_catalog import KNOWN_TOOLS
+from mudroom.agent_catalog import KNOWN_TOOLS, find_agent
 from mudroom.agent_files import (
     BUILTIN_AGENTS,
     load_agent_file,
@@ -184,6 +184,76 @@ def test_c11_the_nearest_folder_takes_precedence_and_the_home_comes_last(
         assert [clash.path.removeprefix(f"{tmp_path}/") for clash in clashes] == order[at + 1 :]
         assert all(found.paths["x"] in clash.text for clash in clashes)
         (tmp_path / first).unlink()
+
+
+def test_c11_codex_agents_declared_in_its_configuration_are_loaded(write: Write) -> None:
+    config = """
+model = "gpt-5.5"
+[agents]
+max_threads = 6
+[agents.explorer]
+description = "Read-only explorer."
+config_file = "agents/explorer.toml"
+[agents.docs_researcher]
+description = "Verifies APIs."
+config_file = "../roles/docs.toml"
+[agents.bare]
+description = "Has no file."
+[agents.outside]
+description = "Lies outside the project."
+config_file = "../../outside.toml"
+"""
+    role = 'model = "gpt-5.4"\nsandbox_mode = "read-only"\ndeveloper_instructions = "Explore."\n'
+    path = write("project/.codex/config.toml", config)
+    write("project/.codex/agents/explorer.toml", role)
+    write("project/roles/docs.toml", 'description = "Own."\ndeveloper_instructions = "Read."\n')
+    write("outside.toml", role)
+    loaded = load_agent_files(str(path.parent.parent), home="", tools=KNOWN_TOOLS)
+    agents = {agent.name: agent for agent in loaded.agents}
+    assert list(agents) == ["explorer", "docs_researcher"]
+    assert agents["explorer"].description == "Read-only explorer."
+    assert agents["explorer"].mode is Mode.PLAN and agents["explorer"].instructions == "Explore."
+    assert agents["docs_researcher"].description == "Own."
+    texts = [finding.text for finding in loaded.diagnostics]
+    assert any("agents.bare has no config_file" in text for text in texts)
+    assert any("a link that leads out of" in text for text in texts)
+    assert len(texts) == 2
+
+
+def test_c11_opencode_agents_in_subfolders_are_named_by_their_path(write: Write) -> None:
+    path = write(
+        "project/.opencode/agent/subagents/code/tester.md", head("description: Writes tests.")
+    )
+    write("project/.opencode/agent/subagents/README.md", "# Agents")
+    loaded = load_agent_files(str(path.parents[4]), home="", tools=KNOWN_TOOLS)
+    agents = {agent.name: agent for agent in loaded.agents}
+    assert list(agents) == ["subagents-code-tester"]
+    assert find_agent("subagents/code/tester", agents).description == "Writes tests."
+
+
+@pytest.mark.parametrize(
+    ("text", "description"),
+    [
+        ("# Fill forms\n\nUse pdftk.", "Fill forms"),
+        ("---\nname: forms\n---\n\nFills forms.\nMore.", "Fills forms."),
+    ],
+)
+def test_a17_a_skill_without_description_is_described_by_its_first_line(
+    write: Write, text: str, description: str
+) -> None:
+    path = write("project/.claude/skills/forms/SKILL.md", text)
+    loaded = load_agent_files(str(path.parents[3]), home="", tools=KNOWN_TOOLS)
+    assert loaded.skills["forms"].description == description
+
+
+def test_c11_plain_texts_that_are_no_yaml_are_read_as_written(write: Write) -> None:
+    path = write(
+        "project/.claude/agents/star.md",
+        head("name: star", "description: **Bold**: @mention me", "tools: *"),
+    )
+    agent, _ = load_agent_file(str(path), "claude", tools=KNOWN_TOOLS)
+    assert agent is not None
+    assert agent.description == "**Bold**: @mention me" and agent.tools == ("*",)
 
 
 def test_c11_folders_above_the_repository_are_not_searched(write: Write, tmp_path: Path) -> None:

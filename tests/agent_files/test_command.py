@@ -138,6 +138,17 @@ async def test_agents_check_prints_path_and_line_and_fails_on_errors(
     assert (await project("agents", "check", "nowhere")).code == 2
 
 
+async def test_agents_check_reads_the_keys_that_codex_declares(project: Project) -> None:
+    project.write(
+        ".codex/config.toml",
+        '[agents.explorer]\ndescription = "Explores."\nconfig_file = "agents/explorer.toml"\n',
+    )
+    file = project.write(".codex/agents/explorer.toml", 'developer_instructions = "Explore."\n')
+    for paths in ([], [".codex"], [str(file)]):
+        done = await project("agents", "check", *paths)
+        assert (done.code, done.out) == (0, "No problems found.\n")
+
+
 async def test_doctor_counts_errors_and_names_the_first(project: Project) -> None:
     path = project.write(".gemini/agents/g.md", head("name: g"))
     shown = await project("doctor")

@@ -164,6 +164,19 @@ def test_a_claude_session_with_a_child_is_read(tmp_path: Path, layout: str) -> N
     assert Ledger.from_events(events).children == 1 and Ledger.from_events(events).read_lines == 40
 
 
+def test_the_log_of_a_claude_child_opens_without_its_parent(tmp_path: Path) -> None:
+    path = write(tmp_path / "c0ffee" / "subagents" / "agent-a1.jsonl", child_lines("Look.", "a1"))
+    write(path.with_name("agent-a2.jsonl"), child_lines("Look elsewhere.", "a2"))
+    session, events = read_claude_log(path)
+    tree = folded(events)
+    assert session == "c0ffee" and list(tree.runs) == ["1"]
+    run = tree.runs["1"]
+    assert (run.prompt, run.state, run.turn) == ("Look.", RunState.DONE, 2)
+    report = next(event.report for event in events if isinstance(event, RunFinished))
+    assert report.text == "It uses pytest."
+    assert any(isinstance(event, ToolCallFinished) for event in events)
+
+
 def test_each_claude_call_has_one_result_and_each_turn_its_blocks(tmp_path: Path) -> None:
     _, events = read_claude_log(write(tmp_path / "s.jsonl", parent_lines().rows))
     assert [event.at for event in events] == sorted(event.at for event in events)
@@ -380,6 +393,64 @@ def test_a_codex_session_with_a_child_is_read(tmp_path: Path) -> None:
     )
     last = [event for event in events if isinstance(event, RunFinished)][-1]
     assert last.report.text == "pytest." and last.report.reason is Reason.GOAL
+
+
+@pytest.mark.parametrize("counts_first", [True, False])
+def test_codex_tokens_belong_to_their_answer_in_either_order(
+    tmp_path: Path, *, counts_first: bool
+) -> None:
+    """Codex 0.40 writes the tokens of an answer before its items, later versions after them."""
+    total = 0
+
+    def count(tokens: int) -> Row:
+        nonlocal total
+        total += tokens
+        used = {"input_tokens": tokens, "output_tokens": 1}
+        info = {"total_token_usage": {"input_tokens": total}, "last_token_usage": used}
+        return event("token_count", info=info, rate_limits=None)
+
+    def event(kind: str, **payload: Any) -> Row:
+        return row("event_msg", {"type": kind, **payload})
+
+    def item(kind: str, **payload: Any) -> Row:
+        return row("response_item", {"type": kind, **payload})
+
+    def row(kind: str, payload: Row) -> Row:
+        return {"timestamp": "2025-09-24T10:00:00.000Z", "type": kind, "payload": payload}
+
+    def message(role: str, text: str) -> Row:
+        return item("message", role=role, content=[{"type": "text", "text": text}])
+
+    def answer(tokens: int, *items: Row) -> list[Row]:
+        counted = count(tokens)
+        return [counted, *items] if counts_first else [*items, counted]
+
+    def call(name: str) -> list[Row]:
+        reasoning = item("reasoning", summary=[], encrypted_content="x")
+        used = item("function_call", name="shell", arguments='{"command": ["ls"]}', call_id=name)
+        return [reasoning, used]
+
+    def result(name: str) -> Row:
+        return item("function_call_output", call_id=name, output='{"output": "a.py"}')
+
+    rows = [
+        row("session_meta", {"id": "t", "cwd": "/garden", "cli_version": "0.40.0"}),
+        event("token_count", info=None),
+        message("user", "List."),
+        row("turn_context", {"model": "gpt-5-codex"}),
+        *answer(100, *call("c1")),
+        result("c1"),
+        *answer(200, *call("c2")),
+        result("c2"),
+        *answer(300, message("assistant", "One file.")),
+        message("user", "Thanks."),
+        *answer(400, message("assistant", "Good.")),
+    ]
+    repeated = [again for row in rows for again in ([row] * (1 + ("info" in row["payload"])))]
+    for logged in (rows, repeated):
+        path = write(tmp_path / "rollout-1.jsonl", logged)
+        answers = [e for e in read_codex_log(path)[1] if isinstance(e, TurnFinished)]
+        assert [e.message.usage.input_tokens for e in answers] == [100, 200, 300, 400]
 
 
 def test_a_codex_prompt_after_a_rollback_continues_the_remaining_run(tmp_path: Path) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.agents import Agent
+from .codex_config import CONFIG_NAME, read_declared_agents
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document
-from .locations import AGENT_LOCATIONS, find_locations
+from .locations import AGENT_LOCATIONS, Location, find_locations
 from .safe_read import find_files, read_text
 from .skills import Skill, format_preloaded, load_skills
+from .toml_document import parse_toml
 
 _NAMED_BY_FILE = ("agents", "opencode")
 
@@ -59,11 +60,17 @@ def load_agent_files(
     main_agents: list[Agent] = []
     paths: dict[str, str] = {}
     personal_names: set[str] = set()
+    declared_paths: set[str] = set()
     for location in find_locations(AGENT_LOCATIONS, folder, home):
-        kind = location.kind
-        for path in find_files(location.folder, kind.suffix, recursive=kind.is_recursive):
+        for path, declared in _list_agent_files(location, declared_paths, diagnostics):
             agent, draft = load_agent_file(
-                path, kind.dialect, boundary=location.boundary, tools=tools, skills=skills.by_name
+                path,
+                location.kind.dialect,
+                boundary=location.boundary,
+                tools=tools,
+                skills=skills.by_name,
+                folder=location.folder,
+                declared=declared,
             )
             diagnostics += draft.diagnostics.items
             if agent is None:
@@ -86,6 +93,26 @@ def load_agent_files(
     )
 
 
+def _list_agent_files(
+    location: Location, declared_paths: set[str], diagnostics: list[Diagnostic]
+) -> Iterator[tuple[str, Mapping[str, Entry]]]:
+    """Yield the agent files of a folder, each with the keys that a Codex `config.toml` declares.
+
+    Arguments:
+        declared_paths: files that such a configuration names; they are yielded only with it.
+    """
+    kind = location.kind
+    for path in find_files(location.folder, kind.suffix, recursive=kind.is_recursive):
+        if kind.suffix == CONFIG_NAME:
+            findings = FileDiagnostics(path)
+            declared = read_declared_agents(path, location.boundary, findings)
+            diagnostics += findings.items
+            declared_paths.update(declared)
+            yield from declared.items()
+        elif path not in declared_paths:
+            yield path, {}
+
+
 def load_agent_file(
     path: str,
     dialect: str = "agents",
@@ -93,26 +120,35 @@ def load_agent_file(
     tools: Collection[str],
     boundary: str = "",
     skills: dict[str, Skill] | None = None,
+    folder: str = "",
+    declared: Mapping[str, Entry] | None = None,
 ) -> tuple[Agent | None, AgentDraft]:
     """Load one agent file. The agent is None when it cannot be used; the draft says why.
 
     Arguments:
         dialect: program that the file is written for, see `locations.AGENT_LOCATIONS`.
         boundary: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
+        folder: folder of all agent files; names of opencode agents have the path below it.
+        declared: keys that are declared outside the file; keys of the file replace them.
     """
     diagnostics = FileDiagnostics(path)
     text = read_text(path, boundary, diagnostics)
     if text is None:
         return None, AgentDraft(diagnostics, tools)
-    parse = _parse_toml if path.endswith(".toml") else _parse_markdown
-    entries, body, body_line = parse(text, diagnostics)
+    body, body_line = "", 1
+    if path.endswith(".toml"):
+        entries = parse_toml(text, diagnostics)
+    else:
+        entries, body, body_line = _parse_markdown(text, diagnostics)
     if entries is None:
         return None, AgentDraft(diagnostics, tools)
+    entries = {**(declared or {}), **entries}
     draft = draft_agent(entries, diagnostics, tools)
     if body:
         draft.fields["instructions"] = body
     if dialect == "opencode" or (dialect in _NAMED_BY_FILE and "name" not in draft.fields):
-        draft.fields["name"] = normalize_name(os.path.basename(path).rpartition(".")[0])
+        name = os.path.relpath(path, folder or os.path.dirname(path))
+        draft.fields["name"] = normalize_name(name.rpartition(".")[0])
     return _finish(draft, entries, body_line, skills or {}), draft
 
 
@@ -165,22 +201,3 @@ def _parse_markdown(
     if not diagnostics.has_errors:
         diagnostics.add_note(1, "no frontmatter: treated as documentation")
     return None, "", 1
-
-
-def _parse_toml(
-    text: str, diagnostics: FileDiagnostics
-) -> tuple[dict[str, Entry] | None, str, int]:
-    import tomllib
-
-    try:
-        table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        diagnostics.add_error(int(line[1]) if line else 1, f"not TOML: {error}")
-        return None, "", 1
-    return {key: Entry(value, _line_of(text, key)) for key, value in table.items()}, "", 1
-
-
-def _line_of(text: str, key: str) -> int:
-    match = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}\b""", text, re.MULTILINE)
-    return text.count("\n", 0, match.start()) + 1 if match else 1

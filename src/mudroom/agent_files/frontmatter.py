@@ -68,7 +68,8 @@ def parse_mapping(
 ) -> dict[str, Entry] | None:
     """Parse a YAML mapping with text keys; None, with an error, for anything else.
 
-    Accepts values with an unquoted colon, which is common but not YAML, as plain texts.
+    Accepts values without quotes that contain a colon, or begin with `*` or `@`, as plain texts:
+    they are common, but not YAML.
 
     Arguments:
         first_line: line of the file at which `text` begins.
@@ -87,7 +88,7 @@ def parse_mapping(
         return None
     except (yaml.YAMLError, UnicodeError) as error:
         problem = _convert_error(error)
-    quoted, lines = _quote_colons(text)
+    quoted, lines = _quote_plain_texts(text)
     try:
         entries = _read_entries(quoted, diagnostics, first_line) if lines else None
     except (yaml.YAMLError, _InvalidFrontmatter):
@@ -97,7 +98,7 @@ def parse_mapping(
         return None
     for line in lines:
         diagnostics.add_warning(
-            line + first_line, "not YAML: a text with a colon needs quotes; read as one text"
+            line + first_line, "not YAML: this text needs quotes; read as one text"
         )
     return entries
 
@@ -191,11 +192,17 @@ def _convert_scalar(text: str) -> JsonValue:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-_KEY_LINE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'|>\[{&*!#].*)")
+_KEY_LINE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'|>\[{&!#].*)")
+_ALIAS = re.compile(r"\*[\w-]+\s*")
+_RESERVED = "*@`%"
+"""Characters that begin texts in real agent files, but no plain text in YAML."""
 
 
-def _quote_colons(text: str) -> tuple[str, list[int]]:
-    """Put quotes around values that contain a colon; return the text and the lines, from 0."""
+def _quote_plain_texts(text: str) -> tuple[str, list[int]]:
+    """Put quotes around values that are plain texts, but not in YAML.
+
+    Return the text and the changed lines, from 0.
+    """
     lines = text.split("\n")
     quoted: list[int] = []
     for number, line in enumerate(lines):
@@ -203,7 +210,8 @@ def _quote_colons(text: str) -> tuple[str, list[int]]:
         if match is None:
             continue
         key, value = match.groups()
-        if ": " in value or value.endswith(":") or " #" in value:
+        has_colon = ": " in value or value.endswith(":") or " #" in value
+        if has_colon or (value[0] in _RESERVED and not _ALIAS.fullmatch(value)):
             lines[number] = f"{key}: {json.encode(value.strip()).decode()}"
             quoted.append(number)
     return "\n".join(lines), quoted

@@ -141,14 +141,14 @@ def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagno
     text = read_text(path, boundary, diagnostics)
     document = parse_document(text, diagnostics) if text is not None else None
     if document is None:
-        if text and os.path.basename(path) != "SKILL.md" and not diagnostics.has_errors:
-            heading = text.strip().partition("\n")[0].lstrip("# ")
-            return Skill(_file_name(path), heading[:MAX_DESCRIPTION], path, boundary), []
-        if not diagnostics.has_errors:
-            diagnostics.add_error(
-                1, "no frontmatter: begin the file with ---, a name and a description"
-            )
-        return None, diagnostics.items
+        description = _find_first_line(text or "")[:MAX_DESCRIPTION]
+        if not diagnostics.has_errors and not description:
+            diagnostics.add_error(1, "the file is empty")
+        if diagnostics.has_errors:
+            return None, diagnostics.items
+        if os.path.basename(path) == "SKILL.md":
+            diagnostics.add_warning(1, "no frontmatter: the first line is used as description")
+        return Skill(_file_name(path), description, path, boundary), diagnostics.items
     skill = _read_skill(path, boundary, document, diagnostics)
     return (None if diagnostics.has_errors else skill), diagnostics.items
 
@@ -160,6 +160,9 @@ def _read_skill(
     _check_keys(entries, diagnostics)
     name = _read_name(path, entries, diagnostics)
     description, line = _read_text(entries, "description", diagnostics)
+    if not description:
+        diagnostics.add_warning(line, "no description: the first line of the text is used")
+        description = _find_first_line(document.body)
     if not description:
         diagnostics.add_error(line, "no description: a model cannot know when to use the skill")
     if len(description) > MAX_DESCRIPTION:
@@ -199,6 +202,11 @@ def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostic
     return name
 
 
+def _find_first_line(text: str) -> str:
+    """Return the first line of a Markdown text, without the signs of a heading."""
+    return text.strip().partition("\n")[0].strip("# ")
+
+
 def _check_keys(entries: dict[str, Entry], diagnostics: FileDiagnostics) -> None:
     for key, entry in entries.items():
         if key not in _KNOWN_KEYS:
@@ -213,7 +221,7 @@ def _check_keys(entries: dict[str, Entry], diagnostics: FileDiagnostics) -> None
     metadata = entries.get("metadata")
     if metadata and not _is_text_map(metadata.value):
         diagnostics.add_warning(metadata.line, "metadata is not a map of texts")
-    for key in ("license", "compatibility", "allowed-tools"):
+    for key in ("license", "compatibility"):
         if key in entries and not isinstance(entries[key].value, str):
             diagnostics.add_warning(entries[key].line, f"{key} is not a text")
 

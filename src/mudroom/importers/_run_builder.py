@@ -155,6 +155,7 @@ class RunBuilder:
         )
         self._steps: list[StoredEvent | TurnBuilder] = []
         self._open_turn: TurnBuilder | None = None
+        self._next_usage = Usage()
         self._calls: dict[str, ToolCallStarted] = {}
 
     def add_answer(self, at: float, blocks: Iterable[AnswerBlock], key: str = "") -> TurnBuilder:
@@ -164,6 +165,8 @@ class RunBuilder:
         turn = self._open_turn
         if turn is None or turn.key != key:
             turn = TurnBuilder(len(self.turns) + 1, key, previous_at)
+            turn.usage = self._next_usage
+            self._next_usage = Usage()
             self._open_turn = turn
             self.turns.append(turn)
             self._steps.append(turn)
@@ -173,6 +176,17 @@ class RunBuilder:
             started = start_call(self.last_at, self.run_id, turn.number, call)
             self._calls.setdefault(call.id, started)
         return turn
+
+    def set_usage(self, usage: Usage) -> None:
+        """Set the tokens of the last answer, or of the next one if the last one is over.
+
+        Some logs count the tokens of an answer before its blocks, others after them.
+        """
+        last = self.turns[-1] if self.turns else None
+        if last is not None and (last is self._open_turn or last.usage == Usage()):
+            last.usage = usage
+        else:
+            self._next_usage = usage
 
     def add_result(self, at: float, call_id: str, text: str, *, error: bool = False) -> None:
         """Add the result of a call; an unknown call and a second result are ignored."""

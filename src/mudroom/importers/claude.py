@@ -60,8 +60,14 @@ def read_claude_log(path: Path) -> tuple[str, list[StoredEvent]]:
     messages = [row for row in rows if _is_message(row)]
     if not messages:
         raise UsageError("this is no session log of Claude's", where=str(path))
-    reader = _Reader(_read_children(path, messages))
-    reader.read_conversation([row for row in rows if not row.get("isSidechain")])
+    main_rows = [row for row in rows if not row.get("isSidechain")]
+    if any(_is_message(row) for row in main_rows):
+        reader = _Reader(_read_children(path, messages))
+        reader.read_conversation(main_rows)
+    else:
+        # The log of one child, opened without its parent's.
+        reader = _Reader([])
+        reader.read_conversation(rows)
     first: Row = {key: value for row in reversed(messages) for key, value in row.items()}
     return build_session(
         str(first.get("sessionId") or path.stem),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,7 +69,7 @@ class _Reader:
         roots: list[RunBuilder] = []
         # Root runs that no rollback has removed from the conversation.
         current: list[RunBuilder] = []
-        for row in read_rows(path):
+        for row in _read_thread(path):
             payload = as_object(row.get("payload"))
             at = parse_time(row, run.last_at if run else 0.0)
             if prompt := _prompt(payload):
@@ -91,7 +92,7 @@ class _Reader:
             self._read_children(root, _thread_id(meta))
 
     def _read_child_thread(self, path: Path, meta: Row, run: RunBuilder) -> None:
-        for row in read_rows(path):
+        for row in _read_thread(path):
             payload = as_object(row.get("payload"))
             prompt = _prompt(payload)
             if prompt and not run.prompt:
@@ -154,8 +155,8 @@ def _add_item(run: RunBuilder, row: Row, payload: Row, at: float) -> None:
         run.model = run.model or str(payload.get("model", ""))
     elif kind == "token_count":
         counts = as_object(as_object(payload.get("info")).get("last_token_usage"))
-        if run.turns and counts:
-            run.turns[-1].usage = _to_usage(counts)
+        if counts:
+            run.set_usage(_to_usage(counts))
     elif row.get("type") == "response_item":
         _add_response_item(run, payload, kind, at)
 
@@ -224,6 +225,18 @@ def _to_usage(counts: Row) -> Usage:
         cache_read_tokens=as_count(counts.get("cached_input_tokens")),
         reasoning_tokens=as_count(counts.get("reasoning_output_tokens")),
     )
+
+
+def _read_thread(path: Path) -> Iterator[Row]:
+    """Yield the rows of a thread, without token counts that only repeat the one before them."""
+    last_info: object = None
+    for row in read_rows(path):
+        payload = as_object(row.get("payload"))
+        if payload.get("type") == "token_count":
+            if payload.get("info") == last_info:
+                continue
+            last_info = payload.get("info")
+        yield row
 
 
 def _read_meta(path: Path) -> Row:

@@ -10,6 +10,9 @@ from ... import agent_files
 from ..._core.agents import Agent
 from ...agent_catalog import KNOWN_TOOLS, find_agent
 from ...agent_files import Diagnostic, LoadedAgents, Severity
+from ...agent_files.codex_config import CONFIG_NAME, read_declared_agents
+from ...agent_files.diagnostics import FileDiagnostics
+from ...agent_files.frontmatter import Entry
 from ...errors import MudroomError, UsageError
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.json_output import print_json
@@ -183,8 +186,20 @@ def _check_file(path: str) -> list[Diagnostic]:
         return agent_files.load_skill(path)[1]
     if not path.endswith((".md", ".toml")):
         return []
+    path = os.path.abspath(path)
     dialect = next((name for name in _DIALECTS if f".{name}/" in path), "agents")
-    _, draft = agent_files.load_agent_file(os.path.abspath(path), dialect, tools=KNOWN_TOOLS)
+    declared: dict[str, dict[str, Entry]] = {}
+    if dialect == "codex":
+        is_config = os.path.basename(path) == CONFIG_NAME
+        folder = os.path.dirname(path)
+        config = path if is_config else os.path.join(os.path.dirname(folder), CONFIG_NAME)
+        findings = FileDiagnostics(config)
+        declared = read_declared_agents(config, "", findings) if os.path.exists(config) else {}
+        if is_config:
+            return findings.items
+    _, draft = agent_files.load_agent_file(
+        path, dialect, tools=KNOWN_TOOLS, declared=declared.get(path)
+    )
     return draft.diagnostics.items
 
 
