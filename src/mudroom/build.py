@@ -20,6 +20,7 @@ from . import agent_files, config, pricing
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
+from ._core.listings import ListingLimits, count_listed_characters
 from ._core.ports import Journal
 from ._core.tools import Tool
 from ._engine.evidence import ChangeWatch
@@ -228,7 +229,8 @@ class _Builder:
         model = await self._choose_root_model(catalog.root_agent)
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()
-        services = self._build_services(catalog, journal, watchers, past_events, toolbox)
+        limits = self._choose_listing_limits(model)
+        services = self._build_services(catalog, journal, watchers, past_events, toolbox, limits)
         sources = SessionToolSources(
             self._options.tool_sources,
             toolbox,
@@ -238,7 +240,7 @@ class _Builder:
         return SessionResources(
             services=services,
             journal=journal,
-            worker=_choose_worker(self._options, services, catalog, self._home),
+            worker=_choose_worker(self._options, services, catalog, self._home, limits),
             models=self._models,
             root_agent=catalog.root_agent,
             model=model,
@@ -259,6 +261,7 @@ class _Builder:
         watchers: list[Callable[[AnyEvent], None]],
         past_events: dict[str, list[StoredEvent]],
         toolbox: dict[str, Tool],
+        limits: ListingLimits,
     ) -> SessionServices:
         """Open the services and fill the toolbox."""
         options = self._options
@@ -268,7 +271,11 @@ class _Builder:
         environments = self._open_environments((spill_folder, *skill_folders))
         sandbox = environments.shared.sandbox
         tools = collect_tools(
-            options.tools, catalog.agents, catalog.skills, ask=sandbox.tier == "ask"
+            options.tools,
+            options.permissions.select_agents(catalog.agents),
+            catalog.skills,
+            ask=sandbox.tier == "ask",
+            limits=limits,
         )
         for name, tool in tools.items():
             if not options.permissions.denies_tool(name):
@@ -297,6 +304,12 @@ class _Builder:
             watchers=watchers,
             changes=ChangeWatch(self._home),
         )
+
+    def _choose_listing_limits(self, model: str) -> ListingLimits:
+        """Return what descriptions may list for the model of the root agent."""
+        window = getattr(self._models.get_model(model), "context_window", 0)
+        models = providers.list_usable_models(self._environ)
+        return ListingLimits(count_listed_characters(window), tuple(models))
 
     def _explain_unavailable(self, model: str) -> str:
         """Return the reason why a model cannot be used here, "" if it can."""
@@ -358,7 +371,11 @@ class _Builder:
 
 
 def _choose_worker(
-    options: SessionOptions, services: SessionServices, catalog: AgentCatalog, home: str
+    options: SessionOptions,
+    services: SessionServices,
+    catalog: AgentCatalog,
+    home: str,
+    limits: ListingLimits,
 ) -> LocalWorker | ProcessWorker:
     kind, _, count = options.worker.partition(":")
     if kind == "local" and not count:
@@ -381,4 +398,4 @@ def _choose_worker(
         )
     from .worker_services import make_process_worker
 
-    return make_process_worker(options, services, catalog.skills, home, int(count or 0))
+    return make_process_worker(options, services, catalog.skills, home, int(count or 0), limits)

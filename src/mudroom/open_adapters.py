@@ -13,15 +13,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ._core.agents import Agent, WorkspaceKind, WorkspaceSpec
+from ._core.listings import ListingLimits, choose_description_length
 from ._core.ports import Environment, Journal, Sandbox, SessionStore, Workspace
 from ._core.tools import Tool, ToolCategory
-from ._engine.task import make_task_tool
+from ._engine.task import list_agents, make_task_tool
 from .agent_files import Skill
 from .errors import UsageError
 from .options import SessionOptions
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
 from .tools import builtin_tools
+
+_NO_LIMITS = ListingLimits()
 
 
 def collect_tools(
@@ -30,21 +33,31 @@ def collect_tools(
     skills: Mapping[str, Skill],
     *,
     ask: bool,
+    limits: ListingLimits = _NO_LIMITS,
 ) -> dict[str, Tool]:
     """Return the built-in tools and those of the caller, by name.
 
     Arguments:
         own: tools of the caller. ask: true if each command needs confirmation.
+        limits: what descriptions may list.
     """
-    tools = {**builtin_tools(), "task": make_task_tool(agents)}
+    listed_skills = [
+        (skill.name, skill.description) for skill in skills.values() if not skill.is_hidden
+    ]
+    listed_agents = list_agents(agents)
+    # The names of agents are also the values of an argument.
+    names = sum(len(name) + 4 for name, _ in listed_agents)
+    length = choose_description_length([*listed_agents, *listed_skills], limits.characters - names)
+    task = make_task_tool(agents, models=limits.models, length=length)
+    tools = {**builtin_tools(), "task": task}
     if ask:
         for name, tool in tools.items():
             if tool.category is ToolCategory.RUN:
                 tools[name] = replace(tool, needs_confirmation=True)
-    if any(not skill.is_hidden for skill in skills.values()):
+    if listed_skills:
         from .tools.skill import make_skill_tool
 
-        tools["skill"] = make_skill_tool(skills)
+        tools["skill"] = make_skill_tool(skills, length=length)
     tools.update((tool.name, tool) for tool in own)
     return tools
 

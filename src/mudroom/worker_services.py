@@ -10,6 +10,8 @@ import msgspec
 
 from . import agent_files, pricing
 from ._core.events import StoredEvent
+from ._core.listings import ListingLimits
+from ._core.tools import Tool
 from ._engine.evidence import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
@@ -36,12 +38,14 @@ def make_process_worker(
     skills: Mapping[str, agent_files.Skill],
     home: str,
     processes: int,
+    limits: ListingLimits,
 ) -> ProcessWorker:
     """Return the worker of a session that executes children in worker processes.
 
     Arguments:
         home: folder of the session files.
         processes: number of worker processes; 0 means one per processor.
+        limits: what descriptions of tools may list.
     """
     environ = options.environ
     config = WorkerConfig(
@@ -61,6 +65,7 @@ def make_process_worker(
         context_texts=dict(services.context_texts),
         child_model=services.child_model,
         max_output_tokens=services.max_output_tokens,
+        listing_limits=limits,
         child_budget=services.child_budget,
         reports_costs=services.reports_costs,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
@@ -70,6 +75,18 @@ def make_process_worker(
     )
     command = [sys.executable, "-m", "mudroom.worker_process"]
     return ProcessWorker(services, config, command, processes)
+
+
+def _collect_tools(
+    config: WorkerConfig,
+    permissions: Permissions,
+    skills: Mapping[str, agent_files.Skill],
+    *,
+    ask: bool,
+) -> dict[str, Tool]:
+    agents = permissions.select_agents(config.agents)
+    tools = collect_tools((), agents, skills, ask=ask, limits=config.listing_limits)
+    return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
 
 
 def build_worker_services(
@@ -99,7 +116,6 @@ def build_worker_services(
         readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
     )
     shared = factory.open(config.folder, [])
-    tools = collect_tools((), config.agents, skills, ask=shared.sandbox.tier == "ask")
     return SessionServices(
         session=config.session,
         get_model=models.get_model,
@@ -109,7 +125,7 @@ def build_worker_services(
         approver=RemoteApprover(link),
         redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
-        toolbox={name: tool for name, tool in tools.items() if not permissions.denies_tool(name)},
+        toolbox=_collect_tools(config, permissions, skills, ask=shared.sandbox.tier == "ask"),
         agents=config.agents,
         spill_folder=config.spill_folder,
         environment_text=config.environment_text,

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.agent_files.corpus import head
 
 from mudroom import Session
 from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.agent_files import load_agent_files, load_skill
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.tools.skill import CATALOG_CHARACTERS, make_skill_tool
+from mudroom.open_adapters import collect_tools
 
 SKILL = head(
     "name: pdf",
@@ -215,7 +216,6 @@ def test_a17_a_thousand_skills_do_not_fill_the_context(tmp_path: Path) -> None:
     path.write_text(head("name: s", "description: " + "word " * 200))
     skill, _ = load_skill(str(path))
     assert skill is not None
-    assert (
-        len(make_skill_tool({f"s{n}": skill for n in range(1_000)}).description)
-        < CATALOG_CHARACTERS + 8_000
-    )
+    skills = {f"s{n}": replace(skill, name=f"s{n}") for n in range(1_000)}
+    tool = collect_tools((), {}, skills, ask=False)["skill"]
+    assert len(tool.description) < 1_000 * len("s100, ") + 500

@@ -5,7 +5,7 @@ It makes the brief and allocates the budget. No other file creates child runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec
 from .._core.budgets import Budget, Grant
+from .._core.listings import find_entries, format_entries
 from .._core.runs import Brief, Reason
 from .._core.tool_patterns import call_patterns, select_tools
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
@@ -30,6 +31,8 @@ _DESCRIPTION = (
     "Several calls in one answer run at the same time.\nAgents:\n"
 )
 
+_FIND = "words; starts no child, but lists the agents that fit, with whole descriptions"
+
 _MAX_DESCRIPTION = 60
 """Maximum characters of the prompt's first line, the description if the call has none."""
 
@@ -41,28 +44,49 @@ _COPY_NOTE = (
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the task tool."""
 
-    prompt: str
+    prompt: str = ""
     description: str = ""
     agent: str = "general"
     max_turns: int | None = None
     model: str | None = None
+    find: str = ""
 
 
-def make_task_tool(agents: Mapping[str, Agent]) -> Tool:
-    """Return the task tool. Its description lists the agents."""
-    listed = "\n".join(f"- {agent.name}: {agent.description}" for agent in agents.values())
+def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
+    """Return names and descriptions of agents."""
+    return [(agent.name, agent.description) for agent in agents.values()]
+
+
+def make_task_tool(
+    agents: Mapping[str, Agent], *, models: Sequence[str] = (), length: int | None = None
+) -> Tool:
+    """Return the task tool. Its description lists the agents.
+
+    Arguments:
+        models: model strings that it offers; with less than two it offers no choice.
+        length: most characters of one description, None for all, 0 for none: the names are among
+            the values of the argument.
+    """
+    listed = "" if length == 0 else format_entries(list_agents(agents), length)
     text = {"type": "string"}
     properties: dict[str, Any] = {
         "prompt": text | {"description": "the whole task"},
         "description": text | {"description": "3-5 words for the screen"},
         "agent": text | {"enum": list(agents)},
         "max_turns": {"type": "integer", "minimum": 1},
-        "model": text,
     }
+    if len(models) > 1:
+        properties["model"] = text | {"enum": list(models)}
+    if length is not None:
+        properties["find"] = text | {"description": _FIND}
     return Tool(
         name="task",
         description=_DESCRIPTION + listed,
-        parameters={"type": "object", "properties": properties, "required": ["prompt"]},
+        parameters={
+            "type": "object",
+            "properties": properties,
+            "required": ["prompt"] if length is None else [],
+        },
         parse=_parse,
         run=_run,
         effect=Effect.KEYED,
@@ -90,7 +114,7 @@ def narrow_tools(
 
 def _parse(arguments: dict[str, Any]) -> TaskArguments:
     parsed = msgspec.convert(arguments, TaskArguments, strict=False)
-    if not parsed.prompt.strip():
+    if not parsed.prompt.strip() and not parsed.find:
         raise ValueError("prompt: empty; say what the child must do")
     if parsed.max_turns is not None and parsed.max_turns < 1:
         raise ValueError("max_turns: at least 1")
@@ -100,6 +124,9 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
 async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     run = context.run
     agents = _select_agents(run)
+    if arguments.find:
+        matching = find_entries(arguments.find, list_agents(agents))
+        return ToolResult(matching or f"No agent fits {arguments.find!r}.")
     agent = agents.get(_simplify(arguments.agent))
     if agent is None:
         hint = suggest_names(arguments.agent, [agent.name for agent in agents.values()])

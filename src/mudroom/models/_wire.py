@@ -138,6 +138,11 @@ class WireModel(ABC):
         remember_facts(self.model, self.base_url, facts)
 
     @property
+    def context_window(self) -> int:
+        """Tokens of prompt and answer together, 0 if the number is not known."""
+        return self.facts.context_window
+
+    @property
     def host(self) -> str:
         """The server, with its port if it is in the URL."""
         return urlsplit(self.url).netloc.rpartition("@")[2]

@@ -44,6 +44,11 @@ class FallbackModel:
         """Start a conversation; sends no request."""
         return FallbackConversation(self, config)
 
+    @property
+    def context_window(self) -> int:
+        """Context window in tokens of the first model, 0 if it is not known."""
+        return getattr(self.models[0], "context_window", 0)
+
     async def close(self) -> None:
         """Do nothing: the registry closes the models."""
 

@@ -85,12 +85,19 @@ _REASONING = _START + r"(o\d|gpt-([5-9]|\d\d))"
 _NO_SAMPLING: dict[str, Any] = {"refused": _SAMPLING}
 
 _ROWS = (
+    _row("gpt-oss", context_window=131_072, max_output=32_000),
+    _row("deepseek-", context_window=64_000),
+    _row("deepseek-reasoner", max_output=32_000),
+    _row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
+    _row("kimi-", context_window=131_072, max_output=16_384),
+    _row("glm-", context_window=128_000, max_output=16_384),
+    # A local server decides how long the window of an open model is.
+    _row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
     _row("gpt-", _START + r"(chat)?gpt-(?!oss)", context_window=128_000, max_output=16_384),
     _row("gpt-3.5", context_window=16_385, max_output=4_096),
     _row("gpt-4", r"gpt-4($|-\d)", context_window=8_192),
     _row("gpt-4-turbo", max_output=4_096),
     _row("gpt-4.1", context_window=1_000_000),
-    _row("gpt-oss", context_window=131_072, max_output=32_000),
     _row("o", _START + r"o\d", context_window=200_000),
     _row("gpt-", _START + r"gpt-([5-9]|\d\d)", context_window=400_000),
     _row(
@@ -120,11 +127,6 @@ _ROWS = (
     _row(pattern=r"gemini-[12]|gemma|learnlm", takes_unsigned_calls=True),
     _row("grok-", context_window=131_072),
     _row("grok-4", context_window=256_000, max_output=32_000),
-    _row("deepseek-", context_window=64_000),
-    _row("deepseek-reasoner", max_output=32_000),
-    _row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
-    _row("kimi-", context_window=131_072, max_output=16_384),
-    _row("glm-", context_window=128_000, max_output=16_384),
     _row(
         pattern=_START + r"(claude-(?!2|instant)|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-([5-9]|\d\d)"
         r"|chatgpt-|o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-4|pixtral-"
@@ -134,8 +136,6 @@ _ROWS = (
     _row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
     _row(host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})),
     _row(host=r"^openrouter\.ai/", tells_price=True),
-    # A local server decides how long its window is.
-    _row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
     # The default port of vLLM, which refuses a limit that does not fit beside the prompt.
     _row(host=r"^(127\.0\.0\.1|localhost):8000/", max_output=4_096),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._core.tools import Tool, ToolCategory
 from .path_rules import PathContext, matches_file
-from .rules import Rule, Verdict, matches_pattern
+from .rules import Rule, Verdict, matches_agent, matches_pattern
 
 
 class CallMatcher:
@@ -73,15 +73,8 @@ def get_call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
 
 
 def _matches_name(pattern: str, value: str, tool: Tool) -> bool:
-    if tool.category is not ToolCategory.AGENT:
-        return matches_pattern(pattern, value)
-    if _normalize_name(pattern) == _normalize_name(value):
-        return True
-    return "*" in pattern and matches_pattern(pattern, value)
-
-
-def _normalize_name(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())
+    is_agent = tool.category is ToolCategory.AGENT
+    return matches_agent(pattern, value) if is_agent else matches_pattern(pattern, value)
 
 
 def _is_on_domain(url: str, domain: str) -> bool:

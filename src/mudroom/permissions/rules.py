@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from msgspec import Struct
 
-from .._core.agents import Mode
+from .._core.agents import Agent, Mode
 from .._core.tool_patterns import parse_tool_pattern
 from ..errors import UsageError
 
@@ -148,6 +148,17 @@ def matches_pattern(pattern: str, text: str) -> bool:
     return _compile_pattern(pattern).fullmatch(text) is not None
 
 
+def matches_agent(pattern: str, name: str) -> bool:
+    """Return whether a rule's pattern names an agent; case and separators do not matter."""
+    if _normalize_name(pattern) == _normalize_name(name):
+        return True
+    return "*" in pattern and matches_pattern(pattern, name)
+
+
+def _normalize_name(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
 def is_literal(pattern: str) -> bool:
     """Return whether a pattern matches only its own text."""
     return "*" not in pattern
@@ -195,3 +206,16 @@ class Permissions(Struct, frozen=True, kw_only=True):
             rule.verdict == Verdict.DENY and not rule.pattern and rule.names(tool)
             for rule in self.rules
         )
+
+    def select_agents(self, agents: Mapping[str, Agent]) -> dict[str, Agent]:
+        """Return the agents that no rule denies, so that no model is offered the others."""
+        denied = [
+            rule.pattern
+            for rule in self.rules
+            if rule.verdict == Verdict.DENY and rule.pattern and rule.names("task")
+        ]
+        return {
+            name: agent
+            for name, agent in agents.items()
+            if not any(matches_agent(pattern, name) for pattern in denied)
+        }

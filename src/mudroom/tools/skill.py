@@ -8,14 +8,14 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from .._core.listings import find_entries, format_entries
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import make_error_result
 
-CATALOG_CHARACTERS = 16_000
-"""Characters of all descriptions together in the tool's text."""
+_FIND = "\nWords in place of a name list the skills that fit, with whole descriptions."
 
 
 class Skill(Protocol):
@@ -62,22 +62,26 @@ class Arguments(Struct, frozen=True):
     arguments: str = ""
 
 
-def make_skill_tool(skills: Mapping[str, Skill]) -> Tool:
-    """Make the tool that loads these skills. Its description lists those that are not hidden."""
-    visible = [skill for skill in skills.values() if not skill.is_hidden]
-    share = CATALOG_CHARACTERS // max(1, len(visible))
-    catalog = "".join(f"\n- {skill.name}: {_cut(skill.description, share)}" for skill in visible)
+def make_skill_tool(skills: Mapping[str, Skill], *, length: int | None = None) -> Tool:
+    """Make the tool that loads these skills. Its description lists those that are not hidden.
+
+    `length`: most characters of one description, None for all, 0 for names only.
+    """
+    visible = [(skill.name, skill.description) for skill in skills.values() if not skill.is_hidden]
+    catalog = format_entries(visible, length) + ("" if length is None else _FIND)
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
         skill = skills.get(arguments.name) or skills.get(arguments.name.lower().lstrip("/"))
         if skill is None:
-            hint = suggest_names(arguments.name, [skill.name for skill in visible])
+            matching = find_entries(arguments.name, visible)
+            hint = suggest_names(arguments.name, [name for name, _ in visible])
+            hint = f"These fit:\n{matching}" if matching else hint
             return make_error_result(f"There is no skill {arguments.name!r}. {hint}")
         return await asyncio.to_thread(_load, ctx, skill, arguments.arguments)
 
     return Tool(
         name="skill",
-        description=load_description(__file__) + catalog,
+        description=f"{load_description(__file__)}\n{catalog}",
         parameters=build_schema(Arguments),
         parse=build_parser(Arguments),
         run=run,
@@ -99,7 +103,3 @@ def _load(ctx: ToolContext, skill: Skill, arguments: str) -> ToolResult:
     content = f'<skill_content name="{skill.name}">\n{text}{listing}\n</skill_content>'
     path = ctx.workspace.locate(skill.path)
     return ToolResult(content, display=f"skill {skill.name}", reads=(path,))
-
-
-def _cut(text: str, characters: int) -> str:
-    return text if len(text) <= characters else text[: max(0, characters - 1)] + "…"

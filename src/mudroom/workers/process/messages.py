@@ -10,6 +10,7 @@ from ... import errors
 from ..._core.agents import Agent
 from ..._core.budgets import Budget, Grant, Limit, LimitState
 from ..._core.events import AnyEvent, StoredEvent
+from ..._core.listings import ListingLimits
 from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import RetryNotice, StreamChunk
 from ..._core.runs import Brief, InboxMessage, Report
@@ -53,6 +54,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     has_hooks: bool = False
     takes_images: bool = False
     max_output_tokens: int | None = None
+    listing_limits: ListingLimits = ListingLimits()
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):

@@ -1,0 +1,78 @@
+"""Lists of agents and skills in tool descriptions, as long as the window of the model allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+_CHARACTERS_PER_TOKEN = 4
+_FRACTION = 0.01
+"""Part of the window that all lists together may take."""
+_DEFAULT_WINDOW = 128_000
+_MIN_CHARACTERS = 1_000
+_MAX_CHARACTERS = 16_000
+_MARKUP = 4
+"""Characters around a name in a list."""
+_MIN_DESCRIPTION = 20
+"""Characters below which a description says nothing."""
+_MAX_FOUND = 8
+
+Entries = Sequence[tuple[str, str]]
+"""Names and descriptions."""
+
+
+class ListingLimits(Struct, frozen=True):
+    """What the description of a tool may list.
+
+    Arguments:
+        characters: of all lists together.
+        models: model strings that `task` offers.
+    """
+
+    characters: int = int(_DEFAULT_WINDOW * _FRACTION) * _CHARACTERS_PER_TOKEN
+    models: tuple[str, ...] = ()
+
+
+def count_listed_characters(window: int) -> int:
+    """Return the characters that all lists may have in a window in tokens; 0 is unknown."""
+    characters = int((window or _DEFAULT_WINDOW) * _FRACTION) * _CHARACTERS_PER_TOKEN
+    return max(_MIN_CHARACTERS, min(_MAX_CHARACTERS, characters))
+
+
+def choose_description_length(entries: Entries, characters: int) -> int | None:
+    """Return the most characters of one description; None if none must be cut, 0 for names only.
+
+    Short descriptions stay whole; the others get equal shares. Names are always listed.
+    """
+    left = characters - sum(len(name) + _MARKUP for name, _ in entries)
+    lengths = sorted(len(description) for _, description in entries)
+    for position, length in enumerate(lengths):
+        share = left // (len(lengths) - position)
+        if length > share:
+            return share if share >= _MIN_DESCRIPTION else 0
+        left -= length
+    return None
+
+
+def format_entries(entries: Entries, length: int | None) -> str:
+    """Return the list, with descriptions of at most `length` characters."""
+    if length == 0:
+        return ", ".join(name for name, _ in entries)
+    return "\n".join(f"- {name}: {_cut(description, length)}" for name, description in entries)
+
+
+def find_entries(words: str, entries: Entries) -> str:
+    """Return the entries that contain most of the words, with whole descriptions; "" for none."""
+    wanted = words.lower().split()
+    scored = [
+        (sum(word in f"{name} {description}".lower() for word in wanted), name, description)
+        for name, description in entries
+    ]
+    scored.sort(key=lambda entry: -entry[0])
+    matching = [(name, description) for score, name, description in scored[:_MAX_FOUND] if score]
+    return format_entries(matching, None)
+
+
+def _cut(text: str, length: int | None) -> str:
+    return text if length is None or len(text) <= length else f"{text[: length - 1]}…"
