@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -110,6 +110,14 @@ class RunTree:
         self.runs: dict[str, RunView] = {}
         self.roots: list[RunView] = []
         self._children: dict[str, list[RunView]] = {}
+
+    @staticmethod
+    def from_events(events: Iterable[AnyEvent]) -> RunTree:
+        """Return the tree of the events of one session, oldest first."""
+        tree = RunTree()
+        for event in events:
+            tree.apply(event)
+        return tree
 
     def apply(self, event: AnyEvent) -> None:
         """Add the next event, in constant time; usage takes one step per ancestor."""

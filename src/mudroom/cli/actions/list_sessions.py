@@ -86,9 +86,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     """
     settings = load_settings(".", color="never" if no_color else None)
     events = asyncio.run(_read_session(settings.home, name))
-    tree = RunTree()
-    for event in events:
-        tree.apply(event)
+    tree = RunTree.from_events(events)
     if run_id is not None and run_id not in tree.runs:
         raise UnknownName("run", run_id, tree.runs)
     from ..output.transcript_lines import render_transcript, render_tree

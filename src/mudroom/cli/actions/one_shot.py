@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 from ...errors import UsageError
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import load_permissions
 from .open_session import create_session
+from .read_prompt import read_prompt
 from .select_session import delete_expired_sessions, name_session, read_unfinished_events
 from .session_start import StartOptions
+
+
+def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: bool) -> int:
+    """Read the prompt of `mudroom -p`, run it, and return the exit code.
+
+    Arguments:
+        words: prompt of the command line; None if it comes from stdin.
+        wait_for_stdin: read stdin to its end without a timeout.
+    """
+    prompt = read_prompt(words, sys.stdin, wait=wait_for_stdin, warn=print_notice)
+    return asyncio.run(run_one_shot(prompt, options))
 
 
 async def run_one_shot(prompt: str | None, options: StartOptions) -> int:

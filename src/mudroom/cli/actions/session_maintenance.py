@@ -88,9 +88,7 @@ async def _read_idle_session(home: str, cwd: str, name: str) -> _RecordedSession
     session_id = await find_session(store, cwd, name)
     await require_no_writer(store, session_id)
     events = await read_events(store, session_id)
-    tree = RunTree()
-    for event in events:
-        tree.apply(event)
+    tree = RunTree.from_events(events)
     return _RecordedSession(session_id, await read_session_folder(store, session_id), events, tree)
 
 

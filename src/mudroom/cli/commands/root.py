@@ -240,10 +240,10 @@ def root_command(
         from ..interactive.entry import run_prompt_ui
 
         return run_prompt_ui(options, first=prompt or "")
-    from ..actions.print_mode import run_print_mode
+    from ..actions.one_shot import run_print_mode
 
-    words_or_stdin = None if prompt == "-" else prompt
-    return run_print_mode(words_or_stdin, options, wait_for_stdin=wait_for_stdin)
+    words_of_prompt = None if prompt == "-" else prompt
+    return run_print_mode(words_of_prompt, options, wait_for_stdin=wait_for_stdin)
 
 
 def is_interactive() -> bool:

@@ -26,16 +26,14 @@ _MAX_HEADING_LEVEL = 6
 
 def render_session_markdown(events: Sequence[StoredEvent]) -> Iterator[str]:
     """Yield the page: each run with its messages, its child runs below it."""
-    tree = RunTree()
     events_by_run: dict[str, list[StoredEvent]] = {}
     for event in events:
-        tree.apply(event)
         events_by_run.setdefault(event.run, []).append(event)
     opened = next((event for event in events if isinstance(event, SessionOpened)), None)
     if opened:
         place = f"In `{sanitize(opened.cwd)}`, with mudroom {opened.version}."
         yield f"# Session {opened.session}\n\n{place}\n"
-    for run in tree.walk():
+    for run in RunTree.from_events(events).walk():
         yield from _render_run(run, build_transcript(events_by_run[run.run_id], run.run_id))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.messages import (
@@ -18,7 +18,7 @@ from ..._core.messages import (
     append_placeholders,
 )
 from ...errors import UnknownName
-from ...projections.ledger import LedgerBuilder, describe_ledger
+from ...projections.ledger import Ledger, describe_ledger
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
@@ -33,7 +33,7 @@ MAX_ARGUMENT_CHARACTERS = 200
 
 
 def render_tree(
-    events: Iterable[StoredEvent],
+    events: Sequence[StoredEvent],
     *,
     columns: int = 80,
     color: bool = False,
@@ -42,31 +42,27 @@ def render_tree(
     """Render the session's folder, its runs with their ids and outcomes, and the ledger.
 
     Arguments:
-        events: read once.
         columns: width of the screen.
         color: use colors.
     """
-    tree = RunTree()
-    ledger_builder = LedgerBuilder()
+    tree = RunTree.from_events(events)
     lines: list[Line] = []
-    for event in events:
-        tree.apply(event)
-        ledger_builder.apply(event)
-        if isinstance(event, SessionOpened) and not lines:
-            title = f"session {sanitize_line(event.session)}{glyphs.dot}{sanitize_line(event.cwd)}"
-            lines.append([(truncate(title, columns, glyphs.more), "bold")])
+    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
+    if opened:
+        title = f"session {sanitize_line(opened.session)}{glyphs.dot}{sanitize_line(opened.cwd)}"
+        lines.append([(truncate(title, columns, glyphs.more), "bold")])
     style = TreeStyle(columns=columns, show_ids=True, glyphs=glyphs)
     for root in tree.roots:
         title = truncate(f"> {sanitize_line(root.title)}", columns, glyphs.more)
         lines += [[("", "")], [(title, "bold")], *format_tree(tree, root, style)]
-    ledger = ledger_builder.ledger
+    ledger = Ledger.from_events(events)
     if ledger.children:
         lines += [[("", "")], [(describe_ledger(ledger), "")]]
     return paint(lines, color=color)
 
 
 def render_transcript(
-    events: Iterable[StoredEvent],
+    events: Sequence[StoredEvent],
     run_id: str,
     *,
     columns: int = 80,
@@ -77,20 +73,15 @@ def render_transcript(
     """Render one run as its model saw it: prompt, answers, tool calls, results.
 
     Arguments:
-        events: read once.
         full: show results and arguments in full; otherwise the rest is counted in a note.
 
     Raises UnknownName if the session has no such run.
     """
-    tree = RunTree()
-    run_events: list[StoredEvent] = []
-    for event in events:
-        tree.apply(event)
-        if event.run == run_id:
-            run_events.append(event)
+    tree = RunTree.from_events(events)
     run = tree.runs.get(run_id)
     if run is None:
         raise UnknownName("run", run_id, tree.runs)
+    run_events = [event for event in events if event.run == run_id]
     lines = format_transcript(run, run_events, columns=columns, glyphs=glyphs, full=full)
     return paint(lines, color=color)
 
