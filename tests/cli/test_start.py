@@ -40,8 +40,9 @@ def count_calls(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
 
         return wrapper
 
-    for name, module in (("settings", config), ("permissions", permission_files)):
-        monkeypatch.setattr(module, "load_settings", counted(name, module.load_settings))
+    monkeypatch.setattr(config, "load_settings", counted("settings", config.load_settings))
+    load_files = counted("permissions", permission_files.load_permission_files)
+    monkeypatch.setattr(permission_files, "load_permission_files", load_files)
 
 
 @pytest.mark.parametrize("flags", [[], ["--continue"], ["--resume", "last", "--fork-session"]])

@@ -74,22 +74,24 @@ def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path)
         defaultMode="bypassPermissions",
     )
     write(project / ".claude/settings.local.json", allow=["Bash(make)"])
-    found = settings.load_settings(str(project), user_home=str(user_home))
-    assert [(rule.verdict, rule.tool, rule.pattern) for rule in found.rules] == [
+    loaded = settings.load_permission_files(str(project), user_home=str(user_home))
+    assert [(rule.verdict, rule.tool, rule.pattern) for rule in loaded.rules] == [
         ("deny", "read", ".env"),
         ("allow", "bash", "npm test"),
         ("deny", "bash", "curl:*"),
         ("ask", "edit", ""),
     ]
-    assert found.mode is Mode.ACCEPT_EDITS
-    assert sum("a project can only add restrictions" in note for note in found.notes) == 2
-    assert any("may not set the permission mode bypassPermissions" in note for note in found.notes)
-    assert found.rules[2].origin == f"{project}/.claude/settings.json:7"
+    assert loaded.mode is Mode.ACCEPT_EDITS
+    assert sum("a project can only add restrictions" in note for note in loaded.notices) == 2
+    assert any(
+        "may not set the permission mode bypassPermissions" in note for note in loaded.notices
+    )
+    assert loaded.rules[2].origin == f"{project}/.claude/settings.json:7"
 
 
 def test_a_project_may_narrow_the_mode(tmp_path: Path) -> None:
     write(tmp_path / ".claude/settings.json", defaultMode="plan")
-    assert settings.load_settings(str(tmp_path), user_home="").mode is Mode.PLAN
+    assert settings.load_permission_files(str(tmp_path), user_home="").mode is Mode.PLAN
 
 
 def test_a_file_cannot_enable_bypass_but_can_forbid_it(tmp_path: Path) -> None:
@@ -98,8 +100,8 @@ def test_a_file_cannot_enable_bypass_but_can_forbid_it(tmp_path: Path) -> None:
         defaultMode="bypassPermissions",
         disableBypassPermissionsMode="disable",
     )
-    found = settings.load_settings(str(tmp_path), user_home=str(tmp_path))
-    assert found.mode is Mode.ACCEPT_EDITS and found.forbids_bypass and found.notes
+    loaded = settings.load_permission_files(str(tmp_path), user_home=str(tmp_path))
+    assert loaded.mode is Mode.ACCEPT_EDITS and loaded.forbids_bypass and loaded.notices
 
 
 @pytest.mark.parametrize("where", ["project", "user"])
@@ -124,10 +126,12 @@ def test_unused_hooks_and_mcp_servers_of_other_programs_are_named(
     path.parent.mkdir(parents=True)
     path.write_text(text)
     (tmp_path / "project" / ".git").mkdir(parents=True)
-    loaded = settings.load_settings(str(tmp_path / "project"), user_home=str(tmp_path / "user"))
+    loaded = settings.load_permission_files(
+        str(tmp_path / "project"), user_home=str(tmp_path / "user")
+    )
     tables = [f"{'MCP servers' if kind == 'MCP' else kind} ({path})" for kind in named.split(", ")]
     wanted = f"not used: {', '.join(tables)}. Only programs can add these"
-    assert [note[: len(wanted)] for note in loaded.notes] == ([wanted] if named else [])
+    assert [note[: len(wanted)] for note in loaded.notices] == ([wanted] if named else [])
 
 
 def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None:
@@ -135,8 +139,8 @@ def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None
     (tmp_path / "repo" / "a" / "b").mkdir(parents=True)
     write(tmp_path / "repo" / ".claude/settings.json", deny=["Bash(curl:*)"])
     write(tmp_path / ".claude/settings.json", deny=["Bash(wget:*)"])
-    found = settings.load_settings(str(tmp_path / "repo" / "a" / "b"), user_home="")
-    assert [rule.pattern for rule in found.rules] == ["curl:*"]
+    loaded = settings.load_permission_files(str(tmp_path / "repo" / "a" / "b"), user_home="")
+    assert [rule.pattern for rule in loaded.rules] == ["curl:*"]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +157,8 @@ def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None
 def test_a_broken_settings_file_is_reported_and_skipped(tmp_path: Path, text: str) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(text, encoding="latin-1")
-    found = settings.load_settings(str(tmp_path), user_home="")
-    assert not found.rules and found.notes and str(tmp_path) in found.notes[0]
+    loaded = settings.load_permission_files(str(tmp_path), user_home="")
+    assert not loaded.rules and loaded.notices and str(tmp_path) in loaded.notices[0]
 
 
 @pytest.mark.parametrize(

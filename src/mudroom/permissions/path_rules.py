@@ -63,15 +63,15 @@ class PathContext(Struct, frozen=True):
         if ".." in path.split("/"):
             return False
         return all(
-            _make_relative(one, self.workspace) is not None
+            _strip_folder(location, self.workspace) is not None
             for folder in folders
-            for one in self.resolve_links(path, folder)
+            for location in self.resolve_links(path, folder)
         )
 
     def make_relative(self, path: str, folder: str = "") -> str:
         """Return the path relative to the workspace, or absolute if it lies outside."""
         absolute = self.make_absolute(path, folder)
-        relative = _make_relative(absolute, self.workspace)
+        relative = _strip_folder(absolute, self.workspace)
         return absolute if relative is None else relative
 
 
@@ -102,7 +102,7 @@ def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: boo
         bases = tuple(_fold_case(base) for base in bases)
         pattern = _fold_case(pattern)
         path = _fold_case(path)
-    relative = next(filter(None, (_make_relative(path, base) for base in bases)), ".")
+    relative = next(filter(None, (_strip_folder(path, base) for base in bases)), ".")
     return relative != "." and _compile_pattern(pattern).match_file(relative)
 
 
@@ -110,10 +110,10 @@ def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: boo
 def _resolve_pattern(
     text: str, rule_folder: str, context: PathContext
 ) -> tuple[tuple[str, ...], str]:
-    """Return the pattern's base folder (real path and path as written) and its gitignore pattern.
+    """Return the two paths of a pattern's base folder, and the pattern in gitignore form.
 
-    `//x` is relative to the root of the file system, `~/x` to the home folder, and `/x` to the
-    folder of the rule's settings file.
+    The paths are the real one and the one as written. `//x` is relative to the root of the file
+    system, `~/x` to the home folder, and `/x` to the folder of the rule's settings file.
     """
     base = context.workspace
     pattern = text
@@ -137,7 +137,7 @@ def _fold_case(text: str) -> str:
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
-def _make_relative(path: str, folder: str) -> str | None:
+def _strip_folder(path: str, folder: str) -> str | None:
     """Return the path relative to a folder, or None if it lies outside."""
     if path == folder:
         return "."

@@ -1,4 +1,4 @@
-"""Policy port: decides each call by the rules, the permission mode and the agents' limits."""
+"""Policy port: decides each call by the rules, the permission mode and the agents' patterns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._core.messages import ToolCallBlock
 from .._core.ports import PermissionVerdict, Workspace
 from .._core.runs import Brief
 from .._core.tools import Tool, ToolCategory
-from .agent_limits import AgentLimit, ToolLimits, collect_limits, make_deny_rules
+from .agent_patterns import AgentPatterns, CallPatterns, collect_call_patterns, make_deny_rules
 from .filtered_workspace import FilteredWorkspace
 from .match_call import CallMatcher, get_call_path
 from .path_rules import PathContext, covers_path
@@ -67,7 +67,7 @@ class RulePolicy:
             if rule.pattern and self._matcher.applies_to_access(rule, ToolCategory.READ)
         ]
         self._command_judges: dict[str, CommandJudge] = {}
-        self._narrowed: dict[ToolLimits, tuple[RulePolicy, list[AgentLimit]]] = {}
+        self._narrowed: dict[CallPatterns, tuple[RulePolicy, list[AgentPatterns]]] = {}
         self._allows_all = not (
             permissions.rules or permissions.can_ask or permissions.denies_unlisted
         )
@@ -77,21 +77,21 @@ class RulePolicy:
     ) -> PermissionVerdict:
         """Decide on a call of a run."""
         mode = brief.mode.limit_to(self._permissions.mode)
-        limits = collect_limits(brief)
-        if not limits:
+        call_patterns = collect_call_patterns(brief)
+        if not call_patterns:
             return self.decide(tool, arguments, mode)
-        narrowed, agent_limits = self._narrow_to(limits)
-        for agent_limit in agent_limits:
-            if refusal := agent_limit.find_refusal(tool, arguments):
+        narrowed, agents = self._narrow_to(call_patterns)
+        for agent in agents:
+            if refusal := agent.find_refusal(tool, arguments):
                 return refusal
         return narrowed.decide(tool, arguments, mode)
 
     def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """Return the workspace without the files this tool may not read in this run."""
-        limits = collect_limits(brief)
-        if not limits and not self.read_denials:
+        call_patterns = collect_call_patterns(brief)
+        if not call_patterns and not self.read_denials:
             return workspace
-        narrowed, agent_limits = self._narrow_to(limits)
+        narrowed, agents = self._narrow_to(call_patterns)
         reader = self._matcher.tools.get(tool)
 
         def find_refusal(path: str) -> str:
@@ -100,15 +100,15 @@ class RulePolicy:
                     return f"a rule denies it: {rule}"
             if reader is None:
                 return ""
-            refusals = (limit.find_read_refusal(reader, path) for limit in agent_limits)
+            refusals = (agent.find_read_refusal(reader, path) for agent in agents)
             return next(filter(None, refusals), "")
 
         return FilteredWorkspace(workspace, find_refusal)
 
-    def _narrow_to(self, limits: ToolLimits) -> tuple[RulePolicy, list[AgentLimit]]:
-        """Return this policy with the agents' deny rules added, and the limit of each agent."""
-        if limits not in self._narrowed:
-            denials = tuple(rule for patterns in limits for rule in make_deny_rules(patterns))
+    def _narrow_to(self, call_patterns: CallPatterns) -> tuple[RulePolicy, list[AgentPatterns]]:
+        """Return this policy with the agents' deny rules added, and the patterns of each agent."""
+        if call_patterns not in self._narrowed:
+            denials = tuple(rule for texts in call_patterns for rule in make_deny_rules(texts))
             policy = RulePolicy(
                 replace(self._permissions, rules=self._permissions.rules + denials),
                 workspace=self._context.workspace,
@@ -116,9 +116,9 @@ class RulePolicy:
                 tools=self._matcher.tools,
                 tier=self._tier,
             )
-            agent_limits = [AgentLimit(patterns, self._matcher) for patterns in limits]
-            self._narrowed[limits] = (policy, agent_limits)
-        return self._narrowed[limits]
+            agents = [AgentPatterns(texts, self._matcher) for texts in call_patterns]
+            self._narrowed[call_patterns] = (policy, agents)
+        return self._narrowed[call_patterns]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> PermissionVerdict:
         """Decide on a call in a permission mode. The strictest verdict of its parts counts."""
@@ -176,32 +176,31 @@ class RulePolicy:
         """Turn a finding into a verdict by the permission mode."""
         rule = str(finding.rule) if finding.rule else ""
 
-        def verdict(verdict: Verdict, why: str = "") -> PermissionVerdict:
+        def decide_as(verdict: Verdict, why: str = "") -> PermissionVerdict:
             return PermissionVerdict(verdict, why or finding.why, rule, finding.command)
 
         if finding.verdict == Verdict.DENY:
-            return verdict(Verdict.DENY)
+            return decide_as(Verdict.DENY)
         if mode is Mode.BYPASS:
-            return verdict(Verdict.ALLOW, "only deny rules apply in this mode")
+            return decide_as(Verdict.ALLOW, "only deny rules apply in this mode")
         if mode is Mode.PLAN and finding.kind != CallKind.READ:
-            return verdict(Verdict.DENY, "only reading is allowed in plan mode")
+            return decide_as(Verdict.DENY, "only reading is allowed in plan mode")
         if finding.verdict == Verdict.ALLOW:
-            return verdict(Verdict.ALLOW)
+            return decide_as(Verdict.ALLOW)
         if mode is Mode.DONT_ASK:
-            return verdict(Verdict.DENY, f"{finding.why}, and this mode asks no questions")
-        if finding.verdict == Verdict.UNDECIDED and self._is_trusted(finding.kind, mode):
-            return verdict(Verdict.ALLOW, _SANDBOXED)
-        return verdict(Verdict.ASK)
+            return decide_as(Verdict.DENY, f"{finding.why}, and this mode asks no questions")
+        if finding.verdict == Verdict.UNDECIDED and self._runs_unasked(finding.kind, mode):
+            return decide_as(Verdict.ALLOW, _SANDBOXED)
+        return decide_as(Verdict.ASK)
 
-    def _is_trusted(self, kind: CallKind, mode: Mode) -> bool:
-        """Return whether an undecided call runs without asking."""
-        accepts_edit = mode is Mode.ACCEPT_EDITS and kind == CallKind.EDIT
-        if not self._permissions.can_ask:
-            return accepts_edit or not self._permissions.denies_unlisted
-        if accepts_edit:
+    def _runs_unasked(self, kind: CallKind, mode: Mode) -> bool:
+        """Return whether an undecided call runs without asking the user."""
+        if mode is Mode.ACCEPT_EDITS and kind == CallKind.EDIT:
             return True
-        in_sandbox = kind == CallKind.RUN and self._tier() in ("full", "file")
-        return mode is Mode.ACCEPT_EDITS and in_sandbox
+        if not self._permissions.can_ask:
+            return not self._permissions.denies_unlisted
+        is_command = mode is Mode.ACCEPT_EDITS and kind == CallKind.RUN
+        return is_command and self._tier() in ("full", "file")
 
 
 def _get_call_kind(tool: Tool) -> CallKind:

@@ -20,7 +20,7 @@ from .program_table import (
     SAFE_VARIABLE,
     SHELLS,
 )
-from .program_wrappers import get_program_name
+from .program_wrappers import get_program_name, strip_version
 from .shell_words import Word
 
 _SHELL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
@@ -53,7 +53,7 @@ def find_risk(words: Sequence[Word]) -> str:
     arguments = [word.value for word in words[1:]]
     if name == "git":
         return _find_git_risk(words)
-    if re.sub(r"[\d.]+$", "", name) in INTERPRETERS:
+    if strip_version(name) in INTERPRETERS:
         return _find_interpreter_risk(name, arguments)
     if name == "sed":
         return _find_sed_risk(arguments)

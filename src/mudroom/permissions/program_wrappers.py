@@ -116,7 +116,7 @@ def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     """
     yield tuple(words)
     full_name = get_program_name(words)
-    name = _strip_version(full_name)
+    name = strip_version(full_name)
     if name == "git":
         yield (Word("git", "git"), *_skip_git_options(words[1:]))
     is_runner = not name or name in RUNNERS or full_name in RUNNERS
@@ -135,7 +135,7 @@ def _skip_git_options(words: Sequence[Word]) -> Sequence[Word]:
     return words[at:]
 
 
-def _strip_version(name: str) -> str:
+def strip_version(name: str) -> str:
     """Return a program's name without the version at its end, as in python3.12."""
     return re.sub(r"[\d.]+$", "", name)
 
@@ -147,7 +147,7 @@ def extract_texts(command: SimpleCommand) -> Iterator[str]:
     remote shell.
     """
     full_name = get_program_name(command.words)
-    name = _strip_version(full_name)
+    name = strip_version(full_name)
     if name and name not in TEXT_RUNNERS and full_name not in TEXT_RUNNERS:
         return
     for value in filter(None, (word.value for word in command.words[1:])):

@@ -44,13 +44,13 @@ class PermissionSettings(Struct, frozen=True):
     Arguments:
         mode: the mode of the user's file, narrowed by the project's; None if no file sets one.
         forbids_bypass: true if the mode bypassPermissions is forbidden.
-        notes: for the user: entries that are not used, and why.
+        notices: for the user: entries that are not used, and why.
     """
 
     rules: tuple[Rule, ...] = ()
     mode: Mode | None = None
     forbids_bypass: bool = False
-    notes: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class _RuleLists(Struct, rename="camel"):
@@ -67,17 +67,17 @@ class _SettingsFile(Struct, rename="camel"):
     mcp_servers: Any = None
 
 
-def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
+def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
     """Load the rules of the user's file and of the project's files.
 
     Project files are looked for in `folder` and its parents, up to the root of the repository.
-    A file that cannot be read is skipped and reported in the notes.
+    A file that cannot be read is skipped and reported in the notices.
 
     Arguments:
         user_home: the user's home folder, "" for none.
     """
     rules: list[Rule] = []
-    notes: list[str] = []
+    notices: list[str] = []
     mode: Mode | None = None
     forbids_bypass = False
     user_file = Path(user_home, USER_FILE) if user_home else None
@@ -87,7 +87,7 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     unused: list[str] = []
     for path in paths:
         is_user_file = path == user_file
-        settings, text = _read(path, notes)
+        settings, text = _read(path, notices)
         if settings.hooks:
             unused.append(f"hooks ({path})")
         if settings.mcp_servers:
@@ -95,19 +95,19 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
         if path.name == MCP_FILE:
             continue
         lists = settings.permissions
-        rules.extend(_parse_rules(path, lists, text, is_user_file, notes))
-        mode = _apply_mode(path, lists.default_mode, mode, is_user_file, notes)
+        rules.extend(_parse_rules(path, lists, text, is_user_file, notices))
+        mode = _apply_mode(path, lists.default_mode, mode, is_user_file, notices)
         forbids_bypass |= lists.disable_bypass_permissions_mode == "disable"
-    unused.extend(_find_unused_tables(folder, user_home, notes))
+    unused.extend(_find_unused_tables(folder, user_home, notices))
     if unused:
-        notes.append(
+        notices.append(
             f"not used: {', '.join(unused)}. Only programs can add these to mudroom:"
             " Session(hooks=..., tool_sources=...)."
         )
-    return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notes))
+    return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notices))
 
 
-def _find_unused_tables(folder: str, user_home: str, notes: list[str]) -> Iterator[str]:
+def _find_unused_tables(folder: str, user_home: str, notices: list[str]) -> Iterator[str]:
     """Yield the hooks and MCP servers in settings of other programs, with their files."""
     names = (*OTHER_PROGRAM_FILES, *OPENCODE_USER_FILES) if user_home else ()
     user_files = [Path(user_home, name) for name in names]
@@ -117,7 +117,7 @@ def _find_unused_tables(folder: str, user_home: str, notes: list[str]) -> Iterat
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            notes.append(f"this file is not used: {error.strerror} ({path})")
+            notices.append(f"this file is not used: {error.strerror} ({path})")
             continue
         tables = {match[1] or match[2] for match in _UNUSED_TABLE.finditer(text)}
         if "hooks" in tables:
@@ -134,20 +134,20 @@ def _list_project_files(folder: str, names: tuple[str, ...]) -> Iterator[Path]:
             return
 
 
-def _read(path: Path, notes: list[str]) -> tuple[_SettingsFile, str]:
+def _read(path: Path, notices: list[str]) -> tuple[_SettingsFile, str]:
     try:
         data = path.read_bytes()
         settings = msgspec.json.decode(data, type=_SettingsFile)
     except FileNotFoundError:
         return _SettingsFile(), ""
     except (OSError, msgspec.DecodeError) as error:
-        notes.append(f"this file is not used: {error} ({path})")
+        notices.append(f"this file is not used: {error} ({path})")
         return _SettingsFile(), ""
     return settings, data.decode("utf-8", "replace")
 
 
 def _parse_rules(
-    path: Path, lists: _RuleLists, text: str, is_user_file: bool, notes: list[str]
+    path: Path, lists: _RuleLists, text: str, is_user_file: bool, notices: list[str]
 ) -> Iterator[Rule]:
     base = str(path.parent if is_user_file else path.parent.parent)
     ignored = 0
@@ -160,16 +160,16 @@ def _parse_rules(
             try:
                 yield parse_rule(entry, verdict, origin=origin, base=base)
             except UsageError as error:
-                notes.append(str(error))
+                notices.append(str(error))
     if ignored:
-        notes.append(
+        notices.append(
             f"{ignored} allow rules of this folder are not used:"
             f" a project can only add restrictions ({path})"
         )
 
 
 def _apply_mode(
-    path: Path, name: str, current: Mode | None, is_user_file: bool, notes: list[str]
+    path: Path, name: str, current: Mode | None, is_user_file: bool, notices: list[str]
 ) -> Mode | None:
     """Return the mode after applying a file's `defaultMode`. No file can bypass permissions."""
     if not name:
@@ -177,13 +177,13 @@ def _apply_mode(
     try:
         mode = Mode(name)
     except ValueError:
-        notes.append(f"unknown permission mode {name!r} ({path})")
+        notices.append(f"unknown permission mode {name!r} ({path})")
         return current
     widest = Mode.ACCEPT_EDITS if is_user_file else current or Mode.DEFAULT
     allowed = mode.limit_to(widest)
     if allowed is not mode:
         kind = "settings" if is_user_file else "project"
-        notes.append(f"a {kind} file may not set the permission mode {name} ({path})")
+        notices.append(f"a {kind} file may not set the permission mode {name} ({path})")
     return allowed
 
 

@@ -129,7 +129,7 @@ class CommandJudge:
                 return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
         return None
 
-    def _reads(self, rule: Rule) -> bool:
+    def _is_about_reading(self, rule: Rule) -> bool:
         return self._matcher.get_rule_access(rule) is ToolCategory.READ
 
     def _find_file_rule(
@@ -140,7 +140,7 @@ class CommandJudge:
             return None
         writes_file = any(redirect.writes_file for redirect in command.redirects)
         if not writes_file and is_read_only(strip_wrappers(command.words)):
-            rules = [rule for rule in rules if self._reads(rule)]
+            rules = [rule for rule in rules if self._is_about_reading(rule)]
         folders = [*folders, *find_option_folders(command.words)]
         targets = [redirect.target for redirect in command.redirects if redirect.target]
         paths = dict.fromkeys(
@@ -181,7 +181,7 @@ class CommandJudge:
             return self._match_literal_rule(command) or _make_undecided(risk, command)
         is_declaration = len(words) == 1 and words[0].value in _DECLARATIONS
         if not words or (is_declaration and command.variables):
-            return _allowed_read("it only sets shell variables", command)
+            return _make_allowed_read("it only sets shell variables", command)
         inner = strip_wrappers(words)
         name = get_program_name(inner)
         may_read = self._allow_reading or name in FILELESS_PROGRAMS | {"cd"}
@@ -194,7 +194,7 @@ class CommandJudge:
             if not self._stays_inside(inner, word, folders):
                 why = f"it reads {word.raw}, which may be outside the workspace"
                 return self._match_allow_rule(command, inner) or _make_undecided(why, command)
-        return _allowed_read("it only reads", command)
+        return _make_allowed_read("it only reads", command)
 
     def _stays_inside(self, words: Sequence[Word], word: Word, folders: tuple[str, ...]) -> bool:
         """Return whether this word of a reading command names nothing outside the workspace."""
@@ -256,7 +256,7 @@ class CommandJudge:
             return None
         if not redirect.writes_file:
             if self._context.is_inside(path, folders):
-                return _allowed_read(f"it reads {path}", command)
+                return _make_allowed_read(f"it reads {path}", command)
             return _make_undecided(f"it reads {path}", command)
         return self._judge_write(path, command, folders)
 
@@ -269,7 +269,7 @@ class CommandJudge:
                 return CallFinding(Verdict.DENY, CallKind.EDIT, why, command=command.text)
         locations = [*self._paths.list_locations(path, folders)]
         for rule in self._file_rules:
-            if rule.verdict != Verdict.ALLOW or self._reads(rule):
+            if rule.verdict != Verdict.ALLOW or self._is_about_reading(rule):
                 continue
             if matches_file(rule, locations, self._context, match_all=True):
                 why = "a rule allows this file"
@@ -285,7 +285,7 @@ def _make_undecided(why: str, command: SimpleCommand) -> CallFinding:
     return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why, command=command.text)
 
 
-def _allowed_read(why: str, command: SimpleCommand) -> CallFinding:
+def _make_allowed_read(why: str, command: SimpleCommand) -> CallFinding:
     return CallFinding(Verdict.ALLOW, CallKind.READ, why, command=command.text)
 
 

@@ -31,7 +31,7 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
     Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
     files forbid.
     """
-    from_files = permission_files.load_settings(cwd, user_home=os.environ.get("HOME", ""))
+    from_files = permission_files.load_permission_files(cwd, user_home=os.environ.get("HOME", ""))
     allowed = _parse_setting(settings, "allowed_tools", Verdict.ALLOW)
     denied = _parse_setting(settings, "disallowed_tools", Verdict.DENY)
     if settings.permission_mode:
@@ -43,7 +43,7 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
             "settings forbid bypassPermissions mode",
             remedy="Remove the flag, or disableBypassPermissionsMode from the settings.",
         )
-    notices = [*from_files.notes]
+    notices = [*from_files.notices]
     for rule in (*allowed, *denied):
         error = _find_unknown_tool(rule)
         if error and not is_known_elsewhere(rule.tool):

@@ -62,12 +62,12 @@ async def permissions(conversation: Conversation, _: str) -> None:
     from ...actions.load_permissions import load_permissions
 
     session = conversation.session
-    loaded, notes = load_permissions(conversation.settings, session.cwd, can_ask=True)
+    loaded, notices = load_permissions(conversation.settings, session.cwd, can_ask=True)
     conversation.print_text(f"mode {loaded.mode}; sandbox {session.sandbox.tier}")
     for line in [str(rule) for rule in loaded.rules] or ["no rules"]:
         conversation.print_text(f"  {line}")
-    for note in notes:
-        conversation.print_text(f"  note: {note}", "yellow")
+    for notice in notices:
+        conversation.print_text(f"  note: {notice}", "yellow")
 
 
 async def view(conversation: Conversation, _: str) -> None:

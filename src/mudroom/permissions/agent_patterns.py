@@ -18,12 +18,12 @@ from .match_call import CallMatcher, get_call_path, get_file_access
 from .path_rules import covers_path
 from .rules import Rule, Verdict
 
-ToolLimits = tuple[tuple[str, ...], ...]
+CallPatterns = tuple[tuple[str, ...], ...]
 """The call patterns of a run's agent and of each agent above it. Every one must let a call pass."""
-LIMIT_ORIGIN = "its agent's tools"
+PATTERN_ORIGIN = "its agent's tools"
 
 
-def collect_limits(brief: Brief) -> ToolLimits:
+def collect_call_patterns(brief: Brief) -> CallPatterns:
     """Return the call patterns that apply to a run."""
     own = brief.agent.call_patterns if brief.agent.tools else ()
     return (*brief.inherited_patterns, own) if own else brief.inherited_patterns
@@ -37,11 +37,11 @@ def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
     for pattern in parse_tool_patterns(texts):
         if pattern.is_excluded:
             calls = pattern.calls if pattern.is_valid else ""
-            yield Rule(Verdict.DENY, pattern.tool, calls, LIMIT_ORIGIN)
+            yield Rule(Verdict.DENY, pattern.tool, calls, PATTERN_ORIGIN)
 
 
-class AgentLimit:
-    """Limit of one agent: of a tool with call patterns, it may make only calls that match one.
+class AgentPatterns:
+    """The call patterns of one agent: of a tool that has some, it may call only what matches one.
 
     Arguments:
         texts: see Agent.call_patterns.
@@ -55,12 +55,12 @@ class AgentLimit:
         ]
 
     def _find_rules(self, tool: Tool) -> list[Rule] | None:
-        """Return the rules of which one must match, or None if the tool is not limited."""
+        """Return the rules of which one must match, or None if the tool has no call patterns."""
         patterns = [pattern for pattern in self._patterns if pattern.matches_tool(tool.name)]
         valid = [pattern for pattern in patterns if pattern.is_valid]
         if not patterns or not all(pattern.calls for pattern in valid):
             return None
-        return [Rule(Verdict.ALLOW, pattern.tool, pattern.calls, LIMIT_ORIGIN) for pattern in valid]
+        return [Rule(Verdict.ALLOW, each.tool, each.calls, PATTERN_ORIGIN) for each in valid]
 
     def find_refusal(self, tool: Tool, arguments: Mapping[str, Any]) -> PermissionVerdict | None:
         """Return the reason why this agent may not make a call, or None if it may."""
