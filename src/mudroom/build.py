@@ -1,7 +1,7 @@
 """Builder of a session's services: chooses the adapters that the options ask for.
 
-`model_registry.py` chooses model adapters, `worker_services.py` those of a worker process,
-`replay.py` those of a replay.
+`model_registry.py` chooses model adapters, `worker_services.py` those of a worker process, and
+`replay/` those of a replay.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .agent_catalog import AgentCatalog, load_catalog
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError, quote_value
 from .journals.session_journal import SessionJournal
+from .journals.sessions import read_events
 from .model_registry import ModelRegistry, is_usable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
@@ -63,7 +64,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
     Arguments:
         model: model string of the root agent.
-        notices: messages for the user about what was chosen.
+        notices: messages for the user about the chosen model, sandbox and agents.
     """
 
     services: SessionServices
@@ -189,11 +190,7 @@ async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent
         return options.resume, [event async for event in options.journal.read()]
     store = open_store(options.store, _find_home(options))
     session = await store.find(options.resume)
-    journal = await store.open(session, read_only=True)
-    try:
-        return session, [event async for event in journal.read()]
-    finally:
-        await journal.close()
+    return session, await read_events(store, session)
 
 
 class _Builder:

@@ -32,7 +32,6 @@ PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of one command line. Fields that `SessionOptions` has, too, become session options.
 
-
     Arguments:
         model: model string, or "auto" for the first provider that has a key.
         max_turns: maximum number of model calls for a prompt; None means no limit.

@@ -78,7 +78,7 @@ class UnknownName(UsageError):
     """Nothing of this kind has the name; the remedy suggests similar names.
 
     Arguments:
-        kind: "tool", "agent", "model" or "session".
+        kind: kind of the name in one or a few words, such as "tool", "agent" or "session".
         known: all names of this kind.
     """
 

@@ -71,7 +71,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             server, else the offline model.
         cwd: the folder that file tools are limited to.
         budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
-            below them. A resumed session counts what it spent before.
+            below them. A resumed session counts its earlier runs, too.
         prompt_budget: limits of each prompt, child runs included.
         tools: tools of the caller. One that has the name of a built-in tool replaces it.
         agents: agents of the caller for `task`. One that has the name of a built-in agent

@@ -1,4 +1,4 @@
-"""SessionMeter: what all runs of a session have spent, and the limits of the session."""
+"""SessionMeter: amounts that all runs of a session spend, and the limits of the session."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class SessionMeter(Meter):
                 self.set_paused(True)
 
     def limit_budget(self, requested: Budget, depth: int) -> Budget:
-        """Return the budget of a run, with no more than what is left of the session's.
+        """Return the budget of a run, limited to the unspent amounts of the session.
 
         Arguments:
             depth: level of the run: 0 for a prompt, 1 for a task or a scope.

@@ -19,8 +19,7 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
-from mudroom._engine.inbox import Inbox, format_message
-from mudroom._engine.recorder import Recorder
+from mudroom._engine.inbox import format_message
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
@@ -213,15 +212,3 @@ async def test_s11_after_a_crash_at_any_event_each_message_is_read_once(
             if isinstance(block, TextBlock)
         ]
         assert [text for text in read if text in MESSAGES] == sent
-
-
-async def test_waiting_ends_when_a_message_arrives(stage: Stage) -> None:
-    async with stage.open(["end"]) as session:
-        services = session._require_open().resources.services  # pyright: ignore[reportPrivateUsage]
-        inbox = Inbox(Recorder(services, "1"))
-        waiting = asyncio.create_task(inbox.wait())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        inbox.put(InboxMessage("m1", "hello"))
-        await asyncio.wait_for(waiting, 1)
-        assert await inbox.take_unread() == ["hello"] and not inbox.has_unread

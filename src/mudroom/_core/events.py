@@ -78,7 +78,7 @@ class NoteInjected(Event, frozen=True, tag="note_injected"):
     """Text for the model beside its prompt and tool results.
 
     Arguments:
-        origin: "engine", "hook", "user", or the run id of a sender.
+        origin: "engine" or "hook"; of a message its sender: "user", "mudroom" or a run id.
         refused: outputs that the run must emit again; () if only their combination was wrong, None
             if the note is not about outputs.
     """

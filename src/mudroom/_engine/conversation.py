@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Iterable
 
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from .._core.messages import (
     UserMessage,
 )
 from .._core.ports import ModelConversation, RetryNotice, StreamChunk
-from .normalize import normalize_conversation
+from .normalize import make_wire_id, normalize_conversation
 
 _CHARACTERS_PER_TOKEN = 4
 _TOKENS_PER_IMAGE = 1_500
@@ -55,7 +54,7 @@ class Conversation:
         for message in normalize_conversation(history):
             model.append(message)
             if isinstance(message, AssistantMessage):
-                self._used_call_ids.update(map(wire_safe_id, message.tool_calls))
+                self._add_call_ids(message)
 
     def queue_results(self, results: Iterable[ToolResultBlock]) -> None:
         """Put tool results at the head of the next user message."""
@@ -133,18 +132,21 @@ class Conversation:
     def append_answer(self, message: AssistantMessage) -> None:
         """Append an answer of the model."""
         self._model.append(message)
-        self._used_call_ids.update(map(wire_safe_id, message.tool_calls))
+        self._add_call_ids(message)
         self.sent_tokens = message.usage.total_tokens
         self.is_unanswered = False
         self.answer_text = message.text.strip()
         self.last_text = self.answer_text or self.last_text
+
+    def _add_call_ids(self, message: AssistantMessage) -> None:
+        self._used_call_ids.update(make_wire_id(call.id) for call in message.tool_calls)
 
     def with_unique_call_ids(self, message: AssistantMessage, turn: int) -> AssistantMessage:
         """Return the message with call ids that are not empty and not used in this conversation.
 
         Some providers send empty or repeated ids.
         """
-        ids = [wire_safe_id(call) for call in message.tool_calls]
+        ids = [make_wire_id(call.id) for call in message.tool_calls]
         if all(ids) and len(set(ids)) == len(ids) and self._used_call_ids.isdisjoint(ids):
             return message
         used = set(self._used_call_ids)
@@ -152,7 +154,7 @@ class Conversation:
         for index, block in enumerate(message.content):
             if isinstance(block, ToolCallBlock):
                 block = _with_unused_id(block, used, turn, index)
-                used.add(wire_safe_id(block))
+                used.add(make_wire_id(block.id))
             content.append(block)
         return replace(message, content=tuple(content))
 
@@ -160,11 +162,6 @@ class Conversation:
 def _with_unused_id(call: ToolCallBlock, used: set[str], turn: int, index: int) -> ToolCallBlock:
     if not call.id:
         call = replace(call, id=f"call_{turn}_{index}")
-    while wire_safe_id(call) in used:
+    while make_wire_id(call.id) in used:
         call = replace(call, id=f"{call.id}_{turn}")
     return call
-
-
-def wire_safe_id(call: ToolCallBlock) -> str:
-    """Return a call's id in the characters that every wire accepts."""
-    return re.sub("[^A-Za-z0-9_-]", "_", call.id)

@@ -21,19 +21,19 @@ MAX_FILES = 20_000
 """Maximum files of a workspace that is compared before and after calls."""
 
 SCAN_SECONDS = 1.0
-"""Maximum seconds to list a workspace, without what git ignores."""
+"""Maximum seconds to list a workspace without the content of folders that git ignores."""
 
 IGNORED_SECONDS = 0.3
-"""Seconds of a list after which no more of what git ignores is added."""
+"""Seconds from the start of a list in which the content of ignored folders is added."""
 
 MAX_LISTED_CHANGES = 500
 """Maximum changed files in the result of one call."""
 
 _MAX_NAMED_FOLDERS = 3
-"""Maximum folders that are named as not compared."""
+"""Maximum names in the list of folders that are not compared."""
 
 _CLOCK_INTERVAL = 256
-"""Entries between two looks at the clock, so that a short list never ends early."""
+"""Entries between two reads of the clock. A shorter list never ends early."""
 
 
 Entries = dict[str, tuple[int, float, float]]
@@ -111,8 +111,8 @@ class Evidence:
 class ChangeWatch:
     """Comparison of workspaces before and after the effectful calls of a session.
 
-    It lists no files while no effectful call runs. Calls at the same time share a list. A workspace
-    that is too large is tried once, and so is a folder that git ignores.
+    It lists files only when an effectful call starts and ends. Calls at the same time share a list.
+    A workspace that is too large is not listed again, nor is an ignored folder that is too large.
 
     Arguments:
         state_folder: files in it are changed by sessions, not by calls.
@@ -133,8 +133,8 @@ class ChangeWatch:
             for window in tuple(scanner.windows):
                 window.written_by_tools.add(path)
 
-    def is_own_file(self, path: str) -> bool:
-        """Return whether a file belongs to the state of sessions. `path`: absolute."""
+    def is_state_file(self, path: str) -> bool:
+        """Return whether a file is in the state folder. `path`: absolute."""
         return path.startswith(self._state_prefix)
 
     def enter(self, window: ChangeWindow, workspace: Workspace) -> None:
@@ -167,7 +167,7 @@ class ChangeWindow:
     """The time in which one effectful call runs.
 
     Arguments:
-        writes: files that the call itself writes with its context; the caller appends to it.
+        writes: files that the call writes with its context; the list grows while the call runs.
 
     Attributes:
         written_by_tools: files that tools wrote meanwhile.
@@ -188,13 +188,13 @@ class ChangeWindow:
     async def close(self, result: ToolResult) -> ToolResult:
         """Return the result of the call with the files that changed meanwhile.
 
-        If it is cut off, it can be called again.
+        If this is cancelled, it can be called again.
         """
         paths, unknown = await self._find_changes()
         self._watch.leave(self, self._workspace)
         result = add_writes(result, self._writes)
         written_by_tools = self.written_by_tools.union(map(os.path.normpath, result.changes))
-        # A scan may see a folder that was made for a file, and not yet the file.
+        # A tool makes the folder of a new file first: a scan may see the folder without the file.
         folders = {f"{above}/" for path in written_by_tools for above in PurePath(path).parents}
         root = self._workspace.root
         observed = [
@@ -202,7 +202,7 @@ class ChangeWindow:
             for path in paths
             if path not in written_by_tools
             and path not in folders
-            and not self._watch.is_own_file(os.path.join(root, path))
+            and not self._watch.is_state_file(os.path.join(root, path))
         ]
         if len(observed) > MAX_LISTED_CHANGES:
             part = f"only {MAX_LISTED_CHANGES:,} of {len(observed):,} files are listed"
@@ -236,7 +236,11 @@ def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
 
 
 class _Scanner:
-    """Lists the files of one workspace. Callers that wait at the same time share one scan."""
+    """Scanner of one workspace. Callers that wait at the same time share one scan.
+
+    Attributes:
+        windows: the open windows of the workspace.
+    """
 
     def __init__(self, workspace: Workspace, large_folders: set[str]) -> None:
         self.windows: set[ChangeWindow] = set()

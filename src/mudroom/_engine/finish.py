@@ -53,7 +53,7 @@ _EXPLANATIONS = {
     Reason.MAX_TURNS: "You have used up your turns.",
     Reason.TIMEOUT: "Your time is up.",
     Reason.BUDGET: "You have used up your tokens, or your money.",
-    Reason.LOOP: "You went on in circles and were stopped.",
+    Reason.LOOP: "You are going in circles and were stopped.",
     Reason.CANCELLED: "You are asked to wrap up.",
 }
 
@@ -69,8 +69,8 @@ class Ending(Struct, frozen=True):
 
     Arguments:
         error: description of the failure, or "".
-        limit: the limit that ended the run.
         exception: exception of an adapter that ended the run.
+        limit: the limit that ended the run.
         is_summary_requested: true if an earlier process requested the summary already.
     """
 

@@ -24,7 +24,6 @@ class Inbox:
         self._unread: dict[str, InboxMessage] = {}
         self._known_ids: set[str] = set()
         self._writes: dict[str, asyncio.Task[None]] = {}
-        self._arrival: asyncio.Event | None = None
 
     @property
     def has_unread(self) -> bool:
@@ -39,15 +38,6 @@ class Inbox:
         self.restore(message)
         self._recorder.record_later(self._recorder.event(MessageSent, message=message), show=True)
         self._writes[message.id] = asyncio.create_task(self._recorder.record())
-        if self._arrival is not None:
-            self._arrival.set()
-
-    async def wait(self) -> None:
-        """Wait until a message is unread."""
-        self._arrival = asyncio.Event()
-        while not self._unread:
-            self._arrival.clear()
-            await self._arrival.wait()
 
     async def take_unread(self) -> list[str]:
         """Return the texts of the unread messages, oldest first, and record their delivery."""

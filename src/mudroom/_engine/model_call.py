@@ -124,7 +124,7 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
     most: dict[Limit, float] = {Limit.INPUT_TOKENS: most_tokens, Limit.TOTAL_TOKENS: most_tokens}
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
     if run.meter.amount_left(Limit.USD) is not None:
-        # The provider may read what was sent before from its cache, or write all to it.
+        # The provider may read earlier messages from its cache, or write the whole request to it.
         cached = Usage(input_tokens=tokens, cache_read_tokens=run.conversation.sent_tokens)
         written = Usage(input_tokens=most_tokens, cache_write_tokens=most_tokens)
         least[Limit.USD] = _compute_price(run, cached)

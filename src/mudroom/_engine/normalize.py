@@ -110,7 +110,12 @@ def _with_unique_ids(
 
 def _reserve_id(call_id: str, ids: set[str]) -> str:
     """Return an id that is unused also in the characters that wires accept; add it to `ids`."""
-    while (wire_id := re.sub(r"[^A-Za-z0-9_-]", "_", call_id)) in ids:
+    while (wire_id := make_wire_id(call_id)) in ids:
         call_id += "_"
     ids.add(wire_id)
     return call_id
+
+
+def make_wire_id(call_id: str) -> str:
+    """Return a call id in the characters that every wire accepts."""
+    return re.sub("[^A-Za-z0-9_-]", "_", call_id)

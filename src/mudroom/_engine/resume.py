@@ -44,7 +44,7 @@ NEAR_LIMIT = (
 NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for limit in Limit}
 
 UNKNOWN_AFTER_CRASH = "a call was interrupted"
-"""Why the changes of a call are not known that an earlier process started."""
+"""Reason why the changes of an interrupted call are not known."""
 
 INTERRUPTED = (
     "Interrupted before it gave a result; whether it had an effect is unknown. "
@@ -198,7 +198,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
 
 
 def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
-    """Yield the ids of the runs below a run, in time that grows with their events only."""
+    """Yield the ids of the runs below a run. Reads only the events of these runs."""
     for event in past.get(run_id, ()):
         if isinstance(event, TurnFinished):
             for position in range(1, len(event.message.tool_calls) + 1):

@@ -1,7 +1,4 @@
-"""RunContext: the objects of one run.
-
-It is built from a brief, so nothing of another run can leak into it.
-"""
+"""RunContext: the objects of one run, built from its brief."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 
 
 class RunContext:
-    """The objects of one run, each with one job.
+    """The objects of one run, each with one job. Nothing of another run is in them.
 
     Attributes:
         tools: tools of the brief that exist; a source may have lost some.
@@ -92,7 +89,7 @@ class RunContext:
 
     @property
     def run_id(self) -> str:
-        """Place of the run in the session."""
+        """Id of the run; see `Brief`."""
         return self.brief.run_id
 
     @property

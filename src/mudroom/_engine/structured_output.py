@@ -19,7 +19,7 @@ Model protocols that do not allow the dot send another name and map it back.
 """
 
 MAX_ERRORS = 3
-"""Maximum number of values that do not fit their schema; one more ends the run."""
+"""Maximum number of values that a schema or a type refuses; one more ends the run."""
 
 
 class Emission(Struct, frozen=True, forbid_unknown_fields=True):

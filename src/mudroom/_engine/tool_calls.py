@@ -153,7 +153,7 @@ class CallScheduler:
         self._last: dict[str, asyncio.Event] = {}
 
     def reserve(self, lane: str | None) -> Slot:
-        """Return the slot of the next call; see `_lane`."""
+        """Return the slot of the next call; see `_choose_lane`."""
         if lane is None:
             return Slot()
         done = asyncio.Event()

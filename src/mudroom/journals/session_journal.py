@@ -1,4 +1,4 @@
-"""Journal of an open session: stores its opening, and shows what it stores to its conversation."""
+"""Journal of an open session: delays its opening event, and passes each event to an observer."""
 
 from __future__ import annotations
 

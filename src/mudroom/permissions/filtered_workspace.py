@@ -71,7 +71,7 @@ class FilteredWorkspace(WorkspaceWrapper):
     def walk_entries(
         self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
     ) -> Iterator[FileInfo]:
-        """Yield what is below a folder, without files that may not be read."""
+        """Yield everything below a folder, without files that may not be read."""
         return self._filter(path, self.inner.walk_entries(path, ignored=ignored, skipped=skipped))
 
     def _filter(self, path: str, infos: Iterator[FileInfo]) -> Iterator[FileInfo]:

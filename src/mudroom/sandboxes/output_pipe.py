@@ -32,9 +32,9 @@ class OutputPipe:
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Read what is in the pipe now.
+        """Read the pipe until it is empty, but no more bytes than it can hold at once.
 
-        A process may continue to write, so the amount is limited.
+        A process may continue to write meanwhile.
         """
         remaining = _PIPE_BYTES
         while remaining > 0 and (count := self._read()):

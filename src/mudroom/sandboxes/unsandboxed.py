@@ -33,7 +33,7 @@ class Unsandboxed:
         env: the environment of commands; None means this process's, without secrets, colours and
             pagers.
         tier: "ask" where the permissions confirm each command before it runs.
-        make_argv: returns what is started for a command; None means a shell.
+        make_argv: returns the arguments that start a command; None means a shell.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Unsandboxed:
         return CommandResult(code if code is not None else -signal.SIGKILL, timed_out)
 
     def _mark_path(self) -> str:
-        """Return the path of the folder whose name marks the processes of commands.
+        """Return the path that marks the processes of commands in their environment.
 
         If this process is killed, a later clean-up finds them by it. "" if no folder can be made.
         """

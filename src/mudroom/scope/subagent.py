@@ -70,7 +70,8 @@ class ScopeRuntime(Struct, frozen=True, kw_only=True):
 
     Arguments:
         tools: the tools of the session, by name.
-        watch: `Session.watch`.
+        watch: see `Session.watch`.
+        run: executes the run of a scope.
     """
 
     tools: Mapping[str, Tool]
@@ -80,7 +81,7 @@ class ScopeRuntime(Struct, frozen=True, kw_only=True):
 
 
 class OpenSession(Protocol):
-    """An open Session."""
+    """The part of an open Session that a scope uses."""
 
     def _scope_runtime(self) -> ScopeRuntime: ...
 

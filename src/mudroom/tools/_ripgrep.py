@@ -104,7 +104,7 @@ async def search_files(
     path changes meanwhile. It ends when the iteration is closed.
 
     Arguments:
-        progress: updated while the search goes on.
+        progress: updated during the search.
         root: folder in which the program runs. rg: path of ripgrep.
 
     Raises InvalidPattern.

@@ -199,10 +199,12 @@ class LocalWorker:
                 handle.run = self._make_run(brief, meter, control, environments.shared)
                 return await execute(handle.run, failure=str(error))
             handle.run = self._make_run(brief, meter, control, environment)
+            text = ""
             if past and brief.workspace.kind is WorkspaceKind.COPY:
-                handle.run.inbox.put(InboxMessage(uuid.uuid4().hex, LOST_COPY, "mudroom"))
+                text = LOST_COPY
             elif environment.missing:
                 text = MISSING_FILES.format(missing=environment.missing)
+            if text:
                 handle.run.inbox.put(InboxMessage(uuid.uuid4().hex, text, "mudroom"))
             return await execute(handle.run)
 

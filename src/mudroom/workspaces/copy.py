@@ -32,7 +32,7 @@ _MAX_NAMED = 5
 def copied_folder(source: Workspace, stop: threading.Event) -> Generator[tuple[str, str]]:
     """Copy a workspace into a new folder of the same name; remove the folder at the end.
 
-    Yields the absolute path of the copy, and what it lacks, "" if it has all files.
+    Yields the absolute path of the copy, and the missing files with reasons, "" if none is missing.
 
     Arguments:
         stop: set from another thread to give up copying.

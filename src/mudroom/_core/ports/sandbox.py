@@ -25,7 +25,7 @@ class Sandbox(Protocol):
 
     @property
     def tier(self) -> str:
-        """Protection level: "full", "file", "ask" or "off"."""
+        """Protection level: "full", "file", "ask", "refuse" or "off"."""
         ...
 
     async def run(

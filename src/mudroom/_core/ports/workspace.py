@@ -105,7 +105,7 @@ class Workspace(Protocol):
         settings.
 
         Arguments:
-            ignored: True includes what is in folders that git ignores; False yields only the
+            ignored: True includes the content of folders that git ignores; False yields only the
                 folders themselves.
             skipped: as for `walk`.
         """

@@ -37,7 +37,7 @@ class ParentMeter(Protocol):
         ...
 
     def amount_left(self, limit: Limit) -> float | None:
-        """Return what is left of a shared limit, here and above; None if there is no limit."""
+        """Return the unspent amount of a shared limit, here and above; None without a limit."""
         ...
 
     def check_children(self) -> None:
@@ -91,23 +91,22 @@ class Meter:
         self.is_price_known = True
         self.on_pause: Callable[[bool], None] | None = None
         self.has_warned = False
-        self._reserver: Meter | None = None
+        self._is_reserved = False
         self.shared_limits: tuple[tuple[Limit, float], ...] = ()
         self.set_limits(budget)
 
     def set_limits(self, budget: Budget) -> None:
         """Replace the limits of the run."""
-        reserver = self._reserver
-        self._reserve_in(None)
+        self._change_reserved(-1)
         limits = ((limit, getattr(budget, limit)) for limit in SHARED_LIMITS)
         self.budget = budget
         self.shared_limits = tuple((limit, most) for limit, most in limits if most is not None)
         is_limited_above = self.parent is not None and self.parent.has_shared_limits
         self.has_shared_limits = bool(self.shared_limits) or is_limited_above
-        self._reserve_in(reserver)
+        self._change_reserved(1)
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
-        """Return a meter for a child and reserve what it requests.
+        """Return a meter for a child and reserve the amounts that it requests.
 
         Arguments:
             seconds: age of this run.
@@ -119,7 +118,8 @@ class Meter:
             self._check_amount(limit, getattr(requested, limit))
         child = Meter(self._child_budget(requested, seconds), self)
         self.add_usage(Usage(), 0.0, children=1)
-        child._reserve_in(self)
+        child._is_reserved = True
+        child._change_reserved(1)
         return child
 
     def amount_held(self, limit: Limit) -> float:
@@ -145,24 +145,20 @@ class Meter:
 
     def release(self) -> None:
         """End the reservation of this run."""
-        self._reserve_in(None)
-
-    def _reserve_in(self, reserver: Meter | None) -> None:
-        """Move the reservation of this run to a meter; None ends it."""
         self._change_reserved(-1)
-        self._reserver = reserver
-        self._change_reserved(1)
+        self._is_reserved = False
 
     def _change_reserved(self, sign: int) -> None:
         """Reserve the unspent amounts of this run (sign 1), or release them (sign -1).
 
         An ancestor with a limit of its own has reserved that in the meters above it already.
         """
-        if self._reserver is None:
+        if not self._is_reserved:
             return
+        _, *ancestors = self.walk_up()
         for limit, _ in self.shared_limits:
             amount = sign * self.reservation(limit)
-            for meter in self._reserver.walk_up():
+            for meter in ancestors:
                 meter.reserved[limit] = meter.reserved.get(limit, 0) + amount
                 if getattr(meter.budget, limit) is not None:
                     break
@@ -170,7 +166,7 @@ class Meter:
     def reservation(self, limit: Limit) -> float:
         """Return what the ancestors of this run have reserved of their limit for it."""
         most = getattr(self.budget, limit)
-        if most is None or self._reserver is None:
+        if most is None or not self._is_reserved:
             return 0.0
         return max(0, most - self.amount_spent(limit))
 
@@ -294,9 +290,9 @@ class Meter:
         return self.parent.find_shared_limit(fraction) if self.parent else None
 
     def amount_left(self, limit: Limit) -> float | None:
-        """Return what is left of a shared limit for this run; None if there is no limit.
+        """Return the amount of a shared limit that this run may spend; None if there is no limit.
 
-        Amounts reserved for running children are not left.
+        Amounts reserved for running children do not count.
         """
         if not self.has_shared_limits:
             return None
@@ -305,7 +301,7 @@ class Meter:
         if most is None:
             return above
         unspent = most - self.amount_spent(limit)
-        if above is not None and self._reserver is not None:
+        if above is not None and self._is_reserved:
             above += max(0, unspent)  # reserved for this run
         return smaller(unspent - self.reserved.get(limit, 0), above)
 

@@ -1,4 +1,4 @@
-"""Meters: the meters of the running runs of a session."""
+"""The meters of the running runs of a session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Meters:
         return self._meters[grant.run_id]
 
     def close(self, grant: Grant) -> Meter:
-        """Remove and return the meter of a run that ended, and release what it reserved."""
+        """Remove and return the meter of a run that ended, and release its reservation."""
         meter = self._meters.pop(grant.run_id)
         meter.release()
         return meter

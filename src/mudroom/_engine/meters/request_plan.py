@@ -92,7 +92,7 @@ class Permit:
             self.cut_by = admission.cut_by
 
     def end(self) -> None:
-        """Release what is held. A second call does nothing."""
+        """Release the held amounts. A second call does nothing."""
         callbacks = self.on_end
         self.on_end = []
         for requests in self._held_in if callbacks else ():

@@ -1,1 +1,1 @@
-"""What is printed: progress trees, transcripts, reports, stream-json."""
+"""Printed output: progress trees, transcripts, reports, stream-json."""

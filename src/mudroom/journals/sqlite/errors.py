@@ -46,7 +46,7 @@ def translate_errors(path: Path) -> Generator[None]:
 def explain_write_failure(error: Exception) -> tuple[str, str]:
     """Return a message and a remedy for a failed write."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    safe = "What was recorded before is safe."
+    safe = "Earlier records are safe."
     if code == sqlite3.SQLITE_FULL:
         remedy = f"{safe} Free some space, then resume the session."
         return "the disk is full; this was not recorded", remedy

@@ -1,4 +1,4 @@
-"""Check and repair of damaged journals: report what is lost, and write a new file with the rest."""
+"""Check and repair of damaged journals: reports lost records, writes a new file with the rest."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ def _explain_failed_start(error: str, output: bytes) -> WorkspaceError:
     last_line = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
     return WorkspaceError(
         f"the command was not run: its sandbox could not be built ({last_line or error})",
-        remedy="`mudroom doctor` says what is missing. Without a sandbox, commands run only with "
+        remedy="`mudroom doctor` names the missing parts. Commands run without a sandbox only with "
         "`--sandbox off`.",
     )
 

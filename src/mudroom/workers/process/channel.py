@@ -54,7 +54,7 @@ class Channel(Generic[Received]):
             return None
 
     async def close(self) -> None:
-        """Send what is buffered and close this end."""
+        """Send all buffered messages and close this end."""
         self._writer.close()
         try:
             await self._writer.wait_closed()

@@ -93,7 +93,7 @@ class ParentMeterState(Struct, frozen=True, tag=True):
 
     Arguments:
         shared: limits of all ancestors.
-        left: what is left of each shared limit, without amounts reserved for others.
+        left: unspent amount of each shared limit, without amounts reserved for other runs.
         children_left: children that may still start; None means no limit.
         most_children: the limit that `children_left` comes from.
         charges: number of charges of the worker process that the amounts include.

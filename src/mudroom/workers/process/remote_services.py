@@ -196,7 +196,7 @@ class RemoteParentMeter:
         self._link.channel.send(EndAdmission(number, self._state.run_id))
 
     def amount_left(self, limit: Limit) -> float | None:
-        """Return what is left of a shared limit; None if there is no limit."""
+        """Return the unspent amount of a shared limit; None if there is no limit."""
         left = self._state.left.get(limit)
         return None if left is None else left - self._unconfirmed_amount(limit)
 

@@ -207,7 +207,7 @@ class CommandSupervisor:
             kill_process(command.bwrap_pid)
 
     def _handle_bwrap_end(self, command: RunningCommand) -> None:
-        """Kill what is left in the sandbox, and wait until it is gone.
+        """Kill the rest of the sandbox, and wait until it is gone.
 
         bwrap may have been killed before it reported the first process of the sandbox. That process
         is then a child of ours that belongs to no command.
@@ -256,7 +256,7 @@ class CommandSupervisor:
         outcome = command.make_outcome()
         try:
             outcome = outcome._replace(restored=self._protected.restore())
-        except Exception as error:  # noqa: BLE001  other commands must go on
+        except Exception as error:  # noqa: BLE001  other commands must continue
             outcome = outcome._replace(error=outcome.error or describe_error(error))
         send_outcome(command.result_socket, outcome)
 

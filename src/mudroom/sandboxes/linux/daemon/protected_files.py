@@ -69,7 +69,7 @@ class ProtectedFiles:
         self._git_folder = self._identify_folder(".git")
 
     def restore(self) -> list[str]:
-        """Undo what has changed since the snapshot; return the paths relative to the workspace."""
+        """Undo changes since the snapshot; return the paths relative to the workspace."""
         restored = self._restore_git_folder()
         now = dict(self._read_states())
         for path in sorted(now.keys() - self._snapshot.keys()):
