@@ -193,21 +193,21 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     queue.put("w" * 300, "四" * 300, "c", "d")
     events = example_events("阅读所有的文件 and more", "b" * 300)
     panel = make_panel(events, pending="词" * 500, queue=queue)
-    for lines in (panel.lines(columns, 20), panel.lines(columns, 3)):
+    for lines in (panel.format_lines(columns, 20), panel.format_lines(columns, 3)):
         assert all(
             sum(display_width(words) for words, _ in line) <= max(columns, 2) for line in lines
         )
-    assert len(panel.lines(columns, 8)) <= 8 + 4
+    assert len(panel.format_lines(columns, 8)) <= 8 + 4
 
 
 def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -> None:
     panel = make_panel(example_events("a", "b"))
-    panel.lines(80, 20)
+    panel.format_lines(80, 20)
     order = []
     for step in (-1, -1, -1, 1, 1, 1):
         panel.move_selection(step)
         order.append(panel.selected_run_id)
-        panel.lines(80, 20)
+        panel.format_lines(80, 20)
     assert order == ["1.1.2", "1.1.1", "", "1.1.1", "1.1.2", ""]
 
 
@@ -215,7 +215,7 @@ def test_an_open_transcript_shows_past_and_new_events() -> None:
     events = example_events("read the parts", "b")
     panel = make_panel(events)
     panel.open_transcript("1.1.1")
-    shown = paint(panel.lines(80, 40), color=False)
+    shown = paint(panel.format_lines(80, 40), color=False)
     assert "→ read file_path=src/part.py" in shown and "result of read" not in shown
     for event in (
         tool_call_finished("1.1.1", "r", "the\tmud", at=10),
@@ -224,7 +224,7 @@ def test_an_open_transcript_shows_past_and_new_events() -> None:
         turn_finished("1.1.1", text="I saw it", turn=5, at=12),
     ):
         panel.apply(event)
-    shown = paint(panel.lines(80, 40), color=False)
+    shown = paint(panel.format_lines(80, 40), color=False)
     assert (
         "the mud" in shown
         and "I saw it" in shown
@@ -236,7 +236,7 @@ def test_an_open_transcript_shows_past_and_new_events() -> None:
 async def test_a_question_fills_the_panel_and_is_answered_once() -> None:
     panel = make_panel(example_events("a", "b"))
     panel.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
-    assert [line[0][0] for line in panel.lines(40, 10)] == [
+    assert [line[0][0] for line in panel.format_lines(40, 10)] == [
         "Which?",
         "▸ 1. the first",
         "  2. the second",
@@ -268,10 +268,10 @@ def test_five_hundred_children_are_drawn_quickly() -> None:
         events.append(run_started(run, "1", description=f"part {n}", at=1))
         events.append(turn_started(run, at=2))
     panel = make_panel(events)
-    lines = panel.lines(100, 40)
+    lines = panel.format_lines(100, 40)
     before = time.process_time()
     for _ in range(10):
-        lines = panel.lines(100, 40)
+        lines = panel.format_lines(100, 40)
     assert (time.process_time() - before) / 10 < 0.02
     assert "488 more: 488 running" in paint(lines, color=False)
 
@@ -285,11 +285,15 @@ def test_streaming_text_is_wrapped_between_words() -> None:
         Delta(at=10, run="1", kind="text", text="So"),
     ]
     panel = make_panel(events, pending="a word should not be cut in two")
-    shown = paint(panel.lines(24, 20), color=False).splitlines()
+    shown = paint(panel.format_lines(24, 20), color=False).splitlines()
     assert shown[:2] == ["a word should not be cut", "in two"]
-    assert "answering…" in shown[2] and "⎿ what I found" in paint(panel.lines(80, 20), color=False)
+    assert "answering…" in shown[2] and "⎿ what I found" in paint(
+        panel.format_lines(80, 20), color=False
+    )
     panel.open_transcript("1.1.1")
-    assert "        one two three four\n        five six" in paint(panel.lines(26, 20), color=False)
+    assert "        one two three four\n        five six" in paint(
+        panel.format_lines(26, 20), color=False
+    )
 
 
 @pytest.mark.parametrize(

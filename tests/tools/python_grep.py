@@ -19,12 +19,12 @@ BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf
 def search_in_python(workspace: Workspace, arguments: grep.Arguments) -> ToolResult:
     """Search the same files with Python's re and format the matches in the same way."""
     query = grep.build_query(arguments)
-    output = grep.Output(workspace, arguments)
+    output = grep.MatchRows(workspace, arguments)
     for path in grep.choose_files(SearchScope(workspace, math.inf), workspace, arguments):
         for record in matches(query, workspace.root, path):
             if not output.add(record):
-                return output.result()
-    return output.result()
+                return output.make_result()
+    return output.make_result()
 
 
 def matches(query: SearchQuery, root: str, path: str) -> Iterator[bytes]:

@@ -101,7 +101,7 @@ class RunRecord:
         self.children: set[str] = set()
         self.runs_below = 0
         self.usage = Usage()
-        self.report: RunFinished | None = None
+        self.finished: RunFinished | None = None
 
 
 def conversation_errors(run_id: str, run: RunRecord) -> Iterator[Violation]:

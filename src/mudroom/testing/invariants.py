@@ -85,11 +85,11 @@ class _SessionChecker:
             if event.run:
                 self._report("S1", event, f"{name} before the run began")
             return
-        if run.report is not None:
+        if run.finished is not None:
             self._report("S10", event, f"{name} after its end")
         for ancestor in self._with_ancestors(run):
             ancestor.time.add(event, is_own=ancestor is run)
-            if ancestor.report is not None and ancestor is not run:
+            if ancestor.finished is not None and ancestor is not run:
                 run_id = ancestor.brief.run_id
                 self._report("S10", event, f"{name} after the end of run {run_id} above it")
         run.events.append(event)
@@ -186,7 +186,7 @@ class _SessionChecker:
     def _check_run_finished(self, run: RunRecord, event: RunFinished) -> None:
         report = event.report
         budget = run.brief.budget
-        run.report = event
+        run.finished = event
         if run.turn_is_open:
             self._report("S10", event, f"it ended before turn {run.turn} ended")
         answered = len(run.answered)
@@ -255,8 +255,8 @@ class _SessionChecker:
     def check_end(self, *, ended: bool) -> Iterator[Violation]:
         """Yield the violations that show only at the end of the record."""
         for run_id, run in self.runs.items():
-            if run.report is not None:
-                yield from self._check_delivery(run_id, run, run.report)
+            if run.finished is not None:
+                yield from self._check_delivery(run_id, run, run.finished)
                 yield from conversation_errors(run_id, run)
             elif ended:
                 yield Violation("S10", run_id, "it has no end")
@@ -265,7 +265,7 @@ class _SessionChecker:
         self, run_id: str, run: RunRecord, finished: RunFinished
     ) -> Iterator[Violation]:
         parent = self.runs.get(run.brief.parent)
-        if parent is None or parent.report is None:
+        if parent is None or parent.finished is None:
             return
         call_id = run.brief.call_id
         call = parent.calls.get(call_id)
@@ -273,7 +273,7 @@ class _SessionChecker:
             yield Violation("S10", run_id, "its parent ended without its report")
             return
         if call.is_interrupted:
-            if parent.report.report.reason is Reason.GOAL:
+            if parent.finished.report.reason is Reason.GOAL:
                 yield Violation("S4", run_id, "its parent continued without its report")
             return
         delivered_run = call.result.detail.get("run")

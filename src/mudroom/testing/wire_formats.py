@@ -324,7 +324,8 @@ def _part(block: Block) -> dict[str, Any]:
 def _candidate(
     answer: WireAnswer, parts: Sequence[dict[str, Any]], finish: str = ""
 ) -> dict[str, Any]:
-    usage, ending = answer.usage, ({"finishReason": finish} if finish else {})
+    usage = answer.usage
+    ending = {"finishReason": finish} if finish else {}
     counts = {
         "promptTokenCount": usage.input_tokens,
         "cachedContentTokenCount": usage.cache_read_tokens,

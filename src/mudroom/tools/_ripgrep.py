@@ -80,8 +80,8 @@ def find_ripgrep(root: str) -> str:
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-def wait_for_slot() -> asyncio.Semaphore:
-    """Return a lock for `async with` that one of a few searches holds.
+def get_search_slot() -> asyncio.Semaphore:
+    """Return the semaphore that a search holds: only a few searches run at a time.
 
     Children that search in parallel would otherwise open more files than the process may.
     """
@@ -122,13 +122,13 @@ async def search_files(
             records = _run_program(query, opened.paths, progress, rg, root, separator)
             async with aclosing(records):
                 async for record in records:
-                    path, renamed = _with_path(record, opened.paths)
+                    path, renamed = _name_file(record, opened.paths)
                     if path:
                         progress.searched = files.index(path, progress.searched)
                     yield renamed
 
 
-def _with_path(record: bytes, paths: Mapping[int, str]) -> tuple[str, bytes]:
+def _name_file(record: bytes, paths: Mapping[int, str]) -> tuple[str, bytes]:
     """Return the path of a record's file, and the record with its descriptor replaced by it."""
     name, nul, rest = record.partition(b"\0")
     if not name.startswith(_FD_FOLDER):
@@ -145,7 +145,7 @@ class _OpenFiles:
         self.skipped: list[str] = []
         self._workspace = workspace
         self._lock = threading.Lock()
-        self._closed = False
+        self._is_closed = False
 
     def open_all(self, files: Sequence[str]) -> None:
         """Open the readable ones. Raises WorkspaceError when the process may open no more."""
@@ -159,7 +159,7 @@ class _OpenFiles:
                     self.skipped.append(path)
                 continue
             with self._lock:
-                if self._closed:
+                if self._is_closed:
                     os.close(descriptor)
                     return
                 self.paths[descriptor] = path
@@ -167,7 +167,7 @@ class _OpenFiles:
     def close(self) -> None:
         """Close all files."""
         with self._lock:
-            self._closed = True
+            self._is_closed = True
             for descriptor in self.paths:
                 os.close(descriptor)
 
@@ -185,8 +185,8 @@ async def _run_program(
     root: str,
     separator: bytes,
 ) -> AsyncGenerator[bytes, None]:
-    command = _command(rg, query, [f"{_FD_FOLDER.decode()}{fd}" for fd in opened])
-    async with _process(command, root, opened) as program:
+    command = _build_command(rg, query, [f"{_FD_FOLDER.decode()}{fd}" for fd in opened])
+    async with _start_program(command, root, opened) as program:
         assert program.stdout and program.stderr
         rest = b""
         has_matches = False
@@ -204,7 +204,7 @@ async def _run_program(
 
 
 @asynccontextmanager
-async def _process(
+async def _start_program(
     command: Sequence[str], root: str, opened: Iterable[int]
 ) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     """Start a program; it is ended when the block is left."""
@@ -229,7 +229,7 @@ async def _process(
             await program.wait()
 
 
-def _command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
+def _build_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
     command = [rg, "--no-config", "--no-messages", "--no-ignore", "--text", "--crlf"]
     command += ["--threads=1", "--color=never", "-0", "-H"]
     if query.ignore_case:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from .._core.ports import FileInfo, Workspace
 from .._core.tools import ToolResult
-from ._text_files import format_count, make_error_result
+from ._text_files import count_noun, make_error_result
 
 _MAX_NAMED_PATHS = 3  # in a note
 
@@ -39,13 +39,13 @@ class SearchScope:
             return ""
         names = ", ".join(self.skipped[:_MAX_NAMED_PATHS])
         more = ", …" if len(self.skipped) > _MAX_NAMED_PATHS else ""
-        paths = format_count(len(self.skipped), "path")
+        paths = count_noun(len(self.skipped), "path")
         return f"skipped {paths} that cannot be read: {names}{more}"
 
     def describe_searched(self, looked_at: int, listed: int) -> str:
         """Return how many of the files a stopped search has looked at."""
         more = "" if self.is_complete else "more than "
-        return f"searched {looked_at:,} of {more}{format_count(listed, 'file')}"
+        return f"searched {looked_at:,} of {more}{count_noun(listed, 'file')}"
 
 
 def format_rows(rows: Sequence[str], notes: Sequence[str], noun: str, *, total: int) -> ToolResult:
@@ -57,7 +57,7 @@ def format_rows(rows: Sequence[str], notes: Sequence[str], noun: str, *, total: 
     note = "; ".join(filter(None, notes))
     return ToolResult(
         "\n".join([*rows, f"({note})"] if note else rows),
-        display=format_count(total, noun),
+        display=count_noun(total, noun),
         detail={f"{noun}s": total},
     )
 

@@ -146,7 +146,7 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
-def format_count(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """Format a number and its noun: "1 line", "2 lines"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 

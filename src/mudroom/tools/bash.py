@@ -64,7 +64,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
         finished = await ctx.sandbox.run(arguments.command, timeout=timeout, sink=output.feed)
     finally:
         output.close()
-    lines = [output.text().rstrip("\n"), _describe_ending(finished, timeout)]
+    lines = [output.finish().rstrip("\n"), _describe_ending(finished, timeout)]
     return ToolResult(
         "\n".join(filter(None, lines)) or "(no output)",
         error=finished.timed_out or finished.code != 0,
@@ -113,8 +113,11 @@ class CommandOutput:
         if len(self._tail) > 2 * _HALF_BYTES:
             del self._tail[:-_HALF_BYTES]
 
-    def text(self) -> str:
-        """Return the text for the model: all, or head and tail and the file. Call it last."""
+    def finish(self) -> str:
+        """Return the text for the model: all of it, or head, tail and the path of the file.
+
+        A text that is too long only now is written to the file first.
+        """
         if self.spill:
             head = self._ctx.redact(_clean(self._head))
             tail = self._ctx.redact(_clean(self._tail[-_HALF_BYTES:]))

@@ -17,9 +17,9 @@ from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     FileText,
+    count_noun,
     decode_text,
     describe_binary,
-    format_count,
     get_file_lock,
     make_error_result,
 )
@@ -169,7 +169,7 @@ def _quote(lines: Sequence[str], start: int, count: int) -> str:
     shown = lines[start : start + min(count, _MAX_QUOTED)]
     rows = [f"{number}\t{line[:500]}" for number, line in enumerate(shown, start + 1)]
     if count > _MAX_QUOTED:
-        rows.append(f"(and {format_count(count - _MAX_QUOTED, 'line')} more)")
+        rows.append(f"(and {count_noun(count - _MAX_QUOTED, 'line')} more)")
     return "\n".join(rows)
 
 

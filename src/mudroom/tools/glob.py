@@ -14,7 +14,7 @@ from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._text_files import format_count
+from ._text_files import count_noun
 
 MAX_FILES = 100
 """Files in one result."""
@@ -60,19 +60,19 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 def _list_folder(workspace: Workspace, arguments: Arguments) -> ToolResult:
     """List the files in a folder, and its folders with the number of files below each."""
     folder = workspace.locate(arguments.path or ".")
-    skipped = 0 if folder == "." else len(folder) + 1
+    prefix_length = 0 if folder == "." else len(folder) + 1
     scope = SearchScope(workspace, time.monotonic() + MAX_SECONDS)
     ignored = [compile_glob(pattern.rstrip("/")) for pattern in arguments.ignore]
     counts: Counter[str] = Counter()
     for info in scope.walk(folder):
-        name, slash, _ = info.path[skipped:].partition("/")
+        name, slash, _ = info.path[prefix_length:].partition("/")
         if not any(matches(name) for matches in ignored):
             counts[name + slash] += 1
     stopped = "" if scope.is_complete else f"stopped after {MAX_SECONDS:g} s: there is more"
     if not counts:
         return format_no_rows(stopped, scope.describe_skipped(), f"no files in {folder}")
     rows = [
-        f"{name} ({format_count(count, 'file')})" if name.endswith("/") else name
+        f"{name} ({count_noun(count, 'file')})" if name.endswith("/") else name
         for name, count in sorted(counts.items())
     ]
     cut = f"{MAX_NAMES} of {len(rows):,} names; use a pattern" if rows[MAX_NAMES:] else ""
@@ -89,7 +89,7 @@ def list_matches(
         seconds: time limit.
     """
     folder, pattern = _split_pattern(workspace, arguments.pattern or "**", arguments.path)
-    skipped = 0 if folder == "." else len(folder) + 1
+    prefix_length = 0 if folder == "." else len(folder) + 1
     matches = compile_glob(pattern)
     matches_deeper = compile_glob("**/" + pattern)
     scope = SearchScope(workspace, time.monotonic() + seconds)
@@ -98,7 +98,7 @@ def list_matches(
     looked_at = 0
     for info in scope.walk(folder):
         looked_at += 1
-        path = info.path[skipped:]
+        path = info.path[prefix_length:]
         if matches(path):
             files.append(info)
         elif matches_deeper(path):

@@ -20,12 +20,12 @@ from ._ripgrep import (
     SearchProgress,
     SearchQuery,
     find_ripgrep,
+    get_search_slot,
     search_files,
-    wait_for_slot,
 )
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._text_files import describe_binary, format_count, make_error_result
+from ._text_files import count_noun, describe_binary, make_error_result
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""
@@ -106,7 +106,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     if not rg:
         return make_error_result("ripgrep is not installed. Search with grep in bash.")
     try:
-        async with wait_for_slot():
+        async with get_search_slot():
             return await search(ctx.workspace, arguments, rg=rg)
     except InvalidPattern as error:
         return make_error_result(_explain_pattern(str(error)))
@@ -137,7 +137,7 @@ async def search(
     now = time.monotonic()
     scope = SearchScope(workspace, now + seconds * _LISTING_SHARE)
     progress = SearchProgress(skipped=scope.skipped)
-    output = Output(workspace, arguments)
+    output = MatchRows(workspace, arguments)
     files: Sequence[str] = ()
     is_timed_out = False
     try:
@@ -160,7 +160,7 @@ async def search(
     elif progress.failure:
         output.stopped = f"the search program failed, so not all was searched: {progress.failure}"
     output.skipped = scope.describe_skipped()
-    return output.result()
+    return output.make_result()
 
 
 def build_query(arguments: Arguments) -> SearchQuery:
@@ -180,16 +180,16 @@ def build_query(arguments: Arguments) -> SearchQuery:
 def choose_files(scope: SearchScope, workspace: Workspace, arguments: Arguments) -> Sequence[str]:
     """Return the files to search, sorted."""
     start = workspace.locate(arguments.path or ".")
-    skipped = 0 if start == "." else len(start) + 1
-    accepts = _path_filter(arguments)
+    prefix_length = 0 if start == "." else len(start) + 1
+    accepts = _make_path_filter(arguments)
     return [
         info.path
         for info in scope.walk(start)
-        if accepts(info.path[skipped:] or os.path.basename(info.path))
+        if accepts(info.path[prefix_length:] or os.path.basename(info.path))
     ]
 
 
-def _path_filter(arguments: Arguments) -> Callable[[str], bool]:
+def _make_path_filter(arguments: Arguments) -> Callable[[str], bool]:
     """Return a function that applies `type` and `glob` to a path below the searched folder."""
     endings: tuple[str, ...] = ("",)
     if arguments.type:
@@ -203,7 +203,7 @@ def _path_filter(arguments: Arguments) -> Callable[[str], bool]:
     return lambda path: path.endswith(endings) and matches(path) is not is_negated
 
 
-class Output:
+class MatchRows:
     """The matches as the model reads them, up to the limits.
 
     `cut`, `stopped` and `skipped` are notes: why matches or files are missing.
@@ -238,9 +238,9 @@ class Output:
             self._is_binary = self._check_binary(path)
         if self._is_binary:
             return True
-        row = self._row(path, rest.decode("utf-8", "replace"))
+        row = self._format_row(path, rest.decode("utf-8", "replace"))
         if len(self.rows) >= self._max_rows or self._room < len(row):
-            shown = format_count(len(self.rows), "line")
+            shown = count_noun(len(self.rows), "line")
             self.cut = f"{shown} shown, there are more; narrow the search or raise head_limit"
             return False
         if self._needs_separator:
@@ -250,7 +250,7 @@ class Output:
         self._room -= len(row) + 1
         return True
 
-    def result(self) -> ToolResult:
+    def make_result(self) -> ToolResult:
         """Return the result for the model."""
         if not self.rows:
             where = f" in {self._arguments.path}" if self._arguments.path else ""
@@ -258,7 +258,7 @@ class Output:
         notes = (self.cut, self.stopped, self.skipped)
         return format_rows(self.rows, notes, "line", total=len(self.rows))
 
-    def _row(self, path: str, rest: str) -> str:
+    def _format_row(self, path: str, rest: str) -> str:
         if self._arguments.output_mode == "files_with_matches":
             return path
         if self._arguments.output_mode == "count":

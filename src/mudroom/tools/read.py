@@ -16,10 +16,10 @@ from ..errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
+    count_noun,
     decode_text,
     describe_binary,
     detect_encoding,
-    format_count,
     make_error_result,
     open_stream,
 )
@@ -116,13 +116,13 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
     count = arguments.limit or MAX_LINES
     bom, encoding = detect_encoding(head)
     if size <= _SMALL_FILE and not bom and encoding == "utf-8":
-        small = _small_file_lines(head + file.read(_SMALL_FILE), first, count)
+        small = _read_small_file(head + file.read(_SMALL_FILE), first, count)
         if small:
-            return _format(path, small, first)
+            return _format(path, small)
     file.seek(0)
     if encoding == "utf-8":
-        return _format(path, _stream_lines(file, first, count, size), first)
-    return _format(path, _read_wide_lines(file, first, count), first)
+        return _format(path, _stream_lines(file, first, count, size))
+    return _format(path, _read_wide_lines(file, first, count))
 
 
 def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult | None:
@@ -145,7 +145,7 @@ def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult
     return ToolResult(text, display=text, reads=(path,), images=(image,))
 
 
-def _small_file_lines(data: bytes, first: int, count: int) -> LineRange | None:
+def _read_small_file(data: bytes, first: int, count: int) -> LineRange | None:
     """Return lines of a small file in plain UTF-8 without long lines; None for any other."""
     try:
         text = data.decode()
@@ -160,15 +160,17 @@ def _small_file_lines(data: bytes, first: int, count: int) -> LineRange | None:
     return LineRange(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
 
 
-def _format(path: str, part: LineRange, first: int) -> ToolResult:
+def _format(path: str, part: LineRange) -> ToolResult:
     if not part.lines and part.total is None:
         return make_error_result(
-            f"{path} has more than a GiB before line {first}. "
+            f"{path} has more than a GiB before line {part.first}. "
             "Find the place with grep, or cut it out with sed in bash."
         )
     if not part.lines:
-        lines = format_count(part.total or 0, "line")
-        return ToolResult(f"({path} has {lines}; offset {first} is past its end)", reads=(path,))
+        lines = count_noun(part.total or 0, "line")
+        return ToolResult(
+            f"({path} has {lines}; offset {part.first} is past its end)", reads=(path,)
+        )
     rows = [f"{number}\t{line}" for number, line in enumerate(part.lines, part.first)]
     if part.note:
         rows.append(part.note)
@@ -178,7 +180,7 @@ def _format(path: str, part: LineRange, first: int) -> ToolResult:
         rows.append(f"(lines {part.first}-{last}{total}; continue with offset={last + 1})")
     return ToolResult(
         "\n".join(rows),
-        display=f"{path}: {format_count(len(part.lines), 'line')}",
+        display=f"{path}: {count_noun(len(part.lines), 'line')}",
         reads=(path,),
         detail={"lines": len(part.lines)},
     )

@@ -15,7 +15,7 @@ from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     count_lines,
-    format_count,
+    count_noun,
     get_file_lock,
     make_error_result,
     uses_crlf,
@@ -51,7 +51,7 @@ def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
             )
         created = workspace.write(path, data)
     verb = "created" if created else "overwrote"
-    lines = format_count(count_lines(text), "line")
+    lines = count_noun(count_lines(text), "line")
     return ToolResult(f"{verb} {path} ({lines})", changes=(path,))
 
 

@@ -52,21 +52,21 @@ async def add_security_headers(_: web.Request, response: web.StreamResponse) -> 
     response.headers.update(_HEADERS)
 
 
-def cookie_name(request: web.Request) -> str:
+def get_cookie_name(request: web.Request) -> str:
     """Return the name of the cookie; it contains the port, because ports share cookies."""
     return f"mudroom-{request.url.port}"
 
 
 def _refuse(request: web.Request, token: str, host: str) -> web.Response | None:
     """Return the response to a request that is not allowed, None for an allowed one."""
-    if not _is_own_host(request.headers.get("Host", ""), host, _bound_port(request)):
+    if not _is_own_host(request.headers.get("Host", ""), host, _get_bound_port(request)):
         text = f"The viewer is not known by this host name. {_USE_PRINTED_ADDRESS}"
         return web.Response(status=421, text=text)
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"http://{request.headers['Host']}":
         return web.Response(status=403, text="A page of another site sent this request.\n")
     tokens = (
-        request.cookies.get(cookie_name(request), ""),
+        request.cookies.get(get_cookie_name(request), ""),
         request.headers.get("Authorization", "").removeprefix("Bearer "),
         request.query.get("token", ""),
     )
@@ -84,11 +84,11 @@ def _move_token_to_cookie(request: web.Request, token: str) -> web.Response | No
     query = urlencode([(key, value) for key, value in request.query.items() if key != "token"])
     location = f"{request.path}?{query}" if query else request.path
     response = web.Response(status=303, headers={"Location": location})
-    response.set_cookie(cookie_name(request), token, httponly=True, samesite="Strict", path="/")
+    response.set_cookie(get_cookie_name(request), token, httponly=True, samesite="Strict", path="/")
     return response
 
 
-def _bound_port(request: web.Request) -> int:
+def _get_bound_port(request: web.Request) -> int:
     transport = request.transport
     return transport.get_extra_info("sockname")[1] if transport else 0
 

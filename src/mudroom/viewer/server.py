@@ -79,14 +79,14 @@ async def open_viewer(
     await runner.setup()
     try:
         bound_port = await _bind(runner, host, port)
-        url = f"http://{_url_host(host)}:{bound_port}/?token={token}"
+        url = f"http://{_format_host(host)}:{bound_port}/?token={token}"
         yield ViewerAddress(url, bound_port, token)
     finally:
         handlers.closing.set()
         await runner.cleanup()
 
 
-def _url_host(host: str) -> str:
+def _format_host(host: str) -> str:
     if host in ("0.0.0.0", "::", "localhost"):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

@@ -35,7 +35,7 @@ End with a clear, self-contained summary of findings: only this last message is 
 _DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
 
 
-def load_agent_files(cwd: str) -> LoadedAgents:
+def load_agents(cwd: str) -> LoadedAgents:
     """Load all agent files and skills that apply in a folder."""
     return agent_files.load_agent_files(cwd, home=os.environ.get("HOME", ""), tools=KNOWN_TOOLS)
 
@@ -43,12 +43,12 @@ def load_agent_files(cwd: str) -> LoadedAgents:
 def collect_findings(cwd: str) -> list[Diagnostic]:
     """Return all remarks on the agent files, skills and context files that apply in a folder."""
     context = agent_files.load_context_files(cwd, home=os.environ.get("HOME", ""))
-    return [*load_agent_files(cwd).diagnostics, *context.diagnostics]
+    return [*load_agents(cwd).diagnostics, *context.diagnostics]
 
 
 def print_agents(cwd: str, *, as_json: bool) -> int:
     """Print agents, skills and the number of findings, and return the exit code."""
-    loaded = load_agent_files(cwd)
+    loaded = load_agents(cwd)
     if as_json:
         skills = [
             {"name": skill.name, "description": skill.description, "path": skill.path}
@@ -94,7 +94,7 @@ def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
 
 def print_agent(cwd: str, name: str) -> int:
     """Print one agent as it would run and return the exit code. Raises UnknownName."""
-    loaded = load_agent_files(cwd)
+    loaded = load_agents(cwd)
     agent = find_agent(name, _collect_agents(loaded))
     path = loaded.paths.get(agent.name, "")
     for key, value in _list_facts(agent, path):

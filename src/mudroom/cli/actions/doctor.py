@@ -270,10 +270,10 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _check_agents() -> Check:
-    from .agents import collect_findings, load_agent_files
+    from .agents import collect_findings, load_agents
 
     findings = collect_findings(".")
-    loaded = load_agent_files(".")
+    loaded = load_agents(".")
     problems = [finding for finding in findings if finding.severity != "note"]
     agent_count = len(loaded.agents) + len(loaded.main_agents)
     counts = f"{agent_count} agents and {len(loaded.skills)} skills from files"

@@ -74,9 +74,9 @@ def _find_unknown_tool(rule: Rule) -> UnknownName | None:
 
 def is_trusted(settings: Settings, cwd: str) -> bool:
     """Check that the user trusts the files of a folder, by flag or in the list of folders."""
-    from ...permissions.trust import is_trusted
+    from ...permissions import trust
 
-    return settings.trust or is_trusted(settings.home, cwd)
+    return settings.trust or trust.is_trusted(settings.home, cwd)
 
 
 def _parse_setting(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:

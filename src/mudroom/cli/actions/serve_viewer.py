@@ -99,10 +99,10 @@ async def select_source(home: str, name: str, foreign: str = "") -> tuple[Sessio
     if foreign:
         return _load_foreign_log(name, foreign)
     store = open_store(home)
-    return StoredSessions(store), await _find_session(store, name)
+    return StoredSessions(store), await _choose_session(store, name)
 
 
-async def _find_session(store: SessionStore, name: str) -> str:
+async def _choose_session(store: SessionStore, name: str) -> str:
     if name:
         return await find_session(store, ".", name)
     async for info in list_sessions_of_folder(store, "."):

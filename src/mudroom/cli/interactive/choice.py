@@ -48,7 +48,7 @@ class Choice:
         if not self.result.done():
             self.result.set_result(value)
 
-    def lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
+    def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
         """Return the question and as many answers as fit, the marked one among them."""
         first = max(0, min(self.index - height // 2, len(self.items) - height))
         lines: list[Line] = [

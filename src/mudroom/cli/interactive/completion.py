@@ -28,9 +28,9 @@ class PromptCompleter(Completer):
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before:
             # Imported here: the prompt is drawn before the commands are loaded.
-            from .slash_commands.registry import COMMAND_HELP
+            from .slash_commands.registry import SLASH_COMMANDS
 
-            for command in COMMAND_HELP:
+            for command in SLASH_COMMANDS:
                 if command.name.startswith(before):
                     yield Completion(command.name, -len(before), display_meta=command.description)
         mention = find_mention(before)

@@ -111,8 +111,8 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
         ...
 
 
-SlashCommand = Callable[["Conversation", str], Awaitable[NextStep | None]]
-"""Function of a slash command; takes the conversation and the text after the command name.
+SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]
+"""Action of a slash command; takes the conversation and the text after the command name.
 
 Returns the next step if the command ends the session, else None.
 """
@@ -129,7 +129,7 @@ class Conversation:
     """
 
     def __init__(
-        self, session: Session, ui: UI, settings: Settings, commands: Mapping[str, SlashCommand]
+        self, session: Session, ui: UI, settings: Settings, commands: Mapping[str, SlashAction]
     ) -> None:
         self.session = session
         self.ui = ui

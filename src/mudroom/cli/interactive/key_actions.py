@@ -271,9 +271,9 @@ class KeyActions:
         if key == "m":
             self._panel.target_run_id = run_id
         elif key == "w":
-            self._confirm(name, f"Asked {name} to wrap up", done=session.wrap_up(run_id))
+            self._print_outcome(name, f"Asked {name} to wrap up", done=session.wrap_up(run_id))
         else:
-            self._confirm(name, f"Stopped {name}", done=session.cancel(run_id))
+            self._print_outcome(name, f"Stopped {name}", done=session.cancel(run_id))
         self._redraw()
 
     def _close_transcript(self) -> None:
@@ -289,7 +289,7 @@ class KeyActions:
     def _get_child_name(self, conversation: Conversation, run_id: str) -> str:
         return f"{sanitize_line(conversation.tree.runs[run_id].agent)}#{run_id}"
 
-    def _confirm(self, name: str, message: str, *, done: bool) -> None:
+    def _print_outcome(self, name: str, message: str, *, done: bool) -> None:
         if done:
             self._scrollback.write_lines([(f"  {message}", "yellow")])
         else:
@@ -298,7 +298,7 @@ class KeyActions:
     def _send_to_child(self, conversation: Conversation, run_id: str, line: str) -> None:
         name = self._get_child_name(conversation, run_id)
         done = conversation.session.send(run_id, self.pastes.expand(line))
-        self._confirm(name, f"Message to {name}: {sanitize(line)}", done=done)
+        self._print_outcome(name, f"Message to {name}: {sanitize(line)}", done=done)
 
     def _stop(self, conversation: Conversation) -> None:
         """Stop the run and move the queued lines back into the input line."""

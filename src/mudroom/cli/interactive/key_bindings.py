@@ -41,12 +41,12 @@ def make_key_bindings(
         (("c-x", "c-k"), actions.stop_all),
         (("escape", "p"), actions.choose_model),
     ):
-        keys.add(*names, filter=focused)(_handler(action))
+        keys.add(*names, filter=focused)(_make_handler(action))
     busy = Condition(lambda: actions.is_busy)
-    keys.add("c-b", filter=focused & busy)(_handler(actions.explain_background))
-    keys.add("s-tab", filter=focused & ~has_completions)(_handler(actions.next_mode))
-    keys.add("c-d", filter=focused & empty)(_handler(actions.leave))
-    keys.add("?", filter=focused & empty)(_handler(actions.show_shortcuts))
+    keys.add("c-b", filter=focused & busy)(_make_handler(actions.explain_background))
+    keys.add("s-tab", filter=focused & ~has_completions)(_make_handler(actions.next_mode))
+    keys.add("c-d", filter=focused & empty)(_make_handler(actions.leave))
+    keys.add("?", filter=focused & empty)(_make_handler(actions.show_shortcuts))
     _bind_panel(keys, actions)
     return keys
 
@@ -79,15 +79,17 @@ def _bind_panel(keys: KeyBindings, actions: KeyActions) -> None:
     on_child = empty & Condition(lambda: actions.is_child_selected)
     choosing = empty & Condition(lambda: actions.is_choosing)
     for name, step in (("up", -1), ("down", 1), ("pageup", -10), ("pagedown", 10)):
-        keys.add(name, filter=movable)(_handler(lambda step=step: actions.move_selection(step)))
-    keys.add("enter", filter=movable)(_handler(actions.accept_selection))
+        keys.add(name, filter=movable)(
+            _make_handler(lambda step=step: actions.move_selection(step))
+        )
+    keys.add("enter", filter=movable)(_make_handler(actions.accept_selection))
     for name in "mwx":
-        keys.add(name, filter=on_child)(_handler(lambda name=name: actions.act_on_child(name)))
+        keys.add(name, filter=on_child)(_make_handler(lambda name=name: actions.act_on_child(name)))
     for n in range(1, 10):
-        keys.add(str(n), filter=choosing)(_handler(lambda n=n: actions.pick_option(n)))
+        keys.add(str(n), filter=choosing)(_make_handler(lambda n=n: actions.pick_option(n)))
 
 
-def _handler(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+def _make_handler(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     def handle(_: KeyPressEvent) -> None:
         action()
 

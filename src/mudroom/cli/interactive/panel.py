@@ -144,15 +144,19 @@ class Panel:
         """True if there is a child run to select."""
         return bool(self._shown_run_ids) and self.choice is None
 
-    def lines(self, columns: int, height: int) -> list[Line]:
+    def format_lines(self, columns: int, height: int) -> list[Line]:
         """Return all lines: at most `height` of them, each at most `columns` wide."""
         queued = list(self._format_queued(columns))
         room = max(1, height - len(queued))
         if self.choice:
-            return self.choice.lines(columns, room, self._glyphs) + queued
+            return self.choice.format_lines(columns, room, self._glyphs) + queued
         if self.pager:
             title = self._format_title(self.pager.run, columns)
-            return [title, *self.pager.lines(columns, max(1, room - 1), self._glyphs), *queued]
+            return [
+                title,
+                *self.pager.format_lines(columns, max(1, room - 1), self._glyphs),
+                *queued,
+            ]
         conversation = self.conversation
         if not (conversation and conversation.is_busy and conversation.tree.roots):
             self._shown_run_ids = []

@@ -197,7 +197,7 @@ class PromptScreen:
         if drawn_size != size or now - drawn_at >= DRAW_PERIOD / 2:
             columns, height = size
             free = height - _FIXED_ROWS - 1 - self._buffer.text.count("\n")
-            fragments = to_fragments(self._panel.lines(max(1, columns - 1), max(1, free)))
+            fragments = to_fragments(self._panel.format_lines(max(1, columns - 1), max(1, free)))
             self._drawn = (now, size, fragments)
         return fragments
 

@@ -24,7 +24,7 @@ class TranscriptPager:
         self._drawn: tuple[int, int] = (-1, 0)
         self._body: list[Line] = []
 
-    def lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
+    def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
         """Return the lines to show: the end, or a part `lines_from_end` lines before it."""
         if self._drawn != (len(self._events), columns):
             self._drawn = (len(self._events), columns)

@@ -12,13 +12,13 @@ class AnswerStream:
     """A fold of events into blocks of text.
 
     Arguments:
-        put: takes each complete block.
-        cut_off: called when blocks were put for a model call that failed.
+        write_block: takes each complete block.
+        on_cut_off: called when blocks were written for a model call that failed.
     """
 
-    def __init__(self, put: Callable[[str], None], cut_off: Callable[[], None]) -> None:
-        self._put = put
-        self._cut_off = cut_off
+    def __init__(self, write_block: Callable[[str], None], on_cut_off: Callable[[], None]) -> None:
+        self._write_block = write_block
+        self._on_cut_off = on_cut_off
         self._blocks = MarkdownBlocks()
         self._streamed = ""
         self._last_answer = ""
@@ -35,7 +35,7 @@ class AnswerStream:
         match event:
             case Delta(kind="text"):
                 self._streamed += event.text
-                self._put_text(self._blocks.feed(event.text))
+                self._write_text(self._blocks.feed(event.text))
             case ModelCallRetried():
                 self._break_off()
             case TurnFailed():
@@ -45,28 +45,28 @@ class AnswerStream:
                 self._finish(event.message.text)
             case RunFinished():
                 if event.report.text.strip() != self._last_answer:
-                    self._put_text(event.report.text)
+                    self._write_text(event.report.text)
                 self._last_answer = ""
             case _:
                 pass
 
     def _finish(self, text: str) -> None:
-        """Put the part of a complete answer that was not streamed."""
+        """Write the part of a complete answer that was not streamed."""
         was_streamed = text.strip() == self._streamed.strip()
-        self._put_text(self._blocks.take_rest() if was_streamed else text)
+        self._write_text(self._blocks.take_rest() if was_streamed else text)
         self._reset()
         self._last_answer = text.strip()
 
     def _break_off(self) -> None:
         if self._streamed.strip():
-            self._put_text(self._blocks.take_rest())
-            self._cut_off()
+            self._write_text(self._blocks.take_rest())
+            self._on_cut_off()
         self._reset()
 
     def _reset(self) -> None:
         self._blocks = MarkdownBlocks()
         self._streamed = ""
 
-    def _put_text(self, markdown: str) -> None:
+    def _write_text(self, markdown: str) -> None:
         if markdown.strip():
-            self._put(markdown)
+            self._write_block(markdown)

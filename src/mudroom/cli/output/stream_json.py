@@ -136,7 +136,7 @@ class StreamJson:
             case TurnFinished():
                 yield self._make_assistant_line(run, event)
             case PermissionDecided(allowed=False):
-                self._denials += self._make_denial_lines(run, event)
+                self._denials += self._list_denials(run, event)
             case ToolCallFinished():
                 yield from self._make_result_lines(run, event)
             case NoteInjected():
@@ -215,10 +215,10 @@ class StreamJson:
         self._models[model] = (message.answered_by or run.brief.model, model_usage + message.usage)
         self._api_seconds += event.seconds
         content = to_anthropic_message(message, model, run.stop)
-        return self._make_line("assistant", message=content, **_place(run))
+        return self._make_line("assistant", message=content, **_make_place_fields(run))
 
-    def _make_denial_lines(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
-        """Yield the denied call for the last line. `why` and `rule` are our additions."""
+    def _list_denials(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
+        """Yield the entry of a denied call in the last line. `why` and `rule` are our additions."""
         for call in run.calls:
             if call.id == event.call_id:
                 yield {
@@ -272,14 +272,14 @@ class StreamJson:
             max_retries=None,
             retry_delay_ms=delay,
             **cause,
-            **_place(run),
+            **_make_place_fields(run),
         )
 
     def _make_user_line(
         self, run: _Run, content: list[dict[str, Any]], **more: object
     ) -> dict[str, Any]:
         return self._make_line(
-            "user", message={"role": "user", "content": content}, **_place(run), **more
+            "user", message={"role": "user", "content": content}, **_make_place_fields(run), **more
         )
 
     def _make_task_line(self, run: _Run, subtype: str, **fields: object) -> dict[str, Any]:
@@ -298,7 +298,7 @@ def _find_subtype(report: Report) -> str:
     return _SUBTYPES.get(report.limit.name, subtype) if report.limit else subtype
 
 
-def _place(run: _Run) -> dict[str, Any]:
+def _make_place_fields(run: _Run) -> dict[str, Any]:
     return {
         "parent_tool_use_id": run.brief.call_id or None,
         **(_encode_child(run.brief) if run.brief.depth else {}),

@@ -102,7 +102,7 @@ def format_transcript(
     messages = build_transcript(run_events, run.run_id)
     return [
         *_format_heading(run, columns, glyphs),
-        *_TranscriptFormatter(glyphs, full).lines(messages),
+        *_TranscriptFormatter(glyphs, full).format_messages(messages),
     ]
 
 
@@ -124,7 +124,7 @@ class _TranscriptFormatter:
         self._glyphs = glyphs
         self._full = full
 
-    def lines(self, messages: Iterable[Message]) -> Iterator[Line]:
+    def format_messages(self, messages: Iterable[Message]) -> Iterator[Line]:
         has_open_calls = False
         for message in messages:
             yield [("", "")]

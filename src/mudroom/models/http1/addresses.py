@@ -1,4 +1,4 @@
-"""Addresses: what a URL and the proxy variables of the environment say about a connection."""
+"""Addresses of requests, from a URL and the proxy variables of the environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Proxy(Struct, frozen=True):
 
 
 class Address(Struct, frozen=True):
-    """Where a request goes.
+    """Destination of a request.
 
     Arguments:
         host, port: of the server.
@@ -44,7 +44,7 @@ class Address(Struct, frozen=True):
 
     @property
     def origin(self) -> tuple[str, int, bool]:
-        """What requests that can share a connection have in common."""
+        """The server of a connection; requests with the same one can share it."""
         return self.host, self.port, self.is_tls
 
 
@@ -65,7 +65,7 @@ def parse_url(url: str) -> Address:
     proxy = _find_proxy(parts.scheme, host)
     if proxy is not None and not is_tls:
         target = f"http://{host_header}{target}"
-    return Address(host, port, is_tls, target, host_header, _authorize(parts), proxy)
+    return Address(host, port, is_tls, target, host_header, _make_authorization(parts), proxy)
 
 
 def _split_url(url: str) -> SplitResult:
@@ -88,7 +88,7 @@ def _encode_host(host: str) -> str:
         raise InvalidRequest("this is not a URL") from None
 
 
-def _authorize(parts: SplitResult) -> str:
+def _make_authorization(parts: SplitResult) -> str:
     """Return the value of a Basic header for the user name in a URL, "" if there is none."""
     if parts.username is None:
         return ""
@@ -118,4 +118,4 @@ def _find_proxy(scheme: str, host: str) -> Proxy | None:
             f"the proxy in {scheme.upper()}_PROXY or ALL_PROXY is not an HTTP proxy"
         ) from None
     port = parts.port or _PORTS[parts.scheme]
-    return Proxy(parts.hostname or "", port, parts.scheme == "https", _authorize(parts))
+    return Proxy(parts.hostname or "", port, parts.scheme == "https", _make_authorization(parts))

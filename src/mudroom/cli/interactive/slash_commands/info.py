@@ -23,7 +23,7 @@ async def context(conversation: Conversation, _: str) -> None:
 
     session = conversation.session
     files = await asyncio.to_thread(load_context_files, session.cwd, home=os.path.expanduser("~"))
-    rows = [("context", _context_size(conversation))]
+    rows = [("context", _describe_context_size(conversation))]
     for file in files.files:
         size = format_tokens(len(file.text.encode()) // BYTES_PER_TOKEN)
         rows.append(("file", f"{file.path}  ~{size} tokens"))
@@ -32,7 +32,7 @@ async def context(conversation: Conversation, _: str) -> None:
     conversation.ui.scrollback.write_table(rows)
 
 
-def _context_size(conversation: Conversation) -> str:
+def _describe_context_size(conversation: Conversation) -> str:
     used = conversation.status.context_tokens
     if not used:
         return "nothing sent yet"
@@ -99,9 +99,9 @@ async def agents(conversation: Conversation, _: str) -> None:
 
 async def skills(conversation: Conversation, _: str) -> None:
     """List the skills of the project and of the user."""
-    from ...actions.agents import load_agent_files
+    from ...actions.agents import load_agents
 
-    skills = (await asyncio.to_thread(load_agent_files, conversation.session.cwd)).skills
+    skills = (await asyncio.to_thread(load_agents, conversation.session.cwd)).skills
     if not skills:
         conversation.print_text(
             "No skills found. A skill is a folder with a SKILL.md in .agents/skills or "
@@ -119,13 +119,13 @@ async def tasks(conversation: Conversation, _: str) -> None:
         return
     columns = conversation.ui.scrollback.columns() - 1
     for run in conversation.tree.walk():
-        conversation.print_text(truncate(_run_line(run), columns), "" if run.depth else "bold")
+        conversation.print_text(truncate(_format_run(run), columns), "" if run.depth else "bold")
     conversation.print_text(
         f"Show a transcript with: mudroom show {conversation.session.id[:8]} --run ID", "dim"
     )
 
 
-def _run_line(run: RunView) -> str:
+def _format_run(run: RunView) -> str:
     indent = "  " * run.depth
     figures = ", ".join([describe_outcome(run) or run.state, *format_figures(run, None)])
     return f"{indent}{run.run_id}  {run.agent}  {sanitize_line(run.title)}  ({figures})"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..conversation import Conversation, SlashCommand
+from ..conversation import Conversation, SlashAction
 from . import info, session
 
 
-class CommandHelp(NamedTuple):
-    """A slash command: its name, its arguments for the help text, a description, its function."""
+class SlashCommand(NamedTuple):
+    """A slash command: its name, its arguments for the help text, a description, its action."""
 
     name: str
     arguments: str
     description: str
-    run: SlashCommand
+    run: SlashAction
 
 
 async def _help(conversation: Conversation, _: str) -> None:
@@ -24,7 +24,7 @@ async def _help(conversation: Conversation, _: str) -> None:
     )
     conversation.ui.scrollback.write_table(
         (f"{command.name} {command.arguments}".rstrip(), command.description)
-        for command in COMMAND_HELP
+        for command in SLASH_COMMANDS
     )
     conversation.print_text(
         "? shows the keys. A line that begins with ! is a shell command; "
@@ -36,44 +36,44 @@ async def _shortcuts(conversation: Conversation, _: str) -> None:
     conversation.ui.scrollback.write_table(SHORTCUTS)
 
 
-COMMAND_HELP = (
-    CommandHelp("/help", "", "show this help", _help),
-    CommandHelp("/clear", "", "start a new session", session.clear),
-    CommandHelp(
+SLASH_COMMANDS = (
+    SlashCommand("/help", "", "show this help", _help),
+    SlashCommand("/clear", "", "start a new session", session.clear),
+    SlashCommand(
         "/compact",
         "[WHAT TO KEEP]",
         "summarize the conversation to free up context",
         session.compact,
     ),
-    CommandHelp("/context", "", "what the model is sent, and how large it is", info.context),
-    CommandHelp("/cost", "", "token usage, cost, and context saved by children", info.cost),
-    CommandHelp("/model", "[NAME]", "switch model (alt+p)", session.model),
-    CommandHelp("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),
-    CommandHelp("/permissions", "", "permission mode, rules, and their origin", info.permissions),
-    CommandHelp("/agents", "", "list agents", info.agents),
-    CommandHelp("/skills", "", "list skills", info.skills),
-    CommandHelp("/tasks", "", "list all runs of this session", info.tasks),
-    CommandHelp("/resume", "[ID]", "continue another session of this folder", session.resume),
-    CommandHelp("/rename", "[NAME]", "rename this session", session.rename),
-    CommandHelp("/rewind", "[N]", "remove an earlier prompt and all after it", session.rewind),
-    CommandHelp(
+    SlashCommand("/context", "", "what the model is sent, and how large it is", info.context),
+    SlashCommand("/cost", "", "token usage, cost, and context saved by children", info.cost),
+    SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model),
+    SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),
+    SlashCommand("/permissions", "", "permission mode, rules, and their origin", info.permissions),
+    SlashCommand("/agents", "", "list agents", info.agents),
+    SlashCommand("/skills", "", "list skills", info.skills),
+    SlashCommand("/tasks", "", "list all runs of this session", info.tasks),
+    SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
+    SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
+    SlashCommand("/rewind", "[N]", "remove an earlier prompt and all after it", session.rewind),
+    SlashCommand(
         "/export",
         "[FILE]",
         "write the conversation to a file: .md, .html, or plain text",
         session.export,
     ),
-    CommandHelp("/copy", "", "copy the last answer to the clipboard", session.copy),
-    CommandHelp("/view", "", "open the run viewer in a browser", info.view),
-    CommandHelp("/doctor", "", "check your setup", info.doctor),
-    CommandHelp("/init", "", "create AGENTS.md and a sample agent", info.init),
-    CommandHelp("/exit", "", "exit; so do q, exit and Ctrl-D", session.exit_prompt),
+    SlashCommand("/copy", "", "copy the last answer to the clipboard", session.copy),
+    SlashCommand("/view", "", "open the run viewer in a browser", info.view),
+    SlashCommand("/doctor", "", "check your setup", info.doctor),
+    SlashCommand("/init", "", "create AGENTS.md and a sample agent", info.init),
+    SlashCommand("/exit", "", "exit; so do q, exit and Ctrl-D", session.exit_prompt),
 )
 
 _ALIASES = {"/runs": "/tasks", "/usage": "/cost", "/quit": "/exit", "/q": "/exit", "/new": "/clear"}
 
-_BY_NAME: dict[str, SlashCommand] = {command.name: command.run for command in COMMAND_HELP}
+_BY_NAME: dict[str, SlashAction] = {command.name: command.run for command in SLASH_COMMANDS}
 
-COMMANDS: dict[str, SlashCommand] = {
+COMMANDS: dict[str, SlashAction] = {
     **_BY_NAME,
     **{alias: _BY_NAME[name] for alias, name in _ALIASES.items()},
     "?": _shortcuts,

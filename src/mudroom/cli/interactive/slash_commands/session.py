@@ -78,7 +78,7 @@ async def mode(conversation: Conversation, name: str) -> NextStep | None:
         conversation.ui.scrollback.write_table(MODE_DESCRIPTIONS.items())
         return None
     if name == "next":
-        name = _mode_after(current)
+        name = _get_next_mode(current)
     if name not in MODE_DESCRIPTIONS:
         modes = ", ".join(MODE_DESCRIPTIONS)
         raise UsageError(f"no such mode: {name}", remedy=f"The modes are {modes}.")
@@ -86,7 +86,7 @@ async def mode(conversation: Conversation, name: str) -> NextStep | None:
     return _reopen(conversation, mode=name)
 
 
-def _mode_after(current: str) -> str:
+def _get_next_mode(current: str) -> str:
     modes = list(MODE_DESCRIPTIONS)
     return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
 
@@ -108,7 +108,7 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
         chosen = await find_session(store, current.cwd, session_id, without=current.id)
         return None if chosen == current.id else NextStep(resume=chosen)
     summaries = await read_summaries_of_folder(store, current.cwd, without=current.id)
-    items = [(item.id, _session_label(item)) for item in summaries if item.prompts]
+    items = [(item.id, _format_session(item)) for item in summaries if item.prompts]
     if not items:
         conversation.print_text("No other session of this folder is recorded.")
         return None
@@ -116,7 +116,7 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
     return NextStep(resume=chosen) if chosen else None
 
 
-def _session_label(item: SessionSummary) -> str:
+def _format_session(item: SessionSummary) -> str:
     when = time.strftime("%m-%d %H:%M", time.localtime(item.when))
     return f"{when}  {item.name or item.prompt}"
 
