@@ -16,8 +16,8 @@ from .errors import UnknownName
 from .options import SessionOptions
 from .tools import BUILTIN_TOOLS
 
-KNOWN_TOOLS = (*BUILTIN_TOOLS, "task", "skill")
-"""Names of the tools that every session may have; agent files may name them."""
+KNOWN_TOOLS = (*BUILTIN_TOOLS, "task", "skill", "web_fetch")
+"""Names of the tools that a session may have; agent files may name them."""
 
 
 class AgentCatalog(Struct, frozen=True, kw_only=True):

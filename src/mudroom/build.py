@@ -38,6 +38,7 @@ from .open_adapters import (
     EnvironmentFactory,
     SessionEnvironments,
     collect_tools,
+    make_web_tools,
     open_journal,
     open_store,
 )
@@ -267,8 +268,9 @@ class _Builder:
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
         sandbox = environments.shared.sandbox
+        web_tools = make_web_tools(options.permissions, allow_net=options.allow_net)
         tools = collect_tools(
-            options.tools,
+            (*web_tools, *options.tools),
             options.permissions.select_agents(catalog.agents),
             catalog.skills,
             ask=sandbox.tier == "ask",

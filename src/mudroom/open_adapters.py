@@ -21,7 +21,7 @@ from .agent_files import Skill
 from .errors import UsageError
 from .options import SessionOptions
 from .permissions.policy import RulePolicy
-from .permissions.rules import Permissions
+from .permissions.rules import Permissions, Verdict
 from .tools import builtin_tools
 
 _NO_LIMITS = ListingLimits()
@@ -60,6 +60,26 @@ def collect_tools(
         tools["skill"] = make_skill_tool(skills, length=length)
     tools.update((tool.name, tool) for tool in own)
     return tools
+
+
+def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, ...]:
+    """Return `web_fetch` if the network is allowed or an allow rule names the tool.
+
+    An allow rule for an IP address, such as `WebFetch(domain:127.0.0.1)`, allows that address even
+    if it is not public.
+    """
+    allowed = [
+        rule
+        for rule in permissions.rules
+        if rule.verdict is Verdict.ALLOW and rule.names("web_fetch")
+    ]
+    if not allow_net and not allowed:
+        return ()
+    from .output_filters.injection_marker import mark_page
+    from .tools.web_fetch import make_web_fetch_tool
+
+    domains = [rule.pattern.removeprefix("domain:").strip() for rule in allowed]
+    return (make_web_fetch_tool(mark_page, domains),)
 
 
 def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:

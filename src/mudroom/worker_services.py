@@ -16,7 +16,7 @@ from ._engine.evidence import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .model_registry import ModelRegistry
-from .open_adapters import EnvironmentFactory, SessionEnvironments, collect_tools
+from .open_adapters import EnvironmentFactory, SessionEnvironments, collect_tools, make_web_tools
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
@@ -85,7 +85,8 @@ def _collect_tools(
     ask: bool,
 ) -> dict[str, Tool]:
     agents = permissions.select_agents(config.agents)
-    tools = collect_tools((), agents, skills, ask=ask, limits=config.listing_limits)
+    web_tools = make_web_tools(permissions, allow_net=config.allow_net)
+    tools = collect_tools(web_tools, agents, skills, ask=ask, limits=config.listing_limits)
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
 
 

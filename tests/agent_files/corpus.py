@@ -203,7 +203,12 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("unknown-tool"),
         head(*BASE, "tools: Read, WebSearch"),
-        expected="4: warning: unknown tool 'WebSearch'",
+        expected="4: warning: WebSearch is not available here",
+    ),
+    Sample(
+        CLAUDE.format("web-tool"),
+        head(*BASE, "tools: Read, WebFetch, WebFetch(domain:docs.python.org)"),
+        expected="4: note: WebFetch is available only with --allow-net",
     ),
     Sample(
         CLAUDE.format("limited-tool"),

@@ -186,7 +186,11 @@ def resolve_tool_name(
     if name == "*" or name.startswith("mcp__"):
         return name
     tool = canonical_tool_name(name)
-    if tool not in known:
+    if tool == "web_search":
+        diagnostics.add_warning(line, f"{name} is not available here: no tool searches the web")
+    elif tool == "web_fetch":
+        diagnostics.add_note(line, f"{name} is available only with --allow-net or an allow rule")
+    elif tool not in known:
         diagnostics.add_warning(line, str(UnknownName("tool", name, known)))
     return tool
 

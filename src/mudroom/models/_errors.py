@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from .http1.errors import (
+from .._platform.http1.errors import (
     CannotConnect,
     InvalidRequest,
     MalformedResponse,
     SilentServer,
     UntrustedServer,
 )
+from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 
 _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(

@@ -11,6 +11,8 @@ import msgspec
 
 from .._core.messages import AssistantMessage
 from .._core.ports import Clock, RetryNotice, StreamChunk
+from .._platform.http1.errors import HttpError
+from .._platform.http1.pool import ConnectionPool, Response
 from ..errors import ModelGarbled
 from ._errors import (
     ProviderHints,
@@ -27,8 +29,6 @@ from ._errors import (
 from ._json import is_json
 from ._rate_limit import MAX_WAIT, Permit, RateLimited, RateLimiter
 from ._sse import SseParser
-from .http1.errors import HttpError
-from .http1.pool import ConnectionPool, Response
 
 _FIRST_DELAY = 0.5
 """Upper bound in seconds of the random delay after the first failure; it doubles each time."""

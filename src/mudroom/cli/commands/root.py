@@ -129,7 +129,9 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
     help='Sandbox for shell commands ("off" disables it).',
 )
-@click.option("--allow-net", is_flag=True, default=None, help="Let commands reach the network.")
+@click.option(
+    "--allow-net", is_flag=True, default=None, help="Let commands and web_fetch reach the network."
+)
 @click.option(
     "--takes-images",
     is_flag=True,

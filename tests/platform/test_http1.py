@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from mudroom.models.http1.addresses import parse_url
-from mudroom.models.http1.errors import (
+from mudroom._platform.http1.addresses import parse_url
+from mudroom._platform.http1.errors import (
     CannotConnect,
     ConnectionLost,
     HttpError,
@@ -24,8 +24,8 @@ from mudroom.models.http1.errors import (
     SilentServer,
     UntrustedServer,
 )
-from mudroom.models.http1.parser import ResponseParser
-from mudroom.models.http1.pool import ConnectionPool
+from mudroom._platform.http1.parser import ResponseParser
+from mudroom._platform.http1.pool import ConnectionPool
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 HELLO = OK + b"Content-Length: 5\r\n\r\nhello"

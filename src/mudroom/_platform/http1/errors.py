@@ -15,6 +15,10 @@ class CannotConnect(HttpError):
     """No connection to the server or to the proxy."""
 
 
+class ForbiddenAddress(HttpError):
+    """A server at an address that may not be contacted."""
+
+
 class UntrustedServer(HttpError):
     """A server whose certificate is not trusted."""
 

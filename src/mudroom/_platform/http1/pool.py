@@ -11,7 +11,13 @@ from collections.abc import Callable, Mapping
 
 from .addresses import Address, parse_url
 from .connection import Connection
-from .errors import CannotConnect, InvalidRequest, MalformedResponse, UntrustedServer
+from .errors import (
+    CannotConnect,
+    ForbiddenAddress,
+    InvalidRequest,
+    MalformedResponse,
+    UntrustedServer,
+)
 from .parser import ResponseParser
 
 _CONNECT_TIMEOUT = 10.0
@@ -74,10 +80,15 @@ class ConnectionPool:
 
     Arguments:
         read_timeout: seconds without a byte after which a response counts as lost.
+        allows_address: returns whether a server at an IP address may be contacted. All addresses
+            of a name must be allowed, and no proxy is used. None allows all.
     """
 
-    def __init__(self, *, read_timeout: float) -> None:
+    def __init__(
+        self, *, read_timeout: float, allows_address: Callable[[str], bool] | None = None
+    ) -> None:
         self._read_timeout = read_timeout
+        self._allows_address = allows_address
         self._check_interval = min(_MAX_CHECK_INTERVAL, read_timeout / 8)
         self._idle: dict[tuple[object, ...], list[Connection]] = {}
         self._busy: dict[Connection, tuple[object, ...]] = {}
@@ -90,13 +101,25 @@ class ConnectionPool:
     async def post(
         self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
     ) -> Response:
-        """Send a request and return its response as soon as the head has arrived.
+        """Send a POST request and return its response as soon as the head has arrived.
 
         Raises HttpError.
 
         Arguments:
             make_body: returns the body. It is not kept while the request waits for its response.
         """
+        return await self._request("POST", url, headers, make_body)
+
+    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+        """Send a GET request and return its response as soon as the head has arrived.
+
+        Raises HttpError.
+        """
+        return await self._request("GET", url, headers, bytes)
+
+    async def _request(
+        self, method: str, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
+    ) -> Response:
         address = self._addresses.get(url) or self._parse_url(url)
         key = (*address.origin, address.proxy)
         await self._slots.acquire()
@@ -108,7 +131,7 @@ class ConnectionPool:
         self._busy[connection] = key
         self._start_timer()
         try:
-            _send_request(connection, address, headers, make_body())
+            _send_request(connection, method, address, headers, make_body())
             response = Response(self, connection, await connection.read_head())
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise MalformedResponse("the body is compressed although the request forbids it")
@@ -143,7 +166,7 @@ class ConnectionPool:
     def _parse_url(self, url: str) -> Address:
         if len(self._addresses) >= _MAX_URLS:
             self._addresses.clear()
-        self._addresses[url] = address = parse_url(url)
+        self._addresses[url] = address = parse_url(url, allows_proxy=self._allows_address is None)
         return address
 
     def _take_idle(self, key: tuple[object, ...]) -> Connection | None:
@@ -209,18 +232,29 @@ class ConnectionPool:
     ) -> None:
         loop = asyncio.get_running_loop()
         tls = self._get_tls() if is_tls else None
-        if _is_ip_address(host):
+        if self._allows_address is None and _is_ip_address(host):
             await loop.create_connection(lambda: connection, host, port, ssl=tls)
             return
         import aiohappyeyeballs
 
+        addresses = await self._resolve(host, port)
+        self._check_addresses(host, addresses)
         connected = await aiohappyeyeballs.start_connection(
-            await self._resolve(host, port), happy_eyeballs_delay=_ATTEMPT_DELAY, interleave=1
+            addresses, happy_eyeballs_delay=_ATTEMPT_DELAY, interleave=1
         )
         server_hostname = host if is_tls else None
         await loop.create_connection(
             lambda: connection, sock=connected, ssl=tls, server_hostname=server_hostname
         )
+
+    def _check_addresses(self, host: str, addresses: list[AddressInfo]) -> None:
+        """Raise ForbiddenAddress if one of the addresses of a host may not be contacted.
+
+        The connection goes to the checked addresses: the name is not resolved again.
+        """
+        for *_, (address, *_) in addresses:
+            if self._allows_address is not None and not self._allows_address(str(address)):
+                raise ForbiddenAddress(f"{host} has the address {address}")
 
     async def _open_tunnel(self, connection: Connection, address: Address) -> None:
         """Ask the proxy for a connection to the server, and encrypt it."""
@@ -263,19 +297,22 @@ class ConnectionPool:
 
 
 def _send_request(
-    connection: Connection, address: Address, headers: Mapping[str, str], body: bytes
+    connection: Connection, method: str, address: Address, headers: Mapping[str, str], body: bytes
 ) -> None:
-    connection.send(_build_head(address, headers, len(body)), body)
+    connection.send(_build_head(method, address, headers, len(body)), body)
 
 
-def _build_head(address: Address, headers: Mapping[str, str], length: int) -> bytes:
-    lines = [f"POST {address.target} HTTP/1.1", f"Host: {address.host_header}"]
+def _build_head(method: str, address: Address, headers: Mapping[str, str], length: int) -> bytes:
+    lines = [f"{method} {address.target} HTTP/1.1", f"Host: {address.host_header}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if address.authorization and "authorization" not in (name.lower() for name in headers):
         lines.append(f"Authorization: {address.authorization}")
     if address.proxy is not None and address.proxy.authorization and not address.is_tls:
         lines.append(f"Proxy-Authorization: {address.proxy.authorization}")
-    lines += ["Accept-Encoding: identity", f"Content-Length: {length}", "", ""]
+    lines.append("Accept-Encoding: identity")
+    if method != "GET":
+        lines.append(f"Content-Length: {length}")
+    lines += ["", ""]
     head = "\r\n".join(lines)
     if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or "\0" in head:
         raise InvalidRequest("a header has a line break or a null byte")

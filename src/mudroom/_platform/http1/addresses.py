@@ -48,10 +48,13 @@ class Address(Struct, frozen=True):
         return self.host, self.port, self.is_tls
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str, *, allows_proxy: bool = True) -> Address:
     """Return the address of a URL, with the proxy that the environment names for it.
 
     Raises InvalidRequest.
+
+    Arguments:
+        allows_proxy: false connects to the server itself in any case.
     """
     parts = _split_url(url)
     host = _encode_host(parts.hostname or "")
@@ -62,7 +65,7 @@ def parse_url(url: str) -> Address:
     target = quote(parts.path or "/", safe=_SAFE_IN_PATH)
     if parts.query:
         target += f"?{quote(parts.query, safe=_SAFE_IN_PATH)}"
-    proxy = _find_proxy(parts.scheme, host)
+    proxy = _find_proxy(parts.scheme, host) if allows_proxy else None
     if proxy is not None and not is_tls:
         target = f"http://{host_header}{target}"
     return Address(host, port, is_tls, target, host_header, _make_authorization(parts), proxy)

@@ -1,0 +1,1 @@
+"""HTTP/1.1 client with streamed responses, on `asyncio.Protocol`."""
