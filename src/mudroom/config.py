@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ._core.agents import Mode
+from ._platform.regular_files import is_missing, read_regular_file
 from .errors import UsageError, suggest_names
 from .options import PositiveInt, SessionOptions, SharedOptions
 
@@ -237,10 +238,10 @@ def _find_user_folder(
 def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
     """Return the settings of a TOML file, with "file:line" as origin; a missing file has none."""
     try:
-        text = path.read_text("utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return []
+        text = read_regular_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
+        if is_missing(path, error):
+            return []
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(
             f"cannot read the settings: {reason}",

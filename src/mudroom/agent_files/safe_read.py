@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 
+from .._platform.regular_files import read_regular_file
 from .diagnostics import FileDiagnostics
 
-MAX_BYTES = 1 << 20
-"""Bytes of the largest file that is read."""
 MAX_FILES = 1_000
 """Files listed below one folder."""
 MAX_DEPTH = 6
@@ -29,11 +27,7 @@ def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | N
         diagnostics.add_error(1, f"a link that leads out of {boundary}")
         return None
     try:
-        with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                diagnostics.add_error(1, "not a regular file")
-                return None
-            data = file.read(MAX_BYTES + 1)
+        data = read_regular_file(real)
     except (OSError, ValueError) as error:
         diagnostics.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
         return None
@@ -41,9 +35,6 @@ def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | N
 
 
 def _decode(data: bytes, diagnostics: FileDiagnostics) -> str | None:
-    if len(data) > MAX_BYTES:
-        diagnostics.add_error(1, f"larger than {MAX_BYTES:,} bytes")
-        return None
     nul = data.find(b"\0")
     if nul >= 0:
         diagnostics.add_error(data.count(b"\n", 0, nul) + 1, "binary, not text")
@@ -62,7 +53,7 @@ def is_beneath(path: str, folder: str) -> bool:
 
 
 def find_files(folder: str, suffix: str, *, recursive: bool = True) -> Iterator[str]:
-    """Yield the sorted paths of files whose names end with `suffix`.
+    """Yield the sorted paths of files, and of folders in their place, that end with `suffix`.
 
     Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep.
     """
@@ -77,7 +68,8 @@ def find_files(folder: str, suffix: str, *, recursive: bool = True) -> Iterator[
             continue
         subfolders: list[tuple[str, int]] = []
         for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
+            is_named_like_file = suffix and entry.name.endswith(suffix)
+            if entry.is_dir(follow_symlinks=False) and not is_named_like_file:
                 subfolders.append((entry.path, depth + 1))
             elif entry.name.endswith(suffix) and remaining:
                 remaining -= 1

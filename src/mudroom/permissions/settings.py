@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from .._core.agents import Mode
+from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
 from .rules import RULE_VERDICTS, Rule, Verdict, parse_rule
 
@@ -112,13 +113,7 @@ def _find_unused_tables(folder: str, user_home: str, notices: list[str]) -> Iter
     names = (*OTHER_PROGRAM_FILES, *OPENCODE_USER_FILES) if user_home else ()
     user_files = [Path(user_home, name) for name in names]
     for path in dict.fromkeys([*user_files, *_list_project_files(folder, OTHER_PROGRAM_FILES)]):
-        try:
-            text = path.read_text("utf-8", "replace")
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            notices.append(f"this file is not used: {error.strerror} ({path})")
-            continue
+        text = (_read_bytes(path, notices) or b"").decode("utf-8", "replace")
         tables = {match[1] or match[2] for match in _UNUSED_TABLE.finditer(text)}
         if "hooks" in tables:
             yield f"hooks ({path})"
@@ -129,19 +124,30 @@ def _find_unused_tables(folder: str, user_home: str, notices: list[str]) -> Iter
 def _list_project_files(folder: str, names: tuple[str, ...]) -> Iterator[Path]:
     start = Path(os.path.realpath(folder))
     for place in (start, *start.parents):
-        yield from (place / name for name in names if (place / name).is_file())
+        yield from (place / name for name in names)
         if (place / ".git").exists():
             return
 
 
-def _read(path: Path, notices: list[str]) -> tuple[_SettingsFile, str]:
+def _read_bytes(path: Path, notices: list[str]) -> bytes | None:
+    """Return the content of a file. None: it is missing, or a notice says why it is not used."""
     try:
-        data = path.read_bytes()
-        settings = msgspec.json.decode(data, type=_SettingsFile)
-    except FileNotFoundError:
+        return read_regular_file(path)
+    except OSError as error:
+        if not is_missing(path, error):
+            notices.append(f"this file is not used: {error.strerror} ({path})")
+        return None
+
+
+def _read(path: Path, notices: list[str]) -> tuple[_SettingsFile, str]:
+    data = _read_bytes(path, notices)
+    if data is None:
         return _SettingsFile(), ""
-    except (OSError, msgspec.DecodeError) as error:
-        notices.append(f"this file is not used: {error} ({path})")
+    try:
+        settings = msgspec.json.decode(data, type=_SettingsFile)
+    except (ValueError, RecursionError) as error:
+        reason = "it nests too deeply" if isinstance(error, RecursionError) else error
+        notices.append(f"this file is not used: {reason} ({path})")
         return _SettingsFile(), ""
     return settings, data.decode("utf-8", "replace")
 

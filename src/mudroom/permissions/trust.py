@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
 
 TRUST_FILE = "trusted.json"
@@ -31,12 +32,13 @@ def load_trusted(state_dir: str) -> list[str]:
     """
     path = Path(state_dir, TRUST_FILE)
     try:
-        return sorted(msgspec.json.decode(path.read_bytes(), type=list[str]))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except (OSError, msgspec.DecodeError) as error:
+        return sorted(msgspec.json.decode(read_regular_file(path), type=list[str]))
+    except (OSError, ValueError) as error:
+        if is_missing(path, error):
+            return []
+        reason = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"the list of trusted folders cannot be read: {error}",
+            f"the list of trusted folders cannot be read: {reason}",
             where=str(path),
             remedy="Repair or remove the file.",
         ) from None

@@ -64,7 +64,7 @@ def load_json_schema(text: str) -> dict[str, Any]:
     try:
         with open(text, encoding="utf-8") as file:
             return _parse_json_object(file.read(), text)
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot be read: {reason}", where=f"{_SCHEMA_FLAG} {text}") from None
 

@@ -1,0 +1,110 @@
+"""Settings and agent files that are no usable text: a clear notice or error, and no waiting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mudroom import agent_files
+from mudroom._platform.regular_files import MAX_BYTES
+from mudroom.config import load_home
+from mudroom.errors import UsageError
+from mudroom.permissions.settings import load_permission_files
+from mudroom.permissions.trust import TRUST_FILE, load_trusted
+
+PLACES: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "link to nothing": lambda path: path.symlink_to("nothing"),
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "large": lambda path: _write(path, b"#" * (MAX_BYTES + 1)),
+}
+TEXTS = {
+    "latin 1": b'{"hooks": "caf\xe9"}',
+    "NUL": b"\0",
+    "UTF-16": "{}".encode("utf-16"),
+    "deep list": b"[" * 100_000,
+    "deep object": b'{"hooks":' * 100_000,
+    "list": b"[1]",
+    "number": b"5",
+    "wrong type": b'{"permissions": {"deny": "Bash"}}',
+    "empty": b"",
+}
+SETTINGS = [".claude/settings.json", ".claude/settings.local.json", ".mcp.json"]
+OTHERS = [".gemini/settings.json", ".codex/config.toml", "opencode.json"]
+AGENTS = [".claude/agents/a.md", ".codex/agents/a.toml", ".claude/skills/a/SKILL.md", "AGENTS.md"]
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def put(path: Path, kind: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if kind in PLACES:
+        PLACES[kind](path)
+    else:
+        path.write_bytes(TEXTS[kind])
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", [*PLACES, *TEXTS])
+@pytest.mark.parametrize("name", [*SETTINGS, "user"])
+def test_a_settings_file_that_cannot_be_used_is_named(name: str, kind: str, folder: Path) -> None:
+    is_user = name == "user"
+    path = put(folder / ("home/.claude/settings.json" if is_user else f"project/{name}"), kind)
+    loaded = load_permission_files(str(folder / "project"), user_home=str(folder / "home"))
+    assert [f"({path})" in note for note in loaded.notices] == [True]
+    assert "not used" in loaded.notices[0]
+    assert not loaded.rules
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("owner", ["project", "home"])
+def test_settings_of_other_programs_that_cannot_be_read_are_named(
+    owner: str, name: str, kind: str, folder: Path
+) -> None:
+    if owner == "home" and name == "opencode.json":
+        name = ".config/opencode/opencode.json"
+    path = put(folder / owner / name, kind)
+    loaded = load_permission_files(str(folder / "project"), user_home=str(folder / "home"))
+    assert [f"({path})" in note for note in loaded.notices] == [True]
+
+
+@pytest.mark.parametrize("kind", [*PLACES, *TEXTS.keys() - {"empty"}])
+def test_a_settings_file_of_mudroom_that_cannot_be_read_is_refused(kind: str, folder: Path) -> None:
+    path = put(folder / "config.toml", kind)
+    with pytest.raises(UsageError) as error:
+        load_home({"MUDROOM_HOME": str(folder)})
+    assert error.value.where.startswith(str(path))
+    assert error.value.remedy
+
+
+@pytest.mark.parametrize("kind", [*PLACES, *TEXTS.keys() - {"list"}])
+def test_a_list_of_trusted_folders_that_cannot_be_read_is_refused(kind: str, folder: Path) -> None:
+    put(folder / TRUST_FILE, kind)
+    with pytest.raises(UsageError, match="the list of trusted folders cannot be read"):
+        load_trusted(str(folder))
+
+
+@pytest.mark.parametrize("kind", [*PLACES, "latin 1", "NUL", "UTF-16"])
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_file_that_cannot_be_read_is_named(name: str, kind: str, folder: Path) -> None:
+    path = put(folder / "project" / name, kind)
+    project, home = str(folder / "project"), str(folder / "home")
+    agents = agent_files.load_agent_files(project, home=home, tools=())
+    context = agent_files.load_context_files(project, home=home)
+    faults = [*agents.diagnostics, *context.diagnostics]
+    assert any(str(path) in str(fault) for fault in faults)
