@@ -10,6 +10,7 @@ import pytest
 
 from mudroom import agent_files
 from mudroom._platform.regular_files import MAX_BYTES
+from mudroom.cli.main import run
 from mudroom.config import load_home
 from mudroom.errors import UsageError
 from mudroom.permissions.settings import load_permission_files
@@ -108,3 +109,8 @@ def test_an_agent_file_that_cannot_be_read_is_named(name: str, kind: str, folder
     context = agent_files.load_context_files(project, home=home)
     faults = [*agents.diagnostics, *context.diagnostics]
     assert any(str(path) in str(fault) for fault in faults)
+
+
+def test_a_long_wrong_value_of_a_flag_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-p", "a", "--max-turns", "x" * 1_000_000]) == 2
+    assert "characters left out" in capsys.readouterr().err

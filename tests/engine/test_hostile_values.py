@@ -28,6 +28,7 @@ from mudroom._engine.model_call import MAX_CALLS
 from mudroom.errors import ModelRefused, UsageError
 from mudroom.journals.encoding import decode, encode
 from mudroom.journals.memory import MemoryJournal
+from mudroom.models._errors import extract_error_text
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
@@ -340,3 +341,8 @@ async def test_arguments_that_are_no_object_give_an_error_result(
         report = await session.run("Read it.")
     assert report.text == "Done."
     assert "not a JSON object" in model.requests[1].results[0].text
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"error":' * 100_000], ids=["list", "object"])
+def test_an_error_body_that_nests_too_deeply_is_a_short_text(body: bytes) -> None:
+    assert len(extract_error_text(body)) < 1_000

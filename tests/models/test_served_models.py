@@ -80,7 +80,15 @@ async def test_a_named_model_is_not_replaced(variable: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "pages", [{}, {"/v1/models": "nonsense"}, {"/v1/models": {"data": []}}], ids=str
+    "pages",
+    [
+        {},
+        {"/v1/models": "nonsense"},
+        {"/v1/models": {"data": []}},
+        {"/v1/models": b'{"data":' + b"[" * 100_000},
+        {"/v1/models": b'{"other":' + b"[" * 100_000},
+    ],
+    ids=["nothing", "text", "empty list", "deep list", "deep value"],
 )
 async def test_a_server_that_lists_nothing_keeps_the_default(pages: Mapping[str, object]) -> None:
     async with serve(pages) as url:

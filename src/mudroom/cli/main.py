@@ -78,11 +78,11 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
     """Return the message to print for an error ("" for none) and the exit code."""
     from click import ClickException
 
-    from ..errors import ModelUnavailable, MudroomError, UsageError
+    from ..errors import ModelUnavailable, MudroomError, UsageError, shorten_text
 
     match error:
         case ClickException():
-            return f"{error.format_message()} (mudroom help)", 2
+            return f"{shorten_text(error.format_message(), 4_000)} (mudroom help)", 2
         case UsageError():
             return str(error), 2
         case ModelUnavailable():

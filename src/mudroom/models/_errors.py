@@ -203,7 +203,7 @@ def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
     try:
         value = msgspec.json.decode(body)
         text = _find_message(value) or (text if value else "")
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = _summarize_html(text)
     text = " ".join(text.split())
     if len(text) > _MAX_ERROR_TEXT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http.client import HTTPException
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -65,5 +66,5 @@ def _get_json(url: str, key: str, kind: type[Any]) -> Any | None:  # noqa: ANN40
     try:
         with opener.open(Request(url, headers=headers), timeout=_TIMEOUT) as response:
             return msgspec.json.decode(response.read(), type=kind)
-    except (OSError, ValueError, msgspec.DecodeError):
+    except (OSError, HTTPException, ValueError, RecursionError):
         return None
