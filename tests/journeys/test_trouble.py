@@ -220,3 +220,26 @@ async def test_a_damaged_journal_is_reported_and_the_others_are_listed(mudroom: 
     assert done.code == 1 and "fail" in [
         c["state"] for c in json.loads(done.out)["checks"] if c["name"] == "journals"
     ]
+
+
+async def check_model_request(mudroom: Mudroom, answer: ServerAnswer) -> tuple[int, dict[str, str]]:
+    """Run `mudroom doctor` beside a local model server; return its exit code and its check."""
+    async with ModelServer(lambda request: answer) as server:
+        done = await mudroom("doctor", "--json", url=server.url)
+        assert server.request_count == 1
+    checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
+    return done.code, checks["model request"]
+
+
+async def test_doctor_sends_a_request_to_a_local_server(mudroom: Mudroom) -> None:
+    code, check = await check_model_request(mudroom, "hello")
+    assert (code, check["state"]) == (0, "ok")
+    assert check["found"].endswith(" answers")
+
+
+async def test_doctor_reports_a_request_that_a_local_server_refuses(mudroom: Mudroom) -> None:
+    error = b'{"error": {"message": "no model is loaded"}}'
+    code, check = await check_model_request(mudroom, Fault(status=400, body=error))
+    assert (code, check["state"]) == (1, "fail")
+    assert "no model is loaded" in check["found"]
+    assert check["remedy"] == "See the log of the server."

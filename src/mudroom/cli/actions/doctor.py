@@ -1,4 +1,7 @@
-"""`mudroom doctor` and `mudroom models`: what this machine has. Read-only; no key is printed."""
+"""`mudroom doctor` and `mudroom models`: what this machine has.
+
+They change nothing and print no key. Requests go only to servers on this machine.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,15 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 
 from ... import config
+from ..._core.messages import user_message
+from ..._core.ports import Model, RequestConfig
+from ..._platform.system_clock import SystemClock
 from ..._version import __version__
 from ...agent_files import count_by_severity
 from ...config import Settings
-from ...errors import JournalError, MudroomError
+from ...errors import JournalError, MudroomError, UsageError
 from ...journals.sessions import open_store, read_events
-from ...model_registry import choose_default_model
+from ...model_registry import ModelRegistry, choose_default_model
 from ...models import providers
 from ...projections.safe_text import sanitize
 from ...tools._ripgrep import find_ripgrep
@@ -37,6 +43,10 @@ _EXTRA_WIRE = "library"
 """Wire of the providers that need the extra mudroom[providers]."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MIN_FREE_BYTES = 100e6
+_REQUEST = "model request"
+_REQUEST_SECONDS = 60
+"""A server may load the model first."""
+_REQUEST_MAX_TOKENS = 16
 _INSTALL_BUBBLEWRAP = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
 
 
@@ -259,6 +269,8 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
         variables = ", ".join(row.variable for row in rows)
         default, _ = choose_default_model(environ)
         yield Check("models", "ok", f"{default} is the default; found {variables}")
+        if default and any(default.startswith(f"{row.provider}:") for row in rows if row.reachable):
+            yield asyncio.run(_check_request(default, environ))
         return
     yield Check(
         "models",
@@ -267,6 +279,31 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
         "To use a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY,"
         " OPENAI_BASE_URL or OLLAMA_HOST.",
     )
+
+
+async def _check_request(model: str, environ: Mapping[str, str]) -> Check:
+    """Send one short request to a model."""
+    registry = ModelRegistry(environ, SystemClock(), _refuse_replay)
+    try:
+        async with asyncio.timeout(_REQUEST_SECONDS):
+            conversation = registry.get_model(model).start_conversation(
+                RequestConfig(system="", max_tokens=_REQUEST_MAX_TOKENS)
+            )
+            conversation.append(user_message("Say hello."))
+            async for _ in conversation.request_answer():
+                pass
+    except TimeoutError:
+        problem = f"{model} gave no answer within {_REQUEST_SECONDS} seconds"
+        return Check(_REQUEST, "fail", problem, "Try again when the server has loaded the model.")
+    except MudroomError as error:
+        return Check(_REQUEST, "fail", str(error), "See the log of the server.")
+    finally:
+        await registry.close()
+    return Check(_REQUEST, "ok", f"{model} answers")
+
+
+def _refuse_replay(name: str) -> Model:
+    raise UsageError(f"{name} is no model of a server")
 
 
 def _check_agents() -> Check:
