@@ -19,7 +19,7 @@ from mudroom._core.events import (
     TurnStarted,
 )
 from mudroom._core.messages import StopReason, ThinkingBlock, ToolResultBlock
-from mudroom._engine.loop import EMPTY_ANSWER
+from mudroom._engine.loop import EMPTY_ANSWER, STOPPED_ANSWER
 from mudroom.errors import ModelRefused, ModelUnavailable
 from mudroom.models.scripted import call
 from mudroom.projections.ledger import Ledger
@@ -99,13 +99,22 @@ async def test_a_second_empty_answer_is_an_error(stage: Stage) -> None:
     assert report.error == "the model gave an empty answer twice"
 
 
-async def test_an_answer_that_stopped_for_an_unknown_reason_is_an_error(stage: Stage) -> None:
-    stopped = AssistantMessage(
-        (TextBlock("I continue with the search:"),),
-        stop_reason=StopReason.OTHER,
-        provider_stop_reason="pause_turn",
-    )
-    report = await stage.run([stopped])
+STOPPED = AssistantMessage(
+    (TextBlock("I continue with the search:"),),
+    stop_reason=StopReason.OTHER,
+    provider_stop_reason="pause_turn",
+)
+
+
+async def test_an_answer_that_stopped_early_is_continued(stage: Stage) -> None:
+    report = await stage.run([STOPPED, STOPPED, "It is pytest."])
+    assert (report.text, report.reason) == ("It is pytest.", Reason.GOAL)
+    notes = [event.text for event in stage.events if isinstance(event, NoteInjected)]
+    assert notes == [STOPPED_ANSWER.format(reason=" (pause_turn)")] * 2
+
+
+async def test_the_third_answer_in_a_row_that_stopped_early_is_an_error(stage: Stage) -> None:
+    report = await stage.run([STOPPED] * 3)
     assert (report.text, report.reason) == ("I continue with the search:", Reason.ERROR)
     assert report.error == "the model stopped before its answer was complete (pause_turn)"
 

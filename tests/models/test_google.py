@@ -347,10 +347,13 @@ def test_a_blocked_prompt_is_a_refusal() -> None:
     )
 
 
-def test_a_malformed_function_call_is_requested_again() -> None:
-    with pytest.raises(StreamError) as refused:
-        read(chunk(finish="MALFORMED_FUNCTION_CALL"))
-    assert refused.value.status == 502
+@pytest.mark.parametrize("parts", [(), ({"text": "I plan.", "thought": True},)], ids=str)
+def test_a_malformed_function_call_is_an_answer_that_stopped_early(
+    parts: tuple[dict[str, Any], ...],
+) -> None:
+    answer, _ = read(chunk(*parts, finish="MALFORMED_FUNCTION_CALL"))
+    assert answer.stop_reason is StopReason.OTHER
+    assert answer.provider_stop_reason == "MALFORMED_FUNCTION_CALL"
 
 
 def test_an_error_in_the_stream_has_its_status() -> None:

@@ -10,6 +10,7 @@ from .._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    StopReason,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -37,6 +38,7 @@ class Conversation:
         last_text: text of the last answer that has text, complete or not.
         is_unanswered: true if a request was sent and its answer has not arrived.
         sent_tokens: tokens of the last request and its answer, which the next request repeats.
+        stopped_count: the last answers in a row that stopped before they were complete.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Conversation:
         self.last_text = ""
         self.is_unanswered = False
         self.sent_tokens = 0
+        self.stopped_count = 0
         self._streamed: list[str] = []
         for message in normalize_conversation(history):
             model.append(message)
@@ -135,6 +138,9 @@ class Conversation:
         self._add_call_ids(message)
         self.sent_tokens = message.usage.total_tokens
         self.is_unanswered = False
+        self.stopped_count += 1
+        if message.stop_reason is not StopReason.OTHER:
+            self.stopped_count = 0
         self.answer_text = message.text.strip()
         self.last_text = self.answer_text or self.last_text
 

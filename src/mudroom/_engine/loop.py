@@ -21,6 +21,12 @@ from .run_context import RunContext
 from .tool_calls import run_tool_calls
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
+STOPPED_ANSWER = (
+    "Your answer stopped before it was complete{reason}. "
+    "Continue; write a call that you began again."
+)
+MAX_STOPPED = 3
+"""Answers in a row that stop early before the run ends."""
 
 
 async def execute(run: RunContext, *, failure: str = "") -> Report:
@@ -164,13 +170,17 @@ def _judge_outputs(run: RunContext) -> Ending | None:
 def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int) -> Ending | None:
     """Return the ending after an answer without tool calls.
 
-    An answer that is not complete is an error; an empty one is an error the second time.
+    An answer that is not complete is an error, after MAX_STOPPED in a row if the provider stopped
+    it; an empty one is an error the second time.
     """
     if answer.stop_reason is StopReason.LENGTH and (limit := _find_cutting_limit(run, answer)):
         return end_by_limit(run, limit)
+    own_reason = f" ({answer.provider_stop_reason})" if answer.provider_stop_reason else ""
+    if answer.stop_reason is StopReason.OTHER and run.conversation.stopped_count < MAX_STOPPED:
+        run.add_note(STOPPED_ANSWER.format(reason=own_reason))
+        return None
     if error := INCOMPLETE_ANSWER.get(answer.stop_reason):
-        own_reason = answer.provider_stop_reason
-        return Ending(Reason.ERROR, f"{error} ({own_reason})" if own_reason else error)
+        return Ending(Reason.ERROR, error + own_reason)
     if reminder := run.outputs.reminder:
         run.add_note(reminder)
         return None

@@ -78,6 +78,7 @@ class _Chunk(Struct, rename="camel"):
 
 _decode = make_decoder(_Chunk)
 
+_MALFORMED_CALL = "MALFORMED_FUNCTION_CALL"
 _STOP_REASONS = {
     "STOP": StopReason.END,
     "MAX_TOKENS": StopReason.LENGTH,
@@ -133,22 +134,20 @@ class GoogleReader:
     def finish(self) -> AssistantMessage:
         """Return the whole answer.
 
-        Raises StreamCut when the stream ended too early, StreamError when it holds only a call
-        that the model wrote wrongly, ModelGarbled when no chunk follows the protocol.
+        Raises StreamCut when the stream ended too early, ModelGarbled when no chunk follows the
+        protocol.
         """
         if self._has_only_foreign_chunks:
             raise ModelGarbled("no part of the answer is a generateContent chunk")
         if not self._finish_reason:
             raise StreamCut
-        has_calls = any(isinstance(block, ToolCallBlock) for block in self._blocks)
-        if self._finish_reason == "MALFORMED_FUNCTION_CALL" and not has_calls:
-            raise StreamError(502, "the model wrote a malformed function call")
         content = tuple(
             block if isinstance(block, ToolCallBlock) else _clean_block(block)
             for block in self._blocks
         )
         # An unknown reason without content means that the prompt was blocked.
-        default = StopReason.OTHER if content else StopReason.REFUSAL
+        is_answer = content or self._finish_reason == _MALFORMED_CALL
+        default = StopReason.OTHER if is_answer else StopReason.REFUSAL
         return AssistantMessage(
             content,
             usage=self._usage,
