@@ -77,6 +77,19 @@ async def test_a_generation_in_another_form_is_told_to_the_model(
     assert expected in messages[-2]["content"]
 
 
+async def test_the_fourth_refused_answer_in_a_row_is_an_error(tmp_path: Path) -> None:
+    generation = json.dumps({"name": "read", "arguments": {"invalid": "test"}})
+    fault = Fault(status=400, body=json.dumps(groq_error(generation)).encode())
+    async with ModelServer(lambda _: fault) as server:
+        environ = {"GROQ_API_KEY": "k", "GROQ_BASE_URL": f"{server.url}/openai/v1"}
+        async with Session(
+            model="groq:m", cwd=str(tmp_path), journal="memory", environ=environ
+        ) as session:
+            report = await session.run("Read it.")
+    assert (report.reason, server.request_count) == (Reason.ERROR, 4)
+    assert REASON in report.error
+
+
 WIRES: dict[str, type[WireModel]] = {
     "anthropic": AnthropicModel,
     "google": GoogleModel,

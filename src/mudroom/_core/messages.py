@@ -190,7 +190,7 @@ class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defa
         wire: the wire that received the answer. Thinking and signatures go back only to this wire.
         id: the provider's id of the answer.
         provider_stop_reason: the provider's own stop reason when `stop_reason` is LENGTH, REFUSAL
-            or OTHER.
+            or OTHER, or when it refused the calls.
         answered_by: the model string of the model that answered, if the run has several.
 
     Example:

@@ -35,6 +35,10 @@ _SERVED_MAX_OUTPUT = 32_000
 """Default output limit in tokens where the server tells its window, which bounds it, too."""
 _LEARNABLE = (400, 402, 422)
 """Statuses of refusals that may name a field."""
+REFUSED_CALLS = "tool_use_failed"
+"""Stop reason of an answer that the provider refused for its calls."""
+_MAX_REFUSED_ANSWERS = 3
+"""Refused answers in a row that the model is told of; the next one is an error."""
 
 
 class RequestPrefix(Struct, frozen=True):
@@ -193,9 +197,13 @@ class WireConversation:
         self._prefix = model.get_prefix(config)
         self._messages = bytearray()
         self._room: int | None = None
+        self._refused_count = 0
 
     def append(self, message: Message) -> None:
         """Append a message; a message without sendable content is ignored."""
+        if isinstance(message, AssistantMessage):
+            is_refused = message.provider_stop_reason == REFUSED_CALLS
+            self._refused_count = self._refused_count + 1 if is_refused else 0
         if isinstance(message, UserMessage) and not self._model.takes_images:
             message = replace_images(message)
         for entry in self._model.encode_message(message, self._prefix.names):
@@ -243,7 +251,8 @@ class WireConversation:
         model = self._model
         if failure.status not in _LEARNABLE:
             return ""
-        if answer := model.read_refused_answer(failure.body, self._prefix.names):
+        answer = model.read_refused_answer(failure.body, self._prefix.names)
+        if answer and self._refused_count < _MAX_REFUSED_ANSWERS:
             return answer
         change = "earlier refusals are avoided"
         if self._prefix.facts is model.facts:

@@ -12,9 +12,9 @@ import msgspec
 
 from ..._core.messages import ToolCallBlock
 from .._tool_names import ToolNames
+from .._wire import REFUSED_CALLS
 from ._chat_stream import build_tool_call
 
-_CODE = "tool_use_failed"
 _NAME = re.compile(r'"name"\s*:\s*"([^"]+)"|<function=([\w.-]+)')
 
 
@@ -26,14 +26,14 @@ class _Error(msgspec.Struct):
 
 def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ...]:
     """Return the calls in an error body, or in an error object of a stream; none in any other."""
-    if _CODE.encode() not in body:
+    if REFUSED_CALLS.encode() not in body:
         return ()
     try:
         error = msgspec.json.decode(body, type=_Error)
     except msgspec.DecodeError:
         return ()
     error = error.error or error
-    if error.code != _CODE or not error.failed_generation.strip():
+    if error.code != REFUSED_CALLS or not error.failed_generation.strip():
         return ()
     used_ids: set[str] = set()
     return tuple(

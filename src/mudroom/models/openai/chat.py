@@ -28,7 +28,7 @@ from ..._core.tools import Tool
 from .._images import data_url, has_images, image_label
 from .._json import clean, encode
 from .._tool_names import ToolNames
-from .._wire import WireConversation, WireModel, format_result_text, get_sampling
+from .._wire import REFUSED_CALLS, WireConversation, WireModel, format_result_text, get_sampling
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from ._refused_calls import read_refused_calls
 
@@ -93,7 +93,11 @@ class OpenAIModel(WireModel):
         if not calls:
             return None
         return AssistantMessage(
-            calls, stop_reason=StopReason.CALLS, model=self.model, wire=self.wire
+            calls,
+            stop_reason=StopReason.CALLS,
+            provider_stop_reason=REFUSED_CALLS,
+            model=self.model,
+            wire=self.wire,
         )
 
 
