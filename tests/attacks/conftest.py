@@ -170,13 +170,13 @@ class Arena:
 
 def tiers() -> list[str]:
     """Return the tiers that work here; ATTACKS_TIER restricts them to one."""
-    found = [
+    usable_tiers = [
         tier
         for tier, lack in (("full", FOUND.no_full_reason), ("file", FOUND.no_file_reason))
         if not lack
     ]
     asked = os.environ.get("ATTACKS_TIER", "")
-    return [tier for tier in found if asked in ("", tier)]
+    return [tier for tier in usable_tiers if asked in ("", tier)]
 
 
 @pytest.fixture(params=["full", "file"])

@@ -168,7 +168,8 @@ async def unnoticed(
     arena: Arena, lines: list[list[str]], instead: Callable[[list[str]], list[str]]
 ) -> list[list[str]]:
     """Return the options whose replacement does not change the survey."""
-    build, found = arena.bubblewrap.build_argv, list[list[str]]()
+    build = arena.bubblewrap.build_argv
+    unseen_lines: list[list[str]] = []
     whole = await survey(arena)
     for line in lines:
 
@@ -180,11 +181,11 @@ async def unnoticed(
         arena.bubblewrap.build_argv = weaker
         try:
             if await survey(arena) == whole:
-                found.append(line)
+                unseen_lines.append(line)
         except WorkspaceError:
             pass  # no command runs without it
     arena.bubblewrap.build_argv = build
-    return found
+    return unseen_lines
 
 
 async def test_85b_every_line_of_the_profile_is_needed(full: Arena) -> None:
@@ -235,12 +236,12 @@ async def test_85d_commands_die_with_the_daemon(full: Arena, whole: bool) -> Non
     await full.sandbox.run("true", timeout=10, sink=ignore)
     await asyncio.sleep(0.6)  # the sweep of the first command is over
     running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=30, sink=ignore))
-    while not (found := sleeping(name)):
+    while not (matches := sleeping(name)):
         await asyncio.sleep(0.02)
     os.kill(full.bubblewrap.daemon_pid, signal.SIGKILL)
     left = still(name, 2.0 if whole else 0.2)
     await asyncio.wait([running])
-    for pid in found:
+    for pid in matches:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -262,15 +263,15 @@ def still(name: str, seconds: float) -> bool:
 
 def sleeping(name: str) -> list[int]:
     """Return the ids of the processes that run this sleep."""
-    found: list[int] = []
+    matches: list[int] = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
         if words[:2] == [b"sleep", name.encode()]:
-            found.append(int(pid))
-    return found
+            matches.append(int(pid))
+    return matches
 
 
 # --- the filter ---------------------------------------------------------------------------

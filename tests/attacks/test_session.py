@@ -142,11 +142,11 @@ def test_82_no_weaker_sandbox_than_requested(tmp_path: Path) -> None:
     ):
         choose_sandbox(terms("full"))
     if not FOUND.no_file_reason:
-        sandbox, told = choose_sandbox(terms("auto"))
+        sandbox, notice = choose_sandbox(terms("auto"))
         assert sandbox.tier == "file"
-        assert told.startswith("sandbox file, not full: bubblewrap (bwrap) is not installed")
-    sandbox, told = choose_sandbox(terms("off"))
-    assert sandbox.tier == "off" and "all your rights" in told
+        assert notice.startswith("sandbox file, not full: bubblewrap (bwrap) is not installed")
+    sandbox, notice = choose_sandbox(terms("off"))
+    assert sandbox.tier == "off" and "all your rights" in notice
 
 
 async def test_83_a_project_cannot_bring_its_own_bubblewrap(tmp_path: Path) -> None:

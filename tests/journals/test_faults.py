@@ -20,7 +20,7 @@ from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.journal_conformance import count_appends_until_failure
 
-_APPEND_FOR_EVER = """
+_APPEND_WITHOUT_END = """
 import asyncio, os, sys
 from mudroom._core.events import NoteInjected
 from mudroom.journals.sqlite.journal import SqliteJournal
@@ -49,7 +49,7 @@ def _killed(path: Path, create: bool, after: float) -> dict[str, int]:
     command = [
         sys.executable,
         "-c",
-        _APPEND_FOR_EVER,
+        _APPEND_WITHOUT_END,
         str(path),
         "create" if create else "continue",
     ]
@@ -78,10 +78,10 @@ def test_killed_at_any_moment_it_keeps_all_it_acknowledged(tmp_path: Path) -> No
         acknowledged = _killed(path, is_new, chance.uniform(0.0, 0.06))
         events = list(open_reader(path).read())[before:] if path.exists() else []
         for name in "abcde":
-            found = [event.at for event in events if event.run == name]
-            assert found == list(range(len(found))), "a gap"
-            assert len(found) % 3 == 0, "a part of an append"
-            assert len(found) >= acknowledged.get(name, 0), "acknowledged, and lost"
+            times = [event.at for event in events if event.run == name]
+            assert times == list(range(len(times))), "a gap"
+            assert len(times) % 3 == 0, "a part of an append"
+            assert len(times) >= acknowledged.get(name, 0), "acknowledged, and lost"
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_a_file_that_may_not_grow_never_says_saved(tmp_path: Path) -> None:
     assert all(event.at >= 0 for event in open_reader(tmp_path / "s1.db").read())
 
 
-async def test_many_at_once_on_a_full_disk_all_hear_of_it(disk: Path) -> None:
+async def test_every_append_to_a_full_disk_fails(disk: Path) -> None:
     journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
     await journal.append(*_words(2))
     results = await asyncio.gather(

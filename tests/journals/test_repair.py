@@ -150,7 +150,7 @@ async def test_s6_a_file_whose_beginning_is_gone_is_repaired_too(tmp_path: Path)
     assert len(ats(path)) == 200 and open_reader(path).meta.session == ID
 
 
-async def test_a_session_goes_on_after_a_repair_and_its_broken_run_is_lost(tmp_path: Path) -> None:
+async def test_a_repaired_session_continues_and_its_broken_run_is_lost(tmp_path: Path) -> None:
     path, _ = await written(tmp_path)
     spoil(path, "UPDATE events SET crc = crc + 1 WHERE seq = 10")
     repair_journal(path, cwd=str(tmp_path))

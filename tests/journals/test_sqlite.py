@@ -87,7 +87,7 @@ async def test_only_the_user_may_read_it(tmp_path: Path, umask: int) -> None:
         os.umask(before)
 
 
-async def test_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_an_opened_journal_continues_at_its_last_position(tmp_path: Path) -> None:
     path = await _written(tmp_path / "s1.db", 3)
     journal = SqliteJournal.open(path, session="s1", create=False)
     await journal.append(_make_note(3))
@@ -235,7 +235,7 @@ async def test_a_torn_end_is_dropped(tmp_path: Path) -> None:
     assert lengths[0] == 20 and lengths == sorted(lengths, reverse=True) and lengths[-1] < 20
 
 
-async def test_a_loop_that_ended_without_closing_harms_nobody(tmp_path: Path) -> None:
+async def test_a_loop_that_ended_without_closing_harms_no_other_journal(tmp_path: Path) -> None:
     def leave() -> None:
         async def begin() -> None:
             journal = SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True)

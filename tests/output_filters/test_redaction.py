@@ -130,15 +130,15 @@ async def test_76_secret_scan(tmp_path: Path) -> None:
     ) as session:
         session.watch(seen.append)
         await session.run("Look.")
-    told = str(model.requests) + str(seen)
-    assert "[redacted: $MY_SECRET]" in told and "[redacted: GitHub token]" in told
+    disclosed = str(model.requests) + str(seen)
+    assert "[redacted: $MY_SECRET]" in disclosed and "[redacted: GitHub token]" in disclosed
     files = [path for path in home.rglob("*") if path.is_file()]
     assert any(path.stat().st_size > 1_000_000 for path in files), (
         "the long output is kept in a file"
     )
     kept = b"".join(path.read_bytes() for path in files)
     for secret in (planted, SHAPES["GitHub token"]):
-        assert secret not in told and secret.encode() not in kept
+        assert secret not in disclosed and secret.encode() not in kept
     assert all(path.stat().st_mode & 0o077 == 0 for path in home.rglob("*.db*"))
 
 

@@ -105,8 +105,11 @@ async def test_a_denied_file_is_hidden_from_children(play: Play, project: Path) 
         )
 
     await play(script, permissions=HELD)
-    found = [finished.result.text for finished in play.results if finished.run != "1"]
-    assert not any("needle" in text or ".env\n" in text for text in found) and len(found) == 2
+    result_texts = [finished.result.text for finished in play.results if finished.run != "1"]
+    assert (
+        not any("needle" in text or ".env\n" in text for text in result_texts)
+        and len(result_texts) == 2
+    )
 
 
 def test_the_opened_file_is_checked_not_its_name(tmp_path: Path) -> None:

@@ -249,7 +249,7 @@ def test_modes(judge_call: RuleJudge, mode: str) -> None:
         "mode": mode,
         "tier": "full",
     }
-    found = {
+    outcomes = {
         "read": judge_call("read", file_path="src/a.py", **rules).verdict,
         "edit": judge_call("edit", file_path="src/a.py", **rules).verdict,
         "bash": judge_call.bash("cargo build", **rules),
@@ -257,7 +257,7 @@ def test_modes(judge_call: RuleJudge, mode: str) -> None:
         "asked": judge_call.bash("make", **rules),
         "mcp": _outside(judge_call, mode),
     }
-    assert found == MODES[mode]
+    assert outcomes == MODES[mode]
     assert judge_call.bash("rm x", deny=["Bash(rm:*)"], mode=mode) == "deny"
 
 
@@ -534,5 +534,5 @@ def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:
 
     import asyncio
 
-    found = asyncio.run(tools())
-    assert "bash" not in found and "write" in found
+    outcomes = asyncio.run(tools())
+    assert "bash" not in outcomes and "write" in outcomes

@@ -68,10 +68,10 @@ def alive(pid: int) -> bool:
 
 
 async def test_many_at_once_keep_their_outputs_and_codes_apart(box: BubblewrapSandbox) -> None:
-    found = await asyncio.gather(
+    outcomes = await asyncio.gather(
         *(run(box, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(40))
     )
-    assert found == [(CommandResult(n % 5), f"{n}\n") for n in range(40)]
+    assert outcomes == [(CommandResult(n % 5), f"{n}\n") for n in range(40)]
 
 
 async def test_commands_do_not_see_each_other(box: BubblewrapSandbox, workspace: Path) -> None:

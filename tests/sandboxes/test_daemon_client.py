@@ -71,10 +71,10 @@ async def test_a_timeout_kills_the_command(launcher: DaemonClient) -> None:
 
 
 async def test_many_at_once_keep_their_outputs_apart(launcher: DaemonClient) -> None:
-    found = await asyncio.gather(
+    outcomes = await asyncio.gather(
         *(run(launcher, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(64))
     )
-    assert found == [(CommandResult(n % 5), f"{n}\n") for n in range(64)]
+    assert outcomes == [(CommandResult(n % 5), f"{n}\n") for n in range(64)]
 
 
 async def test_large_output_arrives_whole(launcher: DaemonClient) -> None:

@@ -40,7 +40,7 @@ def make_request(
 
 
 @pytest.mark.parametrize(
-    ("found", "tier"),
+    ("detected", "tier"),
     [
         (Detected("/b"), "full"),
         (Detected("", "no"), "file"),
@@ -48,18 +48,18 @@ def make_request(
         (Detected("/b", "", "no"), "full"),
     ],
 )
-def test_the_best_tier_is_chosen(found: Detected, tier: str) -> None:
-    assert found.tier == tier
+def test_the_best_tier_is_chosen(detected: Detected, tier: str) -> None:
+    assert detected.tier == tier
 
 
 def test_a_failing_bubblewrap_is_reported_with_its_message(tmp_path: Path) -> None:
-    found = run_probes(
+    detected = run_probes(
         program(tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1")
     )
-    assert found.no_full_reason.endswith(
+    assert detected.no_full_reason.endswith(
         "bin/bwrap fails: bwrap: setting up uid map: Permission denied"
     )
-    assert found.bwrap == ""
+    assert detected.bwrap == ""
 
 
 def test_a_bubblewrap_that_does_not_isolate_is_detected(tmp_path: Path) -> None:

@@ -113,7 +113,9 @@ def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: P
         session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
         time.sleep(0.012 * n)
         session.kill()
-        until(lambda found=session: remove_orphans(str(tmp_path / "tmp")) or not found.left())
+        until(
+            lambda candidate=session: remove_orphans(str(tmp_path / "tmp")) or not candidate.left()
+        )
     assert not list((tmp_path / "tmp").iterdir())
 
 

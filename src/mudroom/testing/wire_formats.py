@@ -128,30 +128,33 @@ def openai_whole(answer: WireAnswer) -> bytes:
 
 def openai_stream(answer: WireAnswer) -> Iterator[bytes]:
     """Yield a Chat Completions answer as server-sent events."""
-    yield _chunk(answer, {"role": "assistant", "content": ""})
+    yield _openai_chunk(answer, {"role": "assistant", "content": ""})
     index = -1
     for block in answer.blocks:
         match block:
             case TextBlock():
-                yield from (_chunk(answer, {"content": chunk}) for chunk in _chunks(block.text))
+                yield from (
+                    _openai_chunk(answer, {"content": chunk}) for chunk in _chunks(block.text)
+                )
             case ThinkingBlock():
                 yield from (
-                    _chunk(answer, {"reasoning_content": chunk}) for chunk in _chunks(block.text)
+                    _openai_chunk(answer, {"reasoning_content": chunk})
+                    for chunk in _chunks(block.text)
                 )
             case ToolCallBlock():
                 index += 1
                 empty = _openai_call(block) | {"function": {"name": block.name, "arguments": ""}}
-                yield _chunk(answer, {"tool_calls": [{"index": index, **empty}]})
+                yield _openai_chunk(answer, {"tool_calls": [{"index": index, **empty}]})
                 for chunk in _chunks(_arguments(block)):
-                    yield _chunk(
+                    yield _openai_chunk(
                         answer, {"tool_calls": [{"index": index, "function": {"arguments": chunk}}]}
                     )
-    yield _chunk(answer, {}, _OPENAI_STOP[answer.stop_reason])
+    yield _openai_chunk(answer, {}, _OPENAI_STOP[answer.stop_reason])
     yield _data(_openai_frame(answer) | {"choices": [], "usage": _openai_usage(answer.usage)})
     yield b"data: [DONE]\n\n"
 
 
-def _chunk(answer: WireAnswer, delta: dict[str, Any], finish: str | None = None) -> bytes:
+def _openai_chunk(answer: WireAnswer, delta: dict[str, Any], finish: str | None = None) -> bytes:
     return _data(
         _openai_frame(answer) | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
     )

@@ -14,13 +14,12 @@ import msgspec
 from ..._core.events import StoredEvent
 from ..._platform.private_files import write_private_file
 from ...journals.encoding import encode
-from ...journals.sessions import open_store, read_events
 from ...output_filters.redaction import Redactor
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
 from ..output.text import count_noun
 from .load_settings import load_settings
-from .session_store import find_session
+from .session_store import read_session
 
 STDOUT = "-"
 
@@ -35,7 +34,7 @@ def export_session(name: str, export_format: str, target: str) -> int:
 
     Raises UnknownName, JournalError.
     """
-    session_id, stored = asyncio.run(_read_session(load_settings(".").home, name))
+    session_id, stored = asyncio.run(read_session(load_settings(".").home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
         _write_transcripts(session_id, events, "." if target == STDOUT else target)
@@ -50,12 +49,6 @@ def export_session(name: str, export_format: str, target: str) -> int:
         write_private_file(Path(target), data)
         print_notice(f"{target} ({len(data):,} bytes)")
     return 0
-
-
-async def _read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
-    store = open_store(home)
-    session_id = await find_session(store, ".", name)
-    return session_id, await read_events(store, session_id)
 
 
 def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: str) -> None:

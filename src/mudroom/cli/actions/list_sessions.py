@@ -12,9 +12,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from ..._core.events import StoredEvent
 from ...errors import UnknownName
-from ...journals.sessions import open_store, read_events, read_summary
+from ...journals.sessions import open_store, read_summary
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
@@ -23,7 +22,7 @@ from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
 from .load_settings import load_settings
 from .select_session import read_summaries_of_folder
-from .session_store import find_session
+from .session_store import read_session
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
@@ -85,7 +84,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     Raises UnknownName for the session or the run, JournalError if it cannot be read.
     """
     settings = load_settings(".", color="never" if no_color else None)
-    events = asyncio.run(_read_session(settings.home, name))
+    _, events = asyncio.run(read_session(settings.home, name))
     tree = RunTree.from_events(events)
     if run_id is not None and run_id not in tree.runs:
         raise UnknownName("run", run_id, tree.runs)
@@ -100,11 +99,6 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     for shown_id in [run_id] if run_id else [root.run_id for root in tree.roots]:
         print(render_transcript(events, shown_id, **style))
     return 0
-
-
-async def _read_session(home: str, name: str) -> list[StoredEvent]:
-    store = open_store(home)
-    return await read_events(store, await find_session(store, ".", name))
 
 
 def _get_width() -> int:

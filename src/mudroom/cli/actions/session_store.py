@@ -6,9 +6,11 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
 from ..._platform.path_text import path_from_text
 from ...errors import JournalBusy, JournalError, UsageError
+from ...journals.sessions import open_store, read_events
 
 _SECONDS_PER_DAY = 86_400
 
@@ -26,6 +28,13 @@ async def find_session(store: SessionStore, cwd: str, text: str, *, without: str
     if text == "last":
         return await find_last_session(store, cwd, without=without)
     return await store.find(text)
+
+
+async def read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
+    """Return the id and the events of a session; for its name see `find_session`."""
+    store = open_store(home)
+    session_id = await find_session(store, ".", name)
+    return session_id, await read_events(store, session_id)
 
 
 async def resolve_replayed(store: SessionStore, cwd: str, model: str, *, without: str = "") -> str:
