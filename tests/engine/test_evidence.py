@@ -362,10 +362,23 @@ async def test_a_folder_that_is_made_for_a_write_is_not_credited_to_a_command(
     watch = evidence.ChangeWatch(str(tmp_path / "home"))
     window = evidence.ChangeWindow(watch, SharedWorkspace(str(tmp_path)), ())
     await window.start()
-    watch.add_write(str(tmp_path), "deep/a/a.txt")
+    watch.start_write(str(tmp_path), "deep/a/a.txt")
     (tmp_path / "deep/a").mkdir(parents=True)
     (tmp_path / "deep/b").mkdir()
     assert (await window.close(ToolResult(""))).observed_changes == ("deep/b/",)
+
+
+async def test_a_write_that_begins_before_a_command_is_not_credited_to_it(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    watch = evidence.ChangeWatch(str(tmp_path / "home"))
+    window = evidence.ChangeWindow(watch, SharedWorkspace(root), ())
+    watch.start_write(root, "earlier.txt")
+    watch.end_write(root, "earlier.txt")
+    watch.start_write(root, "written.txt")
+    await window.start()
+    (tmp_path / "earlier.txt").touch()
+    (tmp_path / "written.txt").touch()
+    assert (await window.close(ToolResult(""))).observed_changes == ("earlier.txt",)
 
 
 async def test_folders_that_cannot_be_listed_are_named(stage: Stage) -> None:

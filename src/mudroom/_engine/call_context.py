@@ -60,7 +60,6 @@ class CallContext:
         return path
 
     def _before_write(self, path: str, before: str, after: str) -> None:
-        self._note_write(path)
         recorder = self.run.recorder
         event = recorder.event(
             FileWriteIntended,
@@ -72,6 +71,8 @@ class CallContext:
         run_from_any_thread(
             self._loop, lambda: self._record_write(event), lambda: recorder.record_later(event)
         )
+        if changes := self.run.services.changes:
+            changes.start_write(self.run.environment.workspace.root, path)
 
     async def _record_write(self, event: FileWriteIntended) -> None:
         """Store the intent of a write in another thread.
@@ -85,14 +86,11 @@ class CallContext:
             self.run.control.barrier.leave()
             raise
 
-    def _note_write(self, path: str) -> None:
+    def _after_write(self, path: str, is_written: bool) -> None:
         if changes := self.run.services.changes:
-            changes.add_write(self.run.environment.workspace.root, path)
-
-    def _after_write(self, path: str) -> None:
-        if path:
+            changes.end_write(self.run.environment.workspace.root, path)
+        if is_written:
             self.writes.append(path)
-            self._note_write(path)
         run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:

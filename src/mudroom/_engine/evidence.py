@@ -122,16 +122,22 @@ class ChangeWatch:
         self._state_prefix = os.path.join(os.path.realpath(state_folder), "")
         self._scanners: dict[str, _Scanner] = {}
         self._unknown: dict[str, str] = {}
+        self._writes: list[tuple[str, str]] = []
         self._large_folders: dict[str, set[str]] = {}
 
-    def add_write(self, root: str, path: str) -> None:
-        """Note that a tool writes a file: calls that run now did not change it.
+    def start_write(self, root: str, path: str) -> None:
+        """Note that a tool writes a file from now on: calls that run meanwhile do not change it.
 
-        Any thread may call this.
+        Any thread may call this and `end_write`.
         """
+        self._writes.append((root, path))
         if scanner := self._scanners.get(root):
             for window in tuple(scanner.windows):
                 window.written_by_tools.add(path)
+
+    def end_write(self, root: str, path: str) -> None:
+        """Note that a write has ended."""
+        self._writes.remove((root, path))
 
     def is_state_file(self, path: str) -> bool:
         """Return whether a file is in the state folder. `path`: absolute."""
@@ -144,6 +150,8 @@ class ChangeWatch:
             large_folders = self._large_folders.setdefault(workspace.root, set())
             scanner = self._scanners[workspace.root] = _Scanner(workspace, large_folders)
         scanner.windows.add(window)
+        writes = tuple(self._writes)
+        window.written_by_tools.update(path for root, path in writes if root == workspace.root)
 
     def leave(self, window: ChangeWindow, workspace: Workspace) -> None:
         """Close a window."""

@@ -21,14 +21,14 @@ class RecordedWorkspace(WorkspaceWrapper):
     Arguments:
         before_write: called with path, sha256 before and after ("" for no file). If it raises,
             nothing is written.
-        after_write: called with the path when the write is done, with "" when it has failed.
+        after_write: called with path and success when the write has ended.
     """
 
     def __init__(
         self,
         inner: Workspace,
         before_write: Callable[[str, str, str], None],
-        after_write: Callable[[str], None],
+        after_write: Callable[[str, bool], None],
     ) -> None:
         super().__init__(inner)
         self._before_write = before_write
@@ -48,12 +48,12 @@ class RecordedWorkspace(WorkspaceWrapper):
     def _announce(self, path: str, after: str) -> Generator[None]:
         located = self.inner.locate(path)
         self._before_write(located, hash_file(self.inner, located), after)
-        changed = ""
+        is_written = False
         try:
             yield
-            changed = located
+            is_written = True
         finally:
-            self._after_write(changed)
+            self._after_write(located, is_written)
 
 
 class WriteBarrier:

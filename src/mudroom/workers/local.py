@@ -37,19 +37,49 @@ LOST_COPY = (
 MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report if it matters."
 
 
-class LocalRunHandle:
+class TaskHandle:
+    """Handle of a run that an asyncio task of this process executes or waits for."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.task: asyncio.Task[Report] | None = None
+
+    def cancel(self) -> bool:
+        """Stop the run and all runs below it. Return False if that is done already."""
+        raise NotImplementedError
+
+    async def wait(self) -> None:
+        """Wait for the end of the run."""
+        assert self.task is not None
+        await _wait_until_done(self.task)
+
+    async def report(self) -> Report:
+        """Wait for the end of the run and return its report; see the port."""
+        assert self.task is not None
+        is_cancelled = False
+        while not self.task.done():
+            try:
+                await _wait_until_done(self.task)
+            except asyncio.CancelledError:
+                is_cancelled = True
+                self.cancel()
+        if is_cancelled:
+            if not self.task.cancelled():
+                self.task.exception()  # read it, or asyncio logs it as never retrieved
+            raise asyncio.CancelledError
+        if self.task.cancelled():  # before the run began
+            outputs: dict[str, Any] = {}
+            return Report(text="", reason=Reason.CANCELLED, run_id=self.run_id, outputs=outputs)
+        return self.task.result()
+
+
+class LocalRunHandle(TaskHandle):
     """The port RunHandle for a run in this process."""
 
     def __init__(self, run_id: str, control: RunControl) -> None:
-        self.run_id = run_id
+        super().__init__(run_id)
         self.run: RunContext | None = None
         self._control = control
-        self._task: asyncio.Task[Report] | None = None
-
-    def attach(self, task: asyncio.Task[Report]) -> None:
-        """Set the task that executes the run."""
-        self._task = task
-        self._control.attach(task)
 
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run. Return False if it waits for a slot or is ending."""
@@ -69,30 +99,6 @@ class LocalRunHandle:
     def cancel(self) -> bool:
         """Stop the run and all runs below it."""
         return self._control.cancel()
-
-    async def wait(self) -> None:
-        """Wait for the end of the run."""
-        assert self._task is not None
-        await _wait_until_done(self._task)
-
-    async def report(self) -> Report:
-        """Wait for the end of the run and return its report."""
-        assert self._task is not None
-        is_cancelled = False
-        while not self._task.done():
-            try:
-                await _wait_until_done(self._task)
-            except asyncio.CancelledError:
-                is_cancelled = True
-                self.cancel()
-        if is_cancelled:
-            if not self._task.cancelled():
-                self._task.exception()  # read it, or asyncio logs it as never retrieved
-            raise asyncio.CancelledError
-        if self._task.cancelled():  # before the run began
-            outputs: dict[str, Any] = {}
-            return Report(text="", reason=Reason.CANCELLED, run_id=self.run_id, outputs=outputs)
-        return self._task.result()
 
 
 async def _wait_until_done(task: asyncio.Task[Report]) -> None:
@@ -154,7 +160,8 @@ class LocalWorker:
         control = RunControl()
         handle = LocalRunHandle(brief.run_id, control)
         task = asyncio.create_task(self._execute(handle, brief, grant, control))
-        handle.attach(task)
+        handle.task = task
+        control.attach(task)
         self._pool.handles[brief.run_id] = handle
         task.add_done_callback(lambda _: self._pool.handles.pop(brief.run_id, None))
         return handle

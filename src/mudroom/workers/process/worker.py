@@ -17,7 +17,7 @@ from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.resume import find_report, walk_descendants
 from ..._engine.session_context import SessionServices
-from ..local import LocalWorker
+from ..local import LocalWorker, TaskHandle
 from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
 from .process_handle import AssignedRun, ProcessHandle, ProcessLost
 
@@ -25,34 +25,29 @@ MAX_STARTS = 3
 """Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
 
 
-class RemoteRunHandle:
+class RemoteRunHandle(TaskHandle):
     """The port RunHandle for a run in a worker process."""
 
     def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
+        super().__init__(run_id)
         self._process: ProcessHandle | None = None
         self._assigned: AssignedRun | None = None
         self._messages: list[InboxMessage] = []
-        self._task: asyncio.Task[Report[Any]] | None = None
-        self._orders: list[msgspec.Struct] = []
-
-    def attach(self, task: asyncio.Task[Report[Any]]) -> None:
-        """Set the task that waits for the run."""
-        self._task = task
+        self._stop_requests: list[WrapUp | Cancel] = []
 
     def bind(self, process: ProcessHandle, assigned: AssignedRun) -> None:
         """Set the process that executes the run, and send it the earlier stop requests."""
         self._process = process
         self._assigned = assigned
         assigned.on_begin = self._repeat_messages
-        for order in self._orders:
-            process.send(order)
+        for request in self._stop_requests:
+            process.send(request)
 
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run. Return False if it has not begun or is ending."""
-        if self._process is None or self._assigned is None or self._is_ending():
+        if self._process is None or self._assigned is None or self._stop_requests:
             return False
-        if self.run_id not in self._assigned.live:
+        if self._has_ended() or self.run_id not in self._assigned.live:
             return False
         self._messages.append(message)
         self._process.send(SendMessage(self.run_id, message))
@@ -75,46 +70,24 @@ class RemoteRunHandle:
 
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it. Return False if it is ending."""
-        return self._order(WrapUp(self.run_id))
+        return self._request_stop(WrapUp(self.run_id))
 
     def cancel(self) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""
-        return self._order(Cancel(self.run_id))
+        return self._request_stop(Cancel(self.run_id))
 
-    async def wait(self) -> None:
-        """Wait for the end of the run."""
-        assert self._task is not None
-        await asyncio.wait((self._task,))
+    def _has_ended(self) -> bool:
+        return self.task is not None and self.task.done()
 
-    async def report(self) -> Report[Any]:
-        """Wait for the end of the run and return its report; see the port."""
-        assert self._task is not None
-        is_cancelled = False
-        while not self._task.done():
-            try:
-                await asyncio.wait((self._task,))
-            except asyncio.CancelledError:
-                is_cancelled = True
-                self.cancel()
-        if is_cancelled:
-            raise asyncio.CancelledError
-        return self._task.result()
-
-    @property
-    def is_cancelled(self) -> bool:
-        """True if a cancel of the run was requested."""
-        return any(isinstance(order, Cancel) for order in self._orders)
-
-    def _is_ending(self) -> bool:
-        return bool(self._orders) or (self._task is not None and self._task.done())
-
-    def _order(self, order: WrapUp | Cancel) -> bool:
-        is_repeated = any(type(earlier) is type(order) for earlier in self._orders)
-        if is_repeated or self.is_cancelled or (self._task is not None and self._task.done()):
+    def _request_stop(self, request: WrapUp | Cancel) -> bool:
+        """Send a request to stop; nothing may follow a Cancel, and no request is sent twice."""
+        if self._has_ended() or any(
+            isinstance(earlier, Cancel | type(request)) for earlier in self._stop_requests
+        ):
             return False
-        self._orders.append(order)
+        self._stop_requests.append(request)
         if self._process is not None:
-            self._process.send(order)
+            self._process.send(request)
         return True
 
 
@@ -212,7 +185,7 @@ class ProcessWorker:
             return self._local.start(brief, grant)
         handle = RemoteRunHandle(brief.run_id)
         task = asyncio.create_task(self._execute(handle, brief, grant))
-        handle.attach(task)
+        handle.task = task
         self._handles[brief.run_id] = handle
         task.add_done_callback(lambda _: self._handles.pop(brief.run_id, None))
         return handle
