@@ -93,8 +93,10 @@ def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
         declaration = parse_schema(schema)
         if not declaration.describes_one_value:
             return OutputType(declaration.outputs, convert)
-        by_name = _convert_by_name({SINGLE_OUTPUT: convert})
-        return OutputType(declaration.outputs, lambda values: by_name(values)[SINGLE_OUTPUT])
+        convert_by_name = _make_converter_by_name({SINGLE_OUTPUT: convert})
+        return OutputType(
+            declaration.outputs, lambda values: convert_by_name(values)[SINGLE_OUTPUT]
+        )
     except (TypeError, ValueError, NameError, ImportError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise UsageError(
@@ -115,7 +117,7 @@ def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[Any]:
     declaration = parse_outputs(requested, read_output)
     if declaration.describes_one_value:
         return OutputType(declaration.outputs, lambda values: values[SINGLE_OUTPUT])
-    return OutputType(declaration.outputs, _convert_by_name(converters), is_by_name=True)
+    return OutputType(declaration.outputs, _make_converter_by_name(converters), is_by_name=True)
 
 
 def _read_type(kind: type[Any]) -> tuple[dict[str, Any], _Converter]:
@@ -124,7 +126,7 @@ def _read_type(kind: type[Any]) -> tuple[dict[str, Any], _Converter]:
     Types with pydantic parts are read by pydantic, all others by msgspec.
     """
     parts = _list_parts(kind)
-    if not any(map(_is_of_pydantic, parts)):
+    if not any(map(_needs_pydantic, parts)):
         try:
             schema = msgspec.json.schema(kind)
         except TypeError as error:
@@ -148,7 +150,7 @@ def _list_parts(kind: object) -> list[Any]:
             if hasattr(part, attribute):
                 parts.append(getattr(part, attribute))
         owner = get_origin(part) or part
-        if not isinstance(owner, type) or owner in classes or _is_of_pydantic(owner):
+        if not isinstance(owner, type) or owner in classes or _needs_pydantic(owner):
             continue
         classes.add(owner)
         if any(hasattr(owner, marker) for marker in _FIELD_MARKERS):
@@ -158,7 +160,7 @@ def _list_parts(kind: object) -> list[Any]:
     return parts
 
 
-def _is_of_pydantic(part: object) -> bool:
+def _needs_pydantic(part: object) -> bool:
     """Return whether only pydantic can read a part of a type: a class, or metadata of a field."""
     kind = part if isinstance(part, type) else type(part)
     return (
@@ -168,7 +170,7 @@ def _is_of_pydantic(part: object) -> bool:
     )
 
 
-def _convert_by_name(
+def _make_converter_by_name(
     converters: Mapping[str, _Converter],
 ) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return a function that converts each value by its own converter, if there is one."""
@@ -199,7 +201,7 @@ class _ConversionError(Exception):
 
 
 def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal:
-    """Return the note for the model, with the names of the outputs that are wrong by themselves."""
+    """Return the refusal of values: a note for the model, and the outputs with an own problem."""
     problems = _list_problems(error)
     text = "; ".join(problem for _, problem in problems)[:_MAX_ERROR_LENGTH]
     names = tuple(dict.fromkeys(name for name, _ in problems if name in values))
@@ -222,9 +224,8 @@ def _list_problems(error: Exception) -> list[tuple[str, str]]:
             else ("", item["msg"])
             for item in error.errors(include_url=False, include_context=False, include_input=False)
         ]
-    text = str(error)
-    if not isinstance(error, msgspec.ValidationError):
-        text = f"{type(error).__name__}: {error}"
+    is_plain = isinstance(error, msgspec.ValidationError)
+    text = str(error) if is_plain else f"{type(error).__name__}: {error}"
     place = re.search(r"at `\$\.([^.\[`]+)", text)
     return [(place[1] if place else "", text)]
 

@@ -37,6 +37,9 @@ OutputSpec = type[Outputs] | Mapping[str, Any] | None
 class SessionRunner:
     """The runs of one open session.
 
+    `_cancels` counts the calls of `cancel_all`. A run that still waits for its start compares the
+    number with an earlier one, so that a cancel stops it, too.
+
     Arguments:
         watchers: called with each event; the same list as in the services of the runs.
     """
@@ -66,7 +69,7 @@ class SessionRunner:
     ) -> Report[Outputs]:
         """Run the next prompt of the conversation. `watcher`: called with each of its events."""
         agent, output_type = _add_outputs(self.resources.root_agent, outputs)
-        async with self._next_turn() as cancels:
+        async with self._lock_conversation() as cancels:
             await self._resume_unfinished(cancels)
             limits = self._options.prompt_budget.with_defaults(agent.budget)
             brief = self._continue_conversation(prompt, agent, limits)
@@ -76,7 +79,7 @@ class SessionRunner:
     async def compact(self, focus: str) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
         check_type("focus", focus, str, "compact")
-        async with self._next_turn() as cancels:
+        async with self._lock_conversation() as cancels:
             await self._resume_unfinished(cancels)
             if not self._conversation.latest_run:
                 raise UsageError(
@@ -93,7 +96,7 @@ class SessionRunner:
     ) -> Report[Outputs] | None:
         """Continue interrupted runs to their end; return the report of the last one."""
         output_type = None if outputs is None else parse_output_type(outputs)
-        async with self._next_turn() as cancels:
+        async with self._lock_conversation() as cancels:
             return await self._resume_unfinished(cancels, output_type)
 
     async def run_task(
@@ -112,7 +115,7 @@ class SessionRunner:
         check_type("description", description, str, "task")
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
         brief = self._make_task_brief(prompt, specification, budget, model, description)
-        report = await self._start(self.resources.worker, brief, self._cancels, output_type)
+        report = await self._execute(self.resources.worker, brief, self._cancels, output_type)
         return _convert(report, output_type)
 
     async def run_tasks(
@@ -134,7 +137,7 @@ class SessionRunner:
 
         async def run_one(brief: Brief) -> Report[Outputs]:
             async with slots:
-                report = await self._start(self.resources.worker, brief, cancels, output_type)
+                report = await self._execute(self.resources.worker, brief, cancels, output_type)
                 return _convert(report, output_type)
 
         results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
@@ -158,7 +161,7 @@ class SessionRunner:
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
-        return await self._start(worker, brief, cancels, output_type)
+        return await self._execute(worker, brief, cancels, output_type)
 
     def cancel_all(self) -> bool:
         """Stop all runs, and those that wait for their start. Return False if no run works."""
@@ -182,8 +185,8 @@ class SessionRunner:
             watch(event)
 
     @asynccontextmanager
-    async def _next_turn(self) -> AsyncGenerator[int]:
-        """Wait until no other prompt runs. Yield the number of cancels before the wait."""
+    async def _lock_conversation(self) -> AsyncGenerator[int]:
+        """Let one prompt run at a time. Yield the value of `_cancels` before the wait."""
         cancels = self._cancels
         async with self._prompt_lock:
             yield cancels
@@ -191,7 +194,7 @@ class SessionRunner:
     async def _resume_unfinished(
         self, cancels: int, output_type: OutputType[Any] | None = None
     ) -> Report[Any] | None:
-        """Continue interrupted runs. Those with the outputs of the type end with its values."""
+        """Continue interrupted runs; convert the values of those with the outputs of the type."""
         runs = self._conversation.unfinished_runs
         if output_type and runs and not any(self._has_outputs(run, output_type) for run in runs):
             raise UsageError(
@@ -235,20 +238,20 @@ class SessionRunner:
             self._watchers.append(observe)
         self._conversation.start_run(brief)
         try:
-            report = await self._start(self.resources.worker, brief, cancels, output_type)
+            report = await self._execute(self.resources.worker, brief, cancels, output_type)
             return report
         finally:
             self._conversation.finish_run(brief, report)
             if observe:
                 self._watchers.remove(observe)
 
-    async def _start(
+    async def _execute(
         self, worker: Worker, brief: Brief, cancels: int, output_type: OutputType[Any] | None
     ) -> Report:
-        """Start a run without a parent, and wait for its end.
+        """Execute a run without a parent and return its report.
 
         Arguments:
-            cancels: number of cancels when the caller asked for the run. It stops after another.
+            cancels: value of `_cancels` when the caller asked for the run; a later cancel stops it.
         """
         services = self.resources.services
         # Other runs may have spent since the brief was made.
@@ -301,7 +304,7 @@ class SessionRunner:
         **more: Any,
     ) -> Brief:
         content = parse_prompt(prompt)
-        # `_start` limits it again; here its depth decides which tools the run has.
+        # `_execute` limits it again; here its depth decides which tools the run has.
         budget = self.meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(

@@ -51,7 +51,7 @@ class CallBatch:
         """Keep the outcome of a call."""
         self._outcomes[outcome.call_id] = outcome
 
-    def open_calls(self) -> list[tuple[int, ToolCallBlock]]:
+    def list_open_calls(self) -> list[tuple[int, ToolCallBlock]]:
         """Return the calls without an outcome, each with its position from 1."""
         return [
             (position, call)

@@ -61,7 +61,7 @@ class CallContext:
 
     def _before_write(self, path: str, before: str, after: str) -> None:
         recorder = self.run.recorder
-        event = recorder.event(
+        event = recorder.make_event(
             FileWriteIntended,
             call_id=self.call.id if self.call else "",
             path=path,

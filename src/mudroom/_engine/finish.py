@@ -105,10 +105,10 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     if not text:
         is_goal = ending.reason is Reason.GOAL
         text = run.conversation.answer_text if is_goal else run.conversation.last_text
-    report = run.report(
+    report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=ending.limit
     )
-    await run.recorder.record(run.recorder.event(RunFinished, report=report))
+    await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     return report
 
 
@@ -159,14 +159,14 @@ def _choose_grace(ending: Ending) -> float:
 
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
     """Give each call without a result an error result, so that the conversation is valid (S7)."""
-    for _, call in run.batch.open_calls():
+    for _, call in run.batch.list_open_calls():
         name = canonical_tool_name(call.name)
         result = ToolResult(text, error=True)
         if window := run.evidence.windows.pop(call.id, None):
             result = await window.close(result)
         outcome = CallOutcome(call.id, name, result, refused)
         run.batch.add(outcome)
-        event = run.recorder.event(
+        event = run.recorder.make_event(
             ToolCallFinished, call_id=call.id, name=name, result=outcome.result, refused=refused
         )
         await run.recorder.record(event)

@@ -36,7 +36,9 @@ class Inbox:
             return
         message = replace(message, text=clean_text(message.text))
         self.restore(message)
-        self._recorder.record_later(self._recorder.event(MessageSent, message=message), show=True)
+        self._recorder.record_later(
+            self._recorder.make_event(MessageSent, message=message), show=True
+        )
         self._writes[message.id] = asyncio.create_task(self._recorder.record())
 
     async def take_unread(self) -> list[str]:
@@ -47,7 +49,7 @@ class Inbox:
         texts: list[str] = []
         for message in messages:
             text = format_message(message)
-            event = self._recorder.event(
+            event = self._recorder.make_event(
                 MessageDelivered, text=text, origin=message.sender, message_id=message.id
             )
             self._recorder.record_later(event, show=True)

@@ -78,12 +78,12 @@ async def start_or_resume(run: RunContext) -> Resumption:
     past = run.services.past_events.get(run.run_id)
     if past:
         resumption = await restore_run(run, past)
-        await run.recorder.record(run.recorder.event(RunResumed))
+        await run.recorder.record(run.recorder.make_event(RunResumed))
         if not any(isinstance(event, NoteInjected | TurnStarted) for event in past):
             await _call_start_hook(run)
         return resumption
     brief = replace(run.brief, history=()) if run.brief.continues else run.brief
-    await run.recorder.record(run.recorder.event(RunStarted, brief=brief))
+    await run.recorder.record(run.recorder.make_event(RunStarted, brief=brief))
     await _call_start_hook(run)
     return Resumption()
 

@@ -60,7 +60,9 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 async def _call_model(run: RunContext, summary_reason: Reason | None) -> AssistantMessage:
     recorder = run.recorder
     recorder.turn += 1
-    recorder.record_later(recorder.event(TurnStarted, summary_reason=summary_reason), show=True)
+    recorder.record_later(
+        recorder.make_event(TurnStarted, summary_reason=summary_reason), show=True
+    )
     started_at = run.services.clock.monotonic()
     try:
         answer = await _read_answer(run, is_summary=summary_reason is not None)
@@ -68,18 +70,18 @@ async def _call_model(run: RunContext, summary_reason: Reason | None) -> Assista
         is_transient = isinstance(error, ModelUnavailable)
         partial = _close_failed_call(run)
         text = clean_text(str(error))
-        failed = recorder.event(TurnFailed, error=text, transient=is_transient, text=partial)
+        failed = recorder.make_event(TurnFailed, error=text, transient=is_transient, text=partial)
         await recorder.record(failed)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
         text = clean_text(str(error)) or "cut off before the answer was whole"
         partial = _close_failed_call(run)
-        recorder.record_later(recorder.event(TurnFailed, error=text, text=partial))
+        recorder.record_later(recorder.make_event(TurnFailed, error=text, text=partial))
         raise
     answer = run.conversation.with_unique_call_ids(answer, run.turn)
     charge(run, answer)
     seconds = round(run.services.clock.monotonic() - started_at, 3)
-    recorder.record_later(recorder.event(TurnFinished, message=answer, seconds=seconds))
+    recorder.record_later(recorder.make_event(TurnFinished, message=answer, seconds=seconds))
     append_answer(run, answer)
     return answer
 
@@ -189,7 +191,7 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
 
 
 async def _record_retry(run: RunContext, retry: RetryNotice) -> None:
-    event = run.recorder.event(
+    event = run.recorder.make_event(
         ModelCallRetried,
         attempt=retry.attempt,
         delay=retry.delay,

@@ -28,7 +28,7 @@ class Recorder:
         self._unsaved: list[StoredEvent] = []
         self._unshown: list[StoredEvent] = []
 
-    def event(self, kind: type[E], /, **fields: Any) -> E:
+    def make_event(self, kind: type[E], /, **fields: Any) -> E:
         """Return an event of this run with time, turn and prompt id."""
         return kind(
             at=self._clock.now(),
@@ -71,7 +71,7 @@ class Recorder:
     def show_delta(self, kind: str, text: str) -> None:
         """Show streamed text to the watchers."""
         if self._watchers:
-            self._show(self.event(Delta, kind=kind, text=text))
+            self._show(self.make_event(Delta, kind=kind, text=text))
 
     def _show(self, event: AnyEvent) -> None:
         for watch in self._watchers:

@@ -108,13 +108,13 @@ class RunContext:
         if text in self.conversation.restored_notes:
             self.conversation.restored_notes.remove(text)
             return
-        self._add(self.recorder.event(NoteInjected, text=text, origin=origin))
+        self._add(self.recorder.make_event(NoteInjected, text=text, origin=origin))
 
     def refuse_outputs(self, refusal: OutputRefusal) -> None:
         """Take back outputs that their type refuses, and tell the model why."""
         self.outputs.refuse(refusal.names)
         text = clean_text(refusal.note)
-        self._add(self.recorder.event(NoteInjected, text=text, refused=refusal.names))
+        self._add(self.recorder.make_event(NoteInjected, text=text, refused=refusal.names))
 
     def _add(self, note: NoteInjected) -> None:
         self.conversation.queue_text(note.text)
@@ -148,7 +148,7 @@ class RunContext:
                 return None
         return round(meter.usd, 6)
 
-    def report(
+    def make_report(
         self,
         reason: Reason,
         text: str,

@@ -76,7 +76,7 @@ async def run_tool_calls(run: RunContext, calls: Sequence[ToolCallBlock]) -> lis
         return []
     scheduler = CallScheduler()
     tasks: list[Coroutine[Any, Any, None]] = []
-    for position, call in run.batch.open_calls():
+    for position, call in run.batch.list_open_calls():
         prepared = prepare_call(run, call)
         slot = scheduler.reserve(_choose_lane(prepared))
         tasks.append(_run_in_order(run, position, prepared, slot))
@@ -203,7 +203,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
 
 async def _record_start(run: RunContext, prepared: PreparedCall) -> None:
     tool = prepared.tool
-    started = run.recorder.event(
+    started = run.recorder.make_event(
         ToolCallStarted,
         call=prepared.call,
         title=make_call_title(prepared.call.arguments, tool),
@@ -216,7 +216,7 @@ async def _record_outcome(
     run: RunContext, prepared: PreparedCall, outcome: CallOutcome, seconds: float
 ) -> None:
     run.batch.add(outcome)
-    finished = run.recorder.event(
+    finished = run.recorder.make_event(
         ToolCallFinished,
         call_id=outcome.call_id,
         name=outcome.name,
@@ -279,7 +279,7 @@ async def _record_decision(
     verdict: PermissionVerdict,
     decision: ApprovalDecision,
 ) -> None:
-    event = run.recorder.event(
+    event = run.recorder.make_event(
         PermissionDecided,
         call_id=prepared.call.id,
         name=prepared.name,

@@ -20,7 +20,7 @@ class RequestGate:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[_Application] = []
+        self._waiting: list[_WaitingRequest] = []
 
     async def reserve(self, meter: Meter, plan: RequestPlan) -> LimitState | None:
         """Wait until the limits allow a request of a run; return the limit that refuses it."""
@@ -58,41 +58,41 @@ class RequestGate:
         Arguments:
             is_own: false for a request of a run below the run of the meter.
         """
-        application = _Application(meter, plan, is_own)
+        request = _WaitingRequest(meter, plan, is_own)
         blocked = {each for waiting in self._waiting for each in waiting.blocked_by}
-        answer = application.decide(self, blocked)
-        if answer is not None:
-            return answer
-        self._waiting.append(application)
+        decision = request.decide(self, blocked)
+        if decision is not None:
+            return decision
+        self._waiting.append(request)
         try:
-            return await application.answer
+            return await request.decision
         except asyncio.CancelledError:
-            self._withdraw(application)
+            self._withdraw(request)
             raise
 
     def admit_waiting(self) -> None:
-        """Answer the waiting requests that can be answered now."""
+        """Decide on the waiting requests; those that must wait longer keep their order."""
         blocked: set[Meter] = set()
-        for application in list(self._waiting):
-            if application.answer.done():  # cancelled
+        for request in list(self._waiting):
+            if request.decision.done():  # cancelled
                 continue
-            answer = application.decide(self, blocked)
-            if answer is not None:
-                self._waiting.remove(application)
-                application.answer.set_result(answer)
+            decision = request.decide(self, blocked)
+            if decision is not None:
+                self._waiting.remove(request)
+                request.decision.set_result(decision)
 
-    def _withdraw(self, application: _Application) -> None:
-        if application in self._waiting:
-            self._waiting.remove(application)
+    def _withdraw(self, request: _WaitingRequest) -> None:
+        if request in self._waiting:
+            self._waiting.remove(request)
             self.admit_waiting()
-        elif not application.answer.cancelled():
-            permit = application.answer.result()
+        elif not request.decision.cancelled():
+            permit = request.decision.result()
             if isinstance(permit, Permit):
                 permit.end()
 
 
-class _Application:
-    """A request that asks for a permit.
+class _WaitingRequest:
+    """A request of a run that has no permit yet.
 
     Attributes:
         blocked_by: meters with requests under way that this one waits for.
@@ -100,7 +100,7 @@ class _Application:
 
     def __init__(self, meter: Meter, plan: RequestPlan, is_own: bool) -> None:
         self.blocked_by: list[Meter] = []
-        self.answer: asyncio.Future[Permit | LimitState] = asyncio.Future()
+        self.decision: asyncio.Future[Permit | LimitState] = asyncio.Future()
         self._meter = meter
         self._plan = plan
         self._is_own = is_own
@@ -119,7 +119,7 @@ class _Application:
         self._tokens = plan.most_answer
         self._cut_by = None
         self.blocked_by = []
-        limited: list[Meter] = []
+        limited_meters: list[Meter] = []
         reserved: dict[Limit, float] = {}
         for meter in self._meter.walk_up():
             for limit, most in meter.shared_limits:
@@ -130,17 +130,17 @@ class _Application:
                     self.blocked_by.append(meter)
                 reserved[limit] = meter.reservation(limit)
             if meter.shared_limits:
-                limited.append(meter)
+                limited_meters.append(meter)
         if self.blocked_by:
             blocked.update(self.blocked_by)
             return None
         if self._is_own and not plan.is_summary:
             self._meter.count_turns(1)
-        limits = {limit for meter in limited for limit, _ in meter.shared_limits}
+        limits = {limit for meter in limited_meters for limit, _ in meter.shared_limits}
         is_counted = any(plan.prices.get(limit) for limit in limits)
         max_tokens = self._tokens if is_counted else None
         amounts = plan.most_with_answer(self._tokens)
-        held_in = [meter.requests for meter in limited]
+        held_in = [meter.requests for meter in limited_meters]
         return Permit(held_in, amounts, gate.admit_waiting, max_tokens, self._cut_by)
 
     def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from ..._core.budgets import SHARED_LIMITS, Limit, LimitState
 
 LONGEST_ANSWER = 32_000
-"""Most tokens of an answer that a limit counts, where neither agent nor session sets another."""
+"""Maximum tokens of an answer in a plan, where neither agent nor session sets a maximum."""
 
 
 class RequestPlan(Struct, frozen=True):
@@ -34,16 +34,16 @@ class RequestPlan(Struct, frozen=True):
     is_summary: bool = False
 
     def most_with_answer(self, tokens: int) -> dict[Limit, float]:
-        """Return the most that the request may spend, with an answer of so many tokens."""
+        """Return the maximum amounts with an answer of this number of tokens."""
         answers = {limit: price * tokens for limit, price in self.prices.items()}
         return {limit: self.most.get(limit, 0) + answers.get(limit, 0) for limit in SHARED_LIMITS}
 
 
 class Admission(Struct, frozen=True):
-    """Answer of the limits to a request.
+    """Permit or refusal of a request by limits in another process.
 
     Arguments:
-        number: names the request where it is under way in another process.
+        number: id of the request in the channel between the processes.
         max_tokens: maximum tokens of the answer; None: no limit counts them.
         cut_by: the limit that allows no longer answer.
         refusal: the limit that does not allow the request.
@@ -56,11 +56,11 @@ class Admission(Struct, frozen=True):
 
 
 class Permit:
-    """A request that the limits allow. Meters hold the most that it may spend until `end`.
+    """A request that the limits allow. Meters hold its maximum amounts until `end`.
 
     Arguments:
-        held_in: amounts of the requests under way, of each meter.
-        amounts: what the request may spend.
+        held_in: for each meter, the amounts of its requests under way; `amounts` is added.
+        amounts: maximum amounts of the request.
         on_end: called at the end.
 
     Attributes:
@@ -85,7 +85,7 @@ class Permit:
             requests.append(amounts)
 
     def cut_to(self, admission: Admission) -> None:
-        """Cut the answer to what limits in another process allow."""
+        """Cut the answer to the tokens that limits in another process allow."""
         most = admission.max_tokens
         if most is not None and (self.max_tokens is None or most < self.max_tokens):
             self.max_tokens = most

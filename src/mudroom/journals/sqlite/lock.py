@@ -11,7 +11,7 @@ from pathlib import Path
 from ..busy import make_busy_error
 
 _ATTEMPTS = 3
-"""Number of attempts to lock: `writer_pid` of another process holds a shared lock for a moment."""
+"""Number of attempts to lock: `find_writer_pid` holds a shared lock for a moment."""
 
 _ATTEMPT_DELAY = 0.01
 """Seconds between two attempts."""
@@ -49,7 +49,7 @@ def unlock(path: Path, descriptor: int) -> None:
     os.close(descriptor)
 
 
-def writer_pid(path: Path) -> str:
+def find_writer_pid(path: Path) -> str:
     """Return the id of the process that writes a journal file, "" if there is none."""
     try:
         descriptor = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)

@@ -14,7 +14,7 @@ from ..session_names import check_name, select_session
 from .errors import translate_errors
 from .folder import delete_session, list_sessions, read_info, session_path
 from .journal import SqliteJournal
-from .lock import writer_pid
+from .lock import find_writer_pid
 from .read_only import ReadOnlyJournal
 from .reader import open_reader, read_header
 from .schema import unpublished_path, write_name
@@ -100,7 +100,7 @@ class SqliteStore:
 
     async def find_writer(self, session: str) -> str:
         """Return "process N" for the process that writes a session, "" if there is none."""
-        pid = await asyncio.to_thread(writer_pid, self.path_of(session))
+        pid = await asyncio.to_thread(find_writer_pid, self.path_of(session))
         return f"process {pid}" if pid else ""
 
     def _find(self, text: str) -> str:

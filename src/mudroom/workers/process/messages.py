@@ -89,7 +89,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class ParentMeterState(Struct, frozen=True, tag=True):
-    """Amounts that the ancestors of a run still allow.
+    """Limits and unspent amounts of the ancestors of a run.
 
     Arguments:
         shared: limits of all ancestors.
@@ -143,7 +143,7 @@ class Cancel(Struct, frozen=True, tag=True):
 
 
 class CallReply(Struct, frozen=True, tag=True):
-    """Answer to `CallSession`: the encoded result, or the exception of the call."""
+    """Reply to `CallSession` or `RequestAdmission`: the encoded result, or the exception."""
 
     id: int
     result: bytes = b""

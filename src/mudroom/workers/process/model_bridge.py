@@ -1,4 +1,4 @@
-"""Calls models of the session's process on behalf of worker processes."""
+"""Bridge to models that exist only in the session's process, for worker processes."""
 
 from __future__ import annotations
 

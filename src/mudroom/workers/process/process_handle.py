@@ -33,7 +33,7 @@ from .messages import (
     WorkerConfig,
 )
 from .model_bridge import ModelBridge, ModelMessage
-from .session_calls import answer_call
+from .session_calls import call_service
 
 _EXIT_SECONDS = 2.0
 
@@ -161,7 +161,7 @@ class AssignedRun:
             self.end_request(number)
 
     def make_parent_meter_state(self) -> ParentMeterState:
-        """Return the amounts that the ancestors of the run still allow."""
+        """Return the limits and unspent amounts of the ancestors of the run."""
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
         children_left: int | None = None
@@ -310,7 +310,7 @@ class ProcessHandle:
     def _handle(self, message: ToSession) -> None:
         if isinstance(message, CallSession):
             is_append = message.name == "append"
-            self._start_task(self._answer(message), self._appends if is_append else self._tasks)
+            self._start_task(self._reply(message), self._appends if is_append else self._tasks)
         elif isinstance(message, RequestAdmission):
             self._start_task(self._admit(message), self._tasks)
         elif isinstance(message, ModelMessage):
@@ -336,8 +336,8 @@ class ProcessHandle:
         elif (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
             run.meter.parent.set_paused(message.paused)
 
-    async def _answer(self, call: CallSession) -> None:
-        self.send(await answer_call(self._services, self._append, call))
+    async def _reply(self, call: CallSession) -> None:
+        self.send(await call_service(self._services, self._append, call))
 
     async def _admit(self, request: RequestAdmission) -> None:
         if run := self._runs.get(request.run_id):

@@ -47,7 +47,7 @@ _decode = msgspec.msgpack.decode
 
 
 class SessionLink:
-    """The worker process's end of the channel: sends requests and hands out their answers."""
+    """The worker process's end of the channel: sends messages, passes replies to their callers."""
 
     def __init__(self, channel: Channel[ToWorker]) -> None:
         self.channel = channel
@@ -61,17 +61,17 @@ class SessionLink:
 
     async def call(self, name: str, *arguments: object) -> bytes:
         """Call a service of the session and return its encoded result; see `session_calls`."""
-        return await self.ask(CallSession(self.next_id(), name, encode(arguments)))
+        return await self.request(CallSession(self.next_id(), name, encode(arguments)))
 
-    async def ask(self, question: CallSession | RequestAdmission) -> bytes:
-        """Send a question to the session's process and return the encoded result."""
-        reply: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
-        self._replies[question.id] = reply
-        self.channel.send(question)
-        answer = await reply
-        if answer.error is not None:
-            raise answer.error.to_exception()
-        return answer.result
+    async def request(self, message: CallSession | RequestAdmission) -> bytes:
+        """Send a message to the session's process and return the encoded result."""
+        future: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
+        self._replies[message.id] = future
+        self.channel.send(message)
+        reply = await future
+        if reply.error is not None:
+            raise reply.error.to_exception()
+        return reply.result
 
     def open_stream(self, message: ModelRequest) -> asyncio.Queue[ModelItem]:
         """Send a model request and return the queue of its items."""
@@ -85,15 +85,15 @@ class SessionLink:
         self._streams.pop(request_id, None)
 
     def handle(self, message: CallReply | ModelItem) -> None:
-        """Hand an answer to the call that waits for it."""
+        """Pass a reply or an item of a stream to the caller that waits for it."""
         if isinstance(message, ModelItem):
             queue = self._streams.get(message.id)
             if queue is not None:
                 queue.put_nowait(message)
             return
-        reply = self._replies.pop(message.id, None)
-        if reply is not None and not reply.done():
-            reply.set_result(message)
+        future = self._replies.pop(message.id, None)
+        if future is not None and not future.done():
+            future.set_result(message)
 
     def show(self, event: AnyEvent) -> None:
         """Show an event to the watchers of the session."""
@@ -139,7 +139,7 @@ class RemoteApprover:
 class RemoteParentMeter:
     """Parent meter of a run whose ancestors live in the session's process.
 
-    To the last state that it received it adds the charges that this state does not include.
+    Its amounts are those of the last received state plus the charges that this state lacks.
     """
 
     def __init__(self, link: SessionLink, state: ParentMeterState) -> None:
@@ -183,9 +183,9 @@ class RemoteParentMeter:
     async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
         """Wait until the session's process allows a request, and count its turn there."""
         number = self._link.next_id()
-        question = RequestAdmission(number, self._state.run_id, plan, is_own)
+        message = RequestAdmission(number, self._state.run_id, plan, is_own)
         try:
-            admission = _decode(await self._link.ask(question), type=Admission)
+            admission = _decode(await self._link.request(message), type=Admission)
         except BaseException:
             self.end_request(number)
             raise

@@ -35,7 +35,7 @@ _ARGUMENTS: dict[str, Any] = {
 _DECODERS = {name: msgspec.msgpack.Decoder(types) for name, types in _ARGUMENTS.items()}
 
 
-async def answer_call(
+async def call_service(
     services: SessionServices, append: Callable[..., Awaitable[int]], call: CallSession
 ) -> CallReply:
     """Call the service that a worker process asks for. `append`: stores events."""
