@@ -34,7 +34,9 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worksp
             case "remote":
                 yield remote
             case "recorded":
-                yield RecordedWorkspace(shared, lambda *_: None, lambda *_: None)
+                yield RecordedWorkspace(
+                    shared, lambda path, before, after: None, lambda path, is_written: None
+                )
             case "filtered":
                 yield FilteredWorkspace(shared, lambda path: "")
             case "filtered remote":
