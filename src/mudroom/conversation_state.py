@@ -11,6 +11,7 @@ from ._core.events import RunStarted, StoredEvent
 from ._core.messages import Message
 from ._core.runs import Brief, Report
 from ._engine.compaction import has_summary
+from ._engine.recorded_conversations import group_by_run
 from ._engine.resume import find_report
 from .errors import JournalDamaged, UnknownName
 from .projections.transcript import TranscriptBuilder, build_transcript
@@ -50,7 +51,7 @@ class ConversationState:
 
     def load(self, events: Iterable[StoredEvent]) -> None:
         """Continue a recorded session, from all its events."""
-        by_run = _group_by_run(events)
+        by_run = group_by_run(events)
         roots = [run for run in by_run if "." not in run]
         self.run_count = max(map(int, roots), default=0)
         self.unfinished_events.update(_select_unfinished(by_run))
@@ -140,16 +141,8 @@ class ConversationState:
 
 def select_finished(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """Return the events without those of unfinished root runs and of all runs below them."""
-    unfinished = _select_unfinished(_group_by_run(events))
+    unfinished = _select_unfinished(group_by_run(events))
     return [event for event in events if event.run not in unfinished]
-
-
-def _group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
-    by_run: dict[str, list[StoredEvent]] = {}
-    for event in events:
-        if event.run:
-            by_run.setdefault(event.run, []).append(event)
-    return by_run
 
 
 def _select_unfinished(by_run: dict[str, list[StoredEvent]]) -> dict[str, list[StoredEvent]]:

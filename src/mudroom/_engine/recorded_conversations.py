@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -25,7 +24,7 @@ from .normalize import normalize_conversation
 
 def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
     """Return the recorded conversations, one per run, in the order in which the runs began."""
-    by_run = _group_by_run(events)
+    by_run = group_by_run(events)
     briefs: dict[str, Brief] = {}
     failures: dict[str, list[TurnFailed]] = {}
     summary_turns: dict[str, int] = {}
@@ -83,7 +82,7 @@ def _rebuild_messages(
 
 def rebuild_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
     """Return the briefs of the root runs in order, each with the conversation that it continues."""
-    by_run = _group_by_run(events)
+    by_run = group_by_run(events)
     all_briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     briefs: list[Brief] = []
     for run, brief in all_briefs.items():
@@ -96,10 +95,12 @@ def rebuild_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
     return briefs
 
 
-def _group_by_run(events: Sequence[StoredEvent]) -> dict[str, list[StoredEvent]]:
-    by_run: dict[str, list[StoredEvent]] = defaultdict(list)
+def group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
+    """Return the events of each run by run id, in order; events of the session are left out."""
+    by_run: dict[str, list[StoredEvent]] = {}
     for event in events:
-        by_run[event.run].append(event)
+        if event.run:
+            by_run.setdefault(event.run, []).append(event)
     return by_run
 
 

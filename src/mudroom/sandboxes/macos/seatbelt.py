@@ -14,6 +14,7 @@ from ..._core.ports import CommandResult
 from ..._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES
 from ..._platform.scratch_dirs import ScratchDir
 from ..environ import select_allowed
+from ..linux.daemon.protected_files import GIT_SETTINGS
 from ..self_test import SelfTestedSandbox
 from ..toolchains import find_toolchains
 from ..unsandboxed import Unsandboxed
@@ -31,7 +32,6 @@ _READABLE = (
     "/private/var/db/timezone",
     "/dev",
 )
-_GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir")
 
 
 class SeatbeltSandbox(SelfTestedSandbox):
@@ -98,7 +98,7 @@ def build_profile(
     lines.append(f"(deny file-write* (regex {_make_protected_regex(workspace)}))")
     git_dir = os.path.join(workspace, ".git")
     lines.append(f"(deny file-write-unlink (literal {_quote(git_dir)}))")
-    for name in _GIT_SETTINGS:
+    for name in GIT_SETTINGS:
         lines.append(f"(deny file-write* (subpath {_quote(os.path.join(git_dir, name))}))")
     if network:
         lines.append("(allow network*)")
