@@ -105,7 +105,7 @@ LINES = [
     '(deny file-write-unlink (literal "/Users/x/proj/.git"))',
     *(
         f'(deny file-write* (subpath "/Users/x/proj/.git/{name}"))'
-        for name in ("hooks", "config", "config.worktree", "commondir")
+        for name in ("commondir", "config", "config.worktree", "hooks")
     ),
 ]
 
