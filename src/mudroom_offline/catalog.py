@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+NEVER = "(?!)"  # regular expression that matches nothing
+
 
 class Technology(Struct, frozen=True):
     """How to recognise one tool or framework."""
@@ -31,10 +33,10 @@ class OutlineRules(Struct, frozen=True):
     """How to read the purpose and the names that a source file defines."""
 
     suffixes: tuple[str, ...] = ()
-    purpose: str = ""
-    about: str = ""
+    purpose: str = NEVER
+    about: str = NEVER
     names: tuple[str, ...] = ()
-    definition: str = ""
+    definition: str = NEVER
     is_source: bool = True
 
 
@@ -44,12 +46,10 @@ class ManifestFormat(Struct, frozen=True):
     files: tuple[str, ...]
     format: str
     language: str = ""
-    runtime: tuple[str, ...] = ()
-    development: tuple[str, ...] = ()
-    other: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    dependency: str = ""
-    comment: str = ""
+    dependency: str = NEVER
+    comment: str = NEVER
 
 
 class Intent(Struct, frozen=True):

@@ -43,5 +43,5 @@ def run_children(
         warning = report.warning or (report.text if output.error else "")
         text = whole[report.spill].text.strip() if report.spill else report.text
         problem = f"⚠ {title}: {warning}" if warning else ""
-        answers.append(ChildAnswer("" if output.error else text, problem))
+        answers.append(ChildAnswer(text if report.warning or not output.error else "", problem))
     return answers

@@ -1,4 +1,4 @@
-"""Requests "summarise" and "purpose": what each file is for, and what the project is for."""
+"""Request "summarise": one line about each file."""
 
 from __future__ import annotations
 
@@ -6,32 +6,12 @@ import re
 
 from .catalog import OutlineRules, load_rows
 from .children import run_children, split_batches
-from .file_outline import describe_file, find_description
+from .file_outline import describe_file
 from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
 from .requests import find_patterns
-from .tool_output import Listing, describe_problems, format_table, list_files, read_files
+from .tool_output import Listing, format_table, list_files, read_files
 
 _READ_DIRECTLY = 3
-_README = re.compile(r"(?i)(?:^|/)readme(?:\.(?:md|rst|txt|markdown|adoc))?$")
-_LINKS = ("README.md", "README.rst", "README")
-_LONGEST_PARAGRAPH = 600
-
-
-def describe_project(request: Request, context: Context) -> Plan:
-    """Quote the first paragraph of the folder's README."""
-    context.require("read", "glob")
-    say = context.say
-    listing = yield from list_files(request, ["{README,Readme,readme}*"])
-    readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
-    links = [] if readmes else [f"{request.folder or '.'}/{name}" for name in _LINKS]
-    texts = yield from read_files([*readmes, *links])  # `glob` lists no links
-    for path, file in texts.items():
-        if quote := find_description(file.text):
-            quote = re.sub(rf"(?s)^(.{{{_LONGEST_PARAGRAPH}}}).+", r"\1…", quote)
-            lead = say("says", path=path.removeprefix("./"), text=quote)
-            return combine([lead, say("more_questions")])
-    problems = [texts[path].problem for path in readmes]
-    return combine([say("no_purpose"), say("more_questions"), describe_problems(problems, say)])
 
 
 def summarize(request: Request, context: Context) -> Plan:
@@ -46,7 +26,8 @@ def summarize(request: Request, context: Context) -> Plan:
         answer = yield from _summarize_with_children(listing.rows, context)
     else:
         answer = yield from _summarize_here(listing.rows, say)
-    return combine([answer, describe_problems([listing.problem, listing.describe_cut()], say)])
+    problem = context.describe_problems([listing.problem, listing.describe_cut()])
+    return combine([answer, problem])
 
 
 def _list_files(request: Request) -> Steps[Listing]:
@@ -71,6 +52,7 @@ def _summarize_with_children(files: list[str], context: Context) -> Plan:
     answers = yield from run_children(prompts, titles, context)
     rows = [row for answer in answers for row in answer.text.split("\n") if row[:3] == "| `"]
     problems = "\n".join(filter(None, (answer.problem for answer in answers)))
+    context.problems.extend(filter(None, [problems]))
     if not rows:
         raise CannotAnswer(problems)
     return combine([_format(rows, len(files), say), problems])

@@ -1,4 +1,4 @@
-"""Manifests: what a project declares that it needs. Read by the rules of `data/manifests.toml`."""
+"""Manifests: packages and tools that they list. Read by the rules of `data/manifests.toml`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ _REQUIREMENT = re.compile(
     r"\(?\s*((?:[<>=!~^]=?=?\s*[\w.*+!-]+\s*,?\s*)*)"
 )
 _IS_URL = re.compile(r"\s*[\w.-]+[:+/]")
-PURPOSES = ("runtime", "development", "other")
 
 
 class Dependency(Struct, frozen=True):
-    """A package that a manifest names."""
+    """A package that a manifest lists."""
 
     name: str
-    version: str  # constraint, "" for none
-    purpose: str  # one of PURPOSES; "other" when it is not known
+    version: str  # as written, "" for none
+    place: str  # path with a line or a section
 
 
 class Manifest(Struct):
@@ -53,10 +52,7 @@ def parse_manifest(path: str, text: str) -> Manifest:
         _read_text(text, manifest)
         return manifest
     try:
-        if rules.format == "lines":
-            data = re.sub(r"\\\n", " ", text).split("\n")
-        else:
-            data = tomllib.loads(text) if rules.format == "toml" else json.loads(text)
+        data = tomllib.loads(text) if rules.format == "toml" else json.loads(text)
         _read_data(data, manifest)
     except (ValueError, RecursionError) as error:
         manifest.dependencies.clear()
@@ -65,54 +61,47 @@ def parse_manifest(path: str, text: str) -> Manifest:
 
 
 def _read_data(data: object, manifest: Manifest) -> None:
-    rules = manifest.rules
-    for purpose in PURPOSES:
-        for path in getattr(rules, purpose):
-            for value in _read_values_at(data, path):
-                manifest.dependencies += _read_dependencies(value, purpose)
-    for path in rules.tools:
-        for value in _read_values_at(data, path):
+    for path in manifest.rules.sections:
+        for section, value in _read_values_at(data, path):
+            manifest.dependencies += _read_dependencies(value, manifest.path, section)
+    for path in manifest.rules.tools:
+        for section, value in _read_values_at(data, path):
             if isinstance(value, dict):
                 manifest.tools += "".join(f"[{name}] " for name in cast("dict[str, object]", value))
             else:
-                manifest.tools += f"{path.rpartition('/')[2]}={value} "
+                manifest.tools += f"{section.rpartition('/')[2]}={value} "
 
 
-def _read_values_at(data: object, path: str) -> Iterator[object]:
-    """Yield the values at a path of keys with slashes between them; "*" stands for any letters."""
+def _read_values_at(data: object, path: str, section: str = "") -> Iterator[tuple[str, object]]:
+    """Yield keys and values at a path of keys with slashes between them; "*" is any letters."""
     key, _, rest = path.partition("/")
     if not path:
-        yield data
+        yield section[1:], data
     elif isinstance(data, dict):
         for name, value in cast("dict[str, object]", data).items():
             if fnmatchcase(name, key):
-                yield from _read_values_at(value, rest)
+                yield from _read_values_at(value, rest, f"{section}/{name}")
 
 
-def _read_dependencies(value: object, purpose: str) -> Iterator[Dependency]:
+def _read_dependencies(value: object, path: str, section: str) -> Iterator[Dependency]:
     if isinstance(value, list):
         for line in cast("list[object]", value):
             match = _REQUIREMENT.match(line) if isinstance(line, str) else None
             if match and not _IS_URL.match(match.string):
                 version = re.sub(r"\s+", "", match[2]).rstrip(",")
-                yield Dependency(match[1].lower(), version, purpose)
+                yield Dependency(match[1], version, f"`{path}` `[{section}]`")
     elif isinstance(value, dict):
         for name, constraint in cast("dict[str, object]", value).items():
             if isinstance(constraint, dict):
                 constraint = cast("dict[str, object]", constraint).get("version", "")
-            version = constraint if isinstance(constraint, str) and constraint != "*" else ""
-            if name != "python":
-                yield Dependency(name, version, purpose)
+            version = constraint if isinstance(constraint, str) else ""
+            yield Dependency(name, version, f"`{path}` `[{section}]`")
 
 
 def _read_text(text: str, manifest: Manifest) -> None:
     rules = manifest.rules
-    manifest.tools = re.sub(rules.comment, "", text) if rules.comment else text
-    for match in re.finditer(rules.dependency, manifest.tools) if rules.dependency else ():
-        is_dev = any(re.search(pattern, match[0]) for pattern in rules.development)
-        purpose = "development" if is_dev else "other"
+    manifest.tools = re.sub(rules.comment, lambda match: "\n" * match[0].count("\n"), text)
+    for match in re.finditer(rules.dependency, manifest.tools):
+        place = f"`{manifest.path}:{manifest.tools.count(chr(10), 0, match.start('n')) + 1}`"
         version = (match["v"] or "").strip()
-        if "version.ref" in match[0]:
-            values = re.findall(rf"(?m)^{re.escape(version)} *= *[\"']([^\"']+)", manifest.tools)
-            version = next(iter(values), "")
-        manifest.dependencies.append(Dependency(match["n"].strip(), version, purpose))
+        manifest.dependencies.append(Dependency(match["n"].strip(), version, place))

@@ -18,9 +18,10 @@ from mudroom._core.ports import RequestConfig
 from mudroom._engine.compaction import SUMMARY_PROMPT
 
 from .children import run_children
-from .file_summaries import describe_project, summarize
+from .file_summaries import summarize
 from .module_demo import create_module
 from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
+from .quotations import quote_lines
 from .requests import find_unknown_words, is_chinese, parse_prompt
 from .searches import count_lines, find_symbol
 from .technologies import find_technologies
@@ -32,14 +33,16 @@ _PLANS: dict[str, Callable[[Request, Context], Plan]] = {
     "create": create_module,
     "tests": find_technologies,
     "stack": find_technologies,
-    "purpose": describe_project,
+    "description": quote_lines,
+    "run_tests": quote_lines,
+    "licence": quote_lines,
     "summarise": summarize,
     "find": find_symbol,
     "count": count_lines,
 }
 _READS_MUCH = ("tests", "stack")
 _STARTS_CHILDREN = ("create", "summarise")
-_ABOUT_PROJECT = ("tests", "stack", "purpose")
+_ABOUT_PROJECT = ("tests", "stack", "description", "run_tests", "licence")
 
 
 class FinalAnswer(Struct, frozen=True):
@@ -102,7 +105,7 @@ def _run_in_order(
     if context.repository and is_about_project and note not in combine(parts):
         parts.insert(0, note)
     refusals += [say("not_done", part=part) for part in unsupported]
-    return FinalAnswer(combine([*parts, *refusals]), is_whole=not refusals)
+    return FinalAnswer(combine([*parts, *refusals]), not refusals and not context.problems)
 
 
 def _run_plan(request: Request, context: Context) -> Plan:
@@ -116,6 +119,7 @@ def _run_plan(request: Request, context: Context) -> Plan:
     child = (yield from run_children([request.text.strip()], [title], context))[0]
     if not child.text:
         raise CannotAnswer(child.problem)
+    context.problems.extend(filter(None, [child.problem]))
     return combine([child.text, child.problem])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mudroom._core.messages import ToolCallBlock, ToolResultBlock
 
@@ -30,9 +30,9 @@ class Translator(Struct, frozen=True):
         """Return a list as running text."""
         return ("、" if self.is_chinese else ", ").join(items)
 
-    def join_files(self, paths: Iterable[str]) -> str:
-        """Return the first three paths in backticks."""
-        unique = [f"`{path}`" for path in dict.fromkeys(paths)]
+    def join_first(self, items: Iterable[str], mark: str = "") -> str:
+        """Return the first three different items, each between two marks."""
+        unique = [f"{mark}{item}{mark}" for item in dict.fromkeys(items)]
         return self.join([*unique[:3], "…"] if len(unique) > 3 else unique)
 
 
@@ -43,12 +43,19 @@ class Context(Struct, frozen=True):
     say: Translator
     reader: str = ""  # read-only agent that `task` offers
     repository: str = ""  # root of the repository when it is above the folder of the session
+    problems: list[str] = field(default_factory=list[str])  # why the answer is not complete
 
     def require(self, *names: str) -> None:
         """Raise CannotAnswer when one of the tools is not offered."""
         missing = self.say.join(f"`{name}`" for name in names if name not in self.tools)
         if missing:
             raise CannotAnswer(self.say("no_tool", listed=missing))
+
+    def describe_problems(self, problems: list[str], notes: list[str] | None = None) -> str:
+        """Return a note that not all was searched, "" if it was. Problems end a run not done."""
+        self.problems.extend(filter(None, problems))
+        reasons = self.say.join(dict.fromkeys(filter(None, [*problems, *(notes or [])])))
+        return self.say("not_all_searched", reasons=reasons) if reasons else ""
 
 
 class Request(Struct, frozen=True):

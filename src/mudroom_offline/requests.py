@@ -72,6 +72,7 @@ def find_unknown_words(text: str, kind: str) -> list[str]:
 
 def find_symbols(text: str) -> list[str]:
     """Return the names a request asks about: quoted ones, else those that look like identifiers."""
+    text = _remove_folder(text)
     bare = _PATH_LIKE.sub(" ", text)
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
     names = quoted or [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
@@ -91,6 +92,9 @@ def find_folders(text: str) -> list[str]:
         for group in re.findall(pattern.replace("PATH", _PATH), bare):
             names += re.split(r"[`,\s和与、]+|\b(?:and|or)\b", group)
     folders = [name.removeprefix("./").strip("/") for name in names if name.strip("./")]
+    if not folders and (match := load_pattern("plain_folder").search(bare)):
+        is_word = match["name"].lower() in load_data("intents")["common_words"].split()
+        folders = [] if is_word else [match["name"]]
     return list(dict.fromkeys(folders))
 
 
@@ -163,10 +167,7 @@ def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
 def _remove_names(text: str, kind: str) -> str:
     """Return a text without the folders, files, patterns and symbols that a request may name."""
     paths = {*find_files(text), *_GLOB.findall(text)} if kind in _TAKES_FILES else set[str]()
-    folders = find_folders(text)
-    if len(folders) == 1 and kind != "create":
-        name = re.escape(folders[0])
-        text = re.sub(rf"(?<![\w/])`?(?:\./)?{name}(?:/`?|`?(?![\w/]))", " ", text)
+    text = text if kind == "create" else _remove_folder(text)
     for path in sorted(paths, key=len, reverse=True):
         text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
     if kind in ("count", "summarise"):
@@ -175,3 +176,12 @@ def _remove_names(text: str, kind: str) -> str:
     if len(names) == 1:
         text = re.sub(rf"[`\"'“‘「]?{re.escape(names[0])}(?:\(\))?[`\"'”’」]?", " ", text)
     return text if kind == "create" else re.sub(r"[?？]", " ", text)
+
+
+def _remove_folder(text: str) -> str:
+    """Return a text without the folder that it names, if it names only one."""
+    folders = find_folders(text)
+    if len(folders) != 1:
+        return text
+    name = re.escape(folders[0])
+    return re.sub(rf"(?<![\w/])`?(?:\./)?{name}(?:/`?|`?(?![\w/.:]))", " ", text)

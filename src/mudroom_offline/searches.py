@@ -1,4 +1,4 @@
-"""Requests "find" and "count": where a name is defined and used; how many files and lines."""
+"""Requests "find" and "count": lines that define or contain a name; numbers of files and lines."""
 
 from __future__ import annotations
 
@@ -6,49 +6,45 @@ import re
 from pathlib import PurePosixPath
 
 from .catalog import find_outline_rules, load_data
-from .plans import CannotAnswer, Context, Plan, Request, Translator, combine
+from .plans import CannotAnswer, Context, Plan, Request, combine
 from .requests import find_patterns, find_symbols
-from .tool_output import describe_problems, format_table, join_globs, list_files, search_all
+from .tool_output import format_lines, format_table, join_globs, list_files, search_all
 
-_ROW = re.compile(r"(.+?):(\d+):(.*)")
 _COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
-_MOST_ROWS = 60
 
 
 def find_symbol(request: Request, context: Context) -> Plan:
-    """Search for the name and separate definitions from uses by the form of the lines."""
+    """List the lines that contain a name, first those that look like a definition."""
     context.require("grep")
     say = context.say
     names = find_symbols(request.text)
     if len(names) != 1:
         raise CannotAnswer(say("which_name"))
-    name = names[0]
+    name = re.split(r"\.|::|#", names[0])[-1]
+    if "." in names[0] and find_outline_rules(names[0]).suffixes:  # the name of a file
+        raise CannotAnswer(say("which_name"))
     plain = re.escape(name).replace(r"\-", "-")  # ripgrep and Python both understand it
     word = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", plain)
     listing = (yield from search_all(request, [(word, "**/*")], "content"))[0]
-    problem = describe_problems([listing.problem], say)
-    if problem and listing.rows:
+    if listing.problem and listing.rows:
         definition = load_data("languages")["keyword_definition"].replace("NAME", plain)
         first = (yield from search_all(request, [(definition, "**/*")], "content"))[0]
         listing.rows = list(dict.fromkeys([*first.rows, *listing.rows]))
-    matches = [match for row in listing.rows if (match := _ROW.fullmatch(row))]
-    if not matches and problem:
-        raise CannotAnswer(combine([say("name_not_seen", name=name), problem]))
-    if not matches:
-        return say("name_not_seen", name=name)
-    matches.sort(key=lambda match: not find_outline_rules(match[1]).is_source)
-    defined = [match for match in matches if _is_definition(name, match)]
-    used = [match for match in matches if match not in defined]
-    parts = [say("no_definition", name=name)]
-    if defined:
-        parts = [say("defined_in", name=name) + "\n" + _format(defined, say)]
-    if used:
-        files = say.count(len({match[1] for match in used}), "file")
-        at_least = say("at_least") if problem else ""
-        count = say.count(len(used), "line")
-        lead = say("appears_in", at_least=at_least, count=count, files=files)
-        parts.append(f"{lead}\n{_format(used, say)}")
-    return combine([*parts, problem])
+    problem = context.describe_problems([listing.problem])
+    lines = sorted(listing.lines, key=lambda line: not find_outline_rules(line[1]).is_source)
+    lead = "" if name == names[0] else say("last_part", name=name, whole=names[0])
+    if not lines and not problem:
+        return combine([lead, say("no_line", name=name)])
+    defined = [line for line in lines if _looks_like_definition(name, line)]
+    others = [line for line in lines if line not in defined]
+    at_least = say("at_least") if problem else ""
+    files = say.count(len({line[1] for line in lines}), "file")
+    count = at_least + say.count(len(others), "line")
+    key = "definitions" if defined else "no_definition"
+    parts = [say(key, name=name, count=count, files=files), format_lines(defined, say)]
+    if others:
+        parts += [say("other_lines", name=name, count=count), format_lines(others, say)]
+    return combine([lead, *parts, problem])
 
 
 def count_lines(request: Request, context: Context) -> Plan:
@@ -60,7 +56,7 @@ def count_lines(request: Request, context: Context) -> Plan:
     if not listing.total:
         return say("no_file")
     counts = (yield from search_all(request, [("^", join_globs(globs))], "count"))[0]
-    problem = describe_problems([listing.problem, counts.problem], say)
+    problem = context.describe_problems([listing.problem, counts.problem])
     by_kind: dict[str, list[int]] = {}
     for row in counts.rows:
         path, _, count = row.rpartition(":")
@@ -72,26 +68,18 @@ def count_lines(request: Request, context: Context) -> Plan:
     total = sum(map(sum, by_kind.values()))
     cells.append((say("total"), f"{counted:,}", f"{total:,}"))
     at_least = say("at_least") if problem else ""
-    texts = {"counted": f"{at_least}{counted:,}", "lines": at_least + say.count(total, "line")}
-    texts["globs"] = say.join(f"`{glob}`" for glob in globs)
-    lead = say("counts", files=say.count(listing.total, "file"), **texts)
-    head = (say("kind"), say("files"), say("lines"))
-    return combine([lead, format_table(head, cells) if counted else "", problem])
+    texts = {"globs": say.join(f"`{glob}`" for glob in globs), "counted": f"{counted:,}"}
+    texts |= {"lines": say.count(total, "line"), "files": say.count(listing.total, "file")}
+    lead = say("counts", at_least=at_least, **texts)
+    table_text = format_table(map(say, ("kind", "files", "lines")), cells)
+    return combine([lead, table_text if counted else "", problem])
 
 
-def _is_definition(name: str, match: re.Match[str]) -> bool:
-    pattern = find_outline_rules(match[1]).definition
-    plain = re.escape(re.split(r"\.|::|#", name)[-1])
-    hit = re.search(pattern.replace("NAME", rf"{plain}(?!\$)"), match[3]) if pattern else None
-    before = match[3][: hit.start()] if hit else "//"
+def _looks_like_definition(name: str, line: re.Match[str]) -> bool:
+    """Return True when a line has the form of a definition and is no comment."""
+    pattern = find_outline_rules(line[1]).definition
+    plain = rf"{re.escape(name)}(?!\$)"
+    hit = re.search(pattern.replace("NAME", plain), line[3])
+    before = line[3][: hit.start()] if hit else "//"
     is_text = "//" in before or any(before.count(quote) % 2 for quote in "\"'`")
-    return not is_text and not _COMMENT.match(match[3])
-
-
-def _format(matches: list[re.Match[str]], say: Translator) -> str:
-    rows: list[str] = []
-    for match in matches[:_MOST_ROWS]:
-        line = match[3].strip()[:120].replace("`", "'")
-        rows.append(f"- `{match[1]}:{match[2]}` `{line}`")
-    left = len(matches) - _MOST_ROWS
-    return "\n".join([*rows, say("more", left=left)] if left > 0 else rows)
+    return not is_text and not _COMMENT.match(line[3])

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from msgspec import Struct, field
 
 from .catalog import ManifestFormat, Technology, load_data, load_rows, matches_any
-from .manifests import PURPOSES, Dependency, Manifest, find_format, parse_manifest
+from .manifests import Dependency, Manifest, find_format, parse_manifest
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
-from .tool_output import (
-    describe_problems,
-    format_table,
-    list_files,
-    parse_listing,
-    read_files,
-    search_all,
-)
+from .tool_output import format_table, list_files, parse_listing, read_files, search_all
 
 _MAIN_ASPECTS = ("testing framework", "end-to-end tests")
 _TEST_ASPECTS = (*_MAIN_ASPECTS, "testing library", "test runner", "benchmarks")
@@ -32,22 +24,19 @@ class Project(Struct):
     counts: dict[str, int]  # of files, by language name
     files: list[str]  # manifests and configuration files
     manifests: list[Manifest]
-    problems: list[str]  # reasons why not all was looked at
+    problems: list[str]  # reasons why not all was searched
+    notes: list[str]  # manifests that were not read to their end
 
 
 class Evidence(Struct):
-    """A technology and the files where it was seen."""
+    """A technology and the places where it was seen."""
 
     technology: Technology
-    declared: dict[str, str] = field(default_factory=dict[str, str])  # version by manifest
-    configured: list[str] = field(default_factory=list[str])
-    imported: list[str] = field(default_factory=list[str])
-    is_cut: bool = False  # True when more files import it
-
-    @property
-    def is_active(self) -> bool:
-        """True when files import or configure it."""
-        return bool(self.imported or self.configured)
+    listed: list[Dependency] = field(default_factory=list[Dependency])
+    configured: list[str] = field(default_factory=list[str])  # files of its own, its settings
+    used_in: list[str] = field(default_factory=list[str])
+    is_cut: bool = False  # True when more files may use it
+    is_used: bool = False  # True when the top level lists or configures it, and files use it
 
 
 def find_technologies(request: Request, context: Context) -> Plan:
@@ -61,18 +50,18 @@ def find_technologies(request: Request, context: Context) -> Plan:
         rows = yield from _find_evidence(project, request)
         rows = [row for row in rows if not wants_tests or row.technology.aspect in _TEST_ASPECTS]
         languages = {} if wants_tests else project.counts
-        cells = [
-            (name, say("language"), "", say.count(count, "file"))
-            for name, count in languages.items()
-            if count
-        ]
+        suffixes = load_data("languages")["suffixes"]
+        cells: list[tuple[str, ...]] = []
+        for name, count in filter(lambda item: item[1], languages.items()):
+            evidence = f"`*{'` `*'.join(suffixes[name])}`: {say.count(count, 'file')}"
+            cells.append((name, say("language"), "", evidence))
         cells += [_describe_evidence(row, say) for row in rows]
         head = map(say, ("name", "aspect", "version", "evidence"))
         lead = _describe_tests(rows, request, say) if wants_tests else say("stack")
         parts = [lead, format_table(head, cells) if cells else ""]
     if not wants_tests:
         parts.append(_describe_dependencies(project, say))
-    return combine([*parts, describe_problems(project.problems, say)])
+    return combine([*parts, context.describe_problems(project.problems, project.notes)])
 
 
 def _survey_project(request: Request) -> Steps[Project]:
@@ -90,11 +79,11 @@ def _survey_project(request: Request) -> Steps[Project]:
     texts = yield from read_files(manifests[:_MOST_MANIFESTS])
     parsed = [parse_manifest(path, file.text) for path, file in texts.items()]
     problems = [listing.problem, listing.describe_cut(), *(listed.problem for listed in counted)]
-    problems += [f"`{path}`: {file.problem}" for path, file in texts.items() if file.problem]
     problems += [f"{count:,} more manifests" for count in [len(manifests) - len(texts)] if count]
-    problems += [manifest.problem for manifest in parsed]
+    notes = [f"`{path}`: {file.problem}" for path, file in texts.items() if file.problem]
+    notes += [manifest.problem for manifest in parsed]
     counts = {name: listed.total for name, listed in zip(globs, counted, strict=True)}
-    return Project(counts, files, parsed, problems)
+    return Project(counts, files, parsed, problems, notes)
 
 
 def _is_own_file(path: str, request: Request) -> bool:
@@ -111,10 +100,8 @@ def _make_language_globs() -> dict[str, str]:
 def _find_evidence(project: Project, request: Request) -> Steps[list[Evidence]]:
     """Return the technologies that are seen, those in use first."""
     globs = _make_language_globs()
-    rows = [
-        _find_declarations(technology, project)
-        for technology in load_rows("technologies", "technology", Technology)
-    ]
+    technologies = load_rows("technologies", "technology", Technology)
+    rows = [_find_declarations(technology, project) for technology in technologies]
     searched = [
         row for row in rows if row.technology.imports and project.counts[row.technology.language]
     ]
@@ -123,81 +110,75 @@ def _find_evidence(project: Project, request: Request) -> Steps[list[Evidence]]:
     ]
     listings = (yield from search_all(request, searches)) if searches else []
     for row, listing in zip(searched, listings, strict=True):
-        row.imported = [path for path in listing.rows if _is_own_file(path, request)]
+        row.used_in = [path for path in listing.rows if _is_own_file(path, request)]
         row.is_cut = bool(listing.problem)
         project.problems.append(listing.problem)
-    rows = [row for row in rows if row.is_active or row.declared]
-    return sorted(rows, key=lambda row: (row.technology.aspect in _TEST_ASPECTS, not row.is_active))
+        paths = [*row.configured, *(item.place.split("`")[1] for item in row.listed)]
+        is_at_top = any("/" not in path.removeprefix(f"{request.folder}/") for path in paths)
+        row.is_used = is_at_top and bool(row.used_in)
+    active = [row for row in rows if row.used_in or row.configured]
+    listed = [row for row in rows if row.listed and row not in active]
+    return sorted([*active, *listed], key=lambda row: row.technology.aspect in _TEST_ASPECTS)
 
 
 def _find_declarations(technology: Technology, project: Project) -> Evidence:
-    """Return the files that configure a technology and the manifests that declare it."""
+    """Return the files that configure a technology and the manifests that list it."""
     row = Evidence(technology)
     row.configured = [path for path in project.files if matches_any(path, technology.config)]
     for manifest in project.manifests:
-        languages = {manifest.rules.language, technology.language} - {""}
-        if len(languages) > 1:
+        if len({manifest.rules.language, technology.language} - {""}) > 1:
             continue
-        for dependency in manifest.dependencies:
-            names = (dependency.name, f"*:{dependency.name.rpartition(':')[2]}")
-            if not set(names).isdisjoint(technology.packages):
-                row.declared.setdefault(manifest.path, dependency.version)
+        for item in manifest.dependencies:
+            names = {item.name, item.name.lower(), f"*:{item.name.rpartition(':')[2]}"}
+            row.listed += [] if names.isdisjoint(technology.packages) else [item]
         if technology.tool and re.search(technology.tool, manifest.tools):
             row.configured.append(manifest.path)
     return row
 
 
 def _describe_tests(rows: list[Evidence], request: Request, say: Translator) -> str:
-    """Return the sentence that answers the question: used, only declared, or not recognised."""
+    """Return the sentence that answers the question: used, signs only, or not recognised."""
     main = [row for row in rows if row.technology.aspect in _MAIN_ASPECTS]
-    active = [row for row in main if row.is_active]
-    names = say.join(f"**{row.technology.name}**" for row in active or main)
+    certain = say.join(f"**{row.technology.name}**" for row in main if row.is_used)
+    others = say.join(f"**{row.technology.name}**" for row in main if not row.is_used)
     place = f"`{request.folder}/`" if request.folder else say("the_project")
-    return say("uses" if active else "declares" if main else "none", place=place, names=names)
+    texts = [say("uses", place=place, names=certain)] if certain else []
+    texts += [say("signs_of", place=place, names=others)] if others else []
+    return "\n".join(texts) or say("none", place=place)
 
 
 def _describe_evidence(row: Evidence, say: Translator) -> tuple[str, str, str, str]:
     """Return name, aspect, version and evidence of a technology."""
     at_least = say("at_least") if row.is_cut else ""
-    sources = {
-        "imported_in": row.imported,
-        "configured_in": row.configured,
-        "declared_in": list(row.declared),
-    }
-    parts = [
-        say(key, count=at_least + say.count(len(files), "file"), files=say.join_files(files))
+    listed = say.join_first(item.place for item in row.listed)
+    parts = [say("listed_in", places=listed)] if listed else []
+    sources = {"configured_in": row.configured, "used_in": row.used_in}
+    parts += [
+        say(key, count=at_least + say.count(len(files), "file"), files=say.join_first(files, "`"))
         for key, files in sources.items()
         if files
     ]
-    version = _join_versions(row.declared.values(), say) or row.technology.bundled_with
+    versions = say.join_first(item.version for item in row.listed if item.version)
+    version = versions or row.technology.bundled_with
     aspect = say(row.technology.aspect)
     return f"**{row.technology.name}**", aspect, version or say("not_seen"), "; ".join(parts)
 
 
-def _join_versions(versions: Iterable[str], say: Translator) -> str:
-    """Return the first two versions, "" when there is none."""
-    unique = list(dict.fromkeys(filter(None, versions)))
-    return say.join([*unique[:2], *(["…"] if len(unique) > 2 else [])])
-
-
 def _describe_dependencies(project: Project, say: Translator) -> str:
-    items = [
-        (item, manifest.path) for manifest in project.manifests for item in manifest.dependencies
+    """List the packages of all manifests as they are written there."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for manifest in project.manifests:
+        for item in manifest.dependencies:
+            groups.setdefault((item.name, item.version), []).append(item.place)
+    rows = [
+        (name, version or say("not_seen"), say.join_first(places))
+        for (name, version), places in groups.items()
     ]
-    items.sort(key=lambda pair: PURPOSES.index(pair[0].purpose))
-    groups: dict[str, list[tuple[Dependency, str]]] = {}
-    for item, path in items:
-        groups.setdefault(item.name, []).append((item, path))
-    rows: list[tuple[str, ...]] = []
-    for name, group in groups.items():
-        version = _join_versions((item.version for item, _ in group), say) or say("not_seen")
-        purposes = "; ".join(dict.fromkeys(say(item.purpose) for item, _ in group))
-        rows.append((name, version, purposes, say.join_files(path for _, path in group)))
-    programs = [x.path for x in project.manifests if x.rules.format in ("program", "text")]
-    note = say("programs", files=say.join_files(programs)) if programs else ""
+    partial = [x.path for x in project.manifests if x.rules.format in ("program", "text")]
+    note = say("programs", files=say.join_first(partial, "`")) if partial else ""
     if not rows:
         return combine([say("no_dependencies"), note])
-    head = map(say, ("dependency", "version", "declared_as", "declared"))
+    table = format_table(map(say, ("dependency", "version", "listed")), rows[:_MOST_ROWS])
     left = len(rows) - _MOST_ROWS
     more = say("more", left=left) if left > 0 else ""
-    return combine([format_table(head, rows[:_MOST_ROWS]), more, note])
+    return combine([say("dependencies"), table, more, note])

@@ -15,7 +15,10 @@ from .plans import CannotAnswer, Request, Steps, Translator, plan_call
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
 _NOTHING = re.compile(r"\(no (?:files match|matches)\b")
+_LINE = re.compile(r"(.+?):(\d+):(.*)")
 _FILES_PER_TURN = 20
+_MOST_LINES = 60
+_LONGEST_LINE = 240
 
 
 class FileText(Struct):
@@ -32,6 +35,11 @@ class Listing(Struct):
     rows: list[str]
     total: int = 0  # more than `rows` when the list is cut
     problem: str = ""  # why the list is not complete
+
+    @property
+    def lines(self) -> list[re.Match[str]]:
+        """Path, number and text of each line, for a search in mode "content"."""
+        return [match for row in self.rows if (match := _LINE.fullmatch(row))]
 
     def describe_cut(self) -> str:
         """Return how many files are listed, "" when all are."""
@@ -98,10 +106,15 @@ def search_all(
     return [parse_listing(output) for output in outputs]
 
 
-def describe_problems(problems: Iterable[str], say: Translator) -> str:
-    """Return a note that not everything was searched, "" when there is no problem."""
-    reasons = say.join(dict.fromkeys(filter(None, problems)))
-    return say("not_all_searched", reasons=reasons) if reasons else ""
+def format_lines(lines: list[re.Match[str]], say: Translator) -> str:
+    """Quote lines with their places, up to a limit."""
+    rows: list[str] = []
+    for line in lines[:_MOST_LINES]:
+        quote = line[3].strip().replace("`", "'")
+        quote = f"{quote[:_LONGEST_LINE]}…" if len(quote) > _LONGEST_LINE else quote
+        rows.append(f"- `{line[1]}:{line[2]}` `{quote}`")
+    left = len(lines) - _MOST_LINES
+    return "\n".join([*rows, say("more", left=left)] if left > 0 else rows)
 
 
 def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:

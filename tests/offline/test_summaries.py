@@ -90,8 +90,8 @@ def test_reads_the_outline_of(name: str) -> None:
     text, (about, kind, function) = OUTLINES[name]
     file = FileText(name, text)
     line = describe_file(file, Translator())
-    assert line.startswith(about), line
-    names = line.removeprefix(about)
+    _, _, names = line.rpartition("Lines that look like")
+    assert about in line, line
     assert kind in names and function in names
 
 
@@ -137,28 +137,36 @@ def test_finds_the_folders_asked_for(text: str, expected: list[str]) -> None:
         (
             "certs.py",
             '"""\nkettle.certs\n~~~~~~~~~~~~\n\nThis module returns the CA bundle. More.\n"""\n',
-            "This module returns the CA bundle.",
+            "6 lines. Line 5: “This module returns the CA bundle. More.”",
         ),
         (
             "app.py",
             'def _private():\n    pass\n\n\nclass Flask(App):\n    """The flask object. It."""\n',
-            "Flask: The flask object. Defines Flask",
+            "6 lines. Line 6: “The flask object. It.”. Lines that look like definitions: Flask.",
         ),
-        ("b.py", "import os\n\n\ndef _private():\n    pass\n", "5 lines; no description"),
-        ("c.go", "package c\n\nfunc private() {}\n", "3 lines; no description"),
+        ("b.py", "import os\n\n\ndef _private():\n    pass\n", "5 lines"),
+        ("c.go", "package c\n\nfunc private() {}\n", "3 lines"),
         (
             "D.java",
             "package d;\n\nimport x;\n\n/**\n * Keeps things. More.\n */\npublic class D {}\n",
-            "D: Keeps things. Defines D",
+            "8 lines. Line 6: “Keeps things. More.”. Lines that look like definitions: D.",
         ),
         (
             "g.ex",
             'defmodule G do\n  @doc """\n      defmodule Bad do\n  """\n  def h, do: 1\nend',
-            "Defines G, h",
+            "6 lines. Lines that look like definitions: G, h.",
         ),
-        ("i.h", "struct j;\nstruct k *l(void);\nstruct m {\n  int n;\n};\n", "Defines m"),
-        ("e.rs", "fn hidden() {}\npub fn shown() {}\n", "Defines shown"),
-        ("f.py", "x = 1", "1 line; no description"),
+        (
+            "i.h",
+            "struct j;\nstruct k *l(void);\nstruct m {\n  int n;\n};\n",
+            "5 lines. Lines that look like definitions: m.",
+        ),
+        (
+            "e.rs",
+            "fn hidden() {}\npub fn shown() {}\n",
+            "2 lines. Lines that look like definitions: shown.",
+        ),
+        ("f.py", "x = 1", "1 line"),
     ],
 )
 def test_a_summary_says_the_purpose_and_public_names(name: str, text: str, line: str) -> None:
@@ -190,9 +198,10 @@ async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask:
     assert report.calls["task"] == 5 and "read" not in report.calls
     assert report.ok and "Summary of 25 of 25 files" in report.text
     for n in range(24):
-        row = f"| `src/pkg/part{n // 8}/m{n}.py` | Does job {n}. Defines job_{n} |"
+        row = f"| `src/pkg/part{n // 8}/m{n}.py` | 5 lines. Line 1: “Does job {n}.”. "
+        row += f"Lines that look like definitions: job_{n}. |"
         assert row in report.text
-    assert "| `setup.py` | Installs. |" in report.text
+    assert "| `setup.py` | 1 line. Line 1: “Installs.” |" in report.text
 
 
 async def test_the_same_in_chinese(ask: Ask) -> None:
@@ -200,7 +209,7 @@ async def test_the_same_in_chinese(ask: Ask) -> None:
     assert report.calls["task"] == 5
     assert (
         "25 个文件中 25 个的摘要" in report.text
-        and "| `src/pkg/part0/m7.py` | Does job 7. 定义 job_7 |" in report.text
+        and "“Does job 7.”. 像是定义的行：job_7。 |" in report.text
     )
 
 
@@ -220,7 +229,7 @@ async def test_a_few_files_are_read_here(ask: Ask) -> None:
 async def test_a_long_file_is_described_by_its_start_and_that_is_said(ask: Ask) -> None:
     text = '"""Long."""\n' + "x = 1\n" * 4500
     report = await ask({"long.py": text}, "Summarise all .py files")
-    assert "Long. (lines 1-2000 of 4,501" in report.text and report.calls["read"] == 1
+    assert "lines 1-2000 of 4,501. Line 1: “Long.”" in report.text and report.calls["read"] == 1
 
 
 async def test_more_files_than_can_be_listed_are_counted(ask: Ask) -> None:
