@@ -13,7 +13,7 @@ _LENGTH = 400
 _MOST_NAMES = 6
 _HEAD_LINES = 60
 _BLOCK = re.compile(r"[ \t]*/\*(?s:.*?)\*/.*\n?|(?:[ \t]*(?:#+(?!\S)|//|--).*\n?)+|.*\n?")
-_MARK = r"[ \t]*(?:#+(?!\S)|//+!?|/\*+!?|--+|\*+(?=[\s/]|$))|\*+/[ \t]*$"
+_MARK = r"[ \t]*\*+/[ \t]*$|^[ \t]*(?:#+(?!\S)|//+!?|/\*+!?|--+|\*+(?=\s|$))"
 _CONTINUATION = re.compile(r"[^-*+#|=~<@.:]")
 _PROSE = re.compile(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]")
 

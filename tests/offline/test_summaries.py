@@ -173,6 +173,11 @@ def test_a_summary_says_the_purpose_and_public_names(name: str, text: str, line:
     assert describe_file(FileText(name, text.rstrip()), Translator()).startswith(line)
 
 
+def test_a_quotation_keeps_marks_inside_a_line_and_drops_the_end_of_a_comment() -> None:
+    line = describe_file(FileText("a.js", "/** Turns a -- b # c into d. */\n"), Translator())
+    assert "Line 1: “Turns a -- b # c into d.”" in line
+
+
 def test_twenty_five_files_make_five_split_batches() -> None:
     cut = split_batches([f"f{n}.py" for n in range(25)])
     assert [len(batch) for batch in cut] == [5] * 5
