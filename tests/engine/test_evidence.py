@@ -12,6 +12,7 @@ from tests.engine.conftest import Stage
 
 from mudroom import Effect, Reason, Session, ToolResult, tool
 from mudroom._engine import evidence
+from mudroom._engine.call_batch import CallOutcome
 from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import session_path
@@ -379,6 +380,15 @@ async def test_a_write_that_begins_before_a_command_is_not_credited_to_it(tmp_pa
     (tmp_path / "earlier.txt").touch()
     (tmp_path / "written.txt").touch()
     assert (await window.close(ToolResult(""))).observed_changes == ("earlier.txt",)
+
+
+def test_a_folder_of_a_write_that_a_crash_interrupted_is_no_change() -> None:
+    counted = evidence.Evidence()
+    command = ToolResult("", observed_changes=("deep/b/", "deep/c/"))
+    write = ToolResult("", changes=("deep/b/b.txt",))
+    counted.add([CallOutcome("1", "bash", command), CallOutcome("2", "write", write)])
+    assert counted.observed_changes == ("deep/c/",)
+    assert counted.files_changed == ("deep/c/", "deep/b/b.txt")
 
 
 async def test_folders_that_cannot_be_listed_are_named(stage: Stage) -> None:

@@ -78,6 +78,7 @@ class Evidence:
         self.windows: dict[str, ChangeWindow] = {}
         self._files_read: dict[str, None] = {}
         self._files_changed: dict[str, None] = {}
+        self._folders_of_writes: set[str] = set()
         self._observed_changes: dict[str, None] = {}
 
     def add(self, outcomes: Iterable[CallOutcome]) -> None:
@@ -89,6 +90,7 @@ class Evidence:
             self.failed += result.error
             self._files_read.update(dict.fromkeys(result.reads))
             self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
+            self._folders_of_writes |= _list_folders_above(result.changes)
             self._observed_changes.update(dict.fromkeys(result.observed_changes))
             self.unknown_changes = self.unknown_changes or result.unknown_changes
 
@@ -100,12 +102,16 @@ class Evidence:
     @property
     def files_changed(self) -> tuple[str, ...]:
         """Files that the run and its children changed."""
-        return tuple(self._files_changed)
+        return self._without_folders_of_writes(self._files_changed)
 
     @property
     def observed_changes(self) -> tuple[str, ...]:
         """Files among `files_changed` that changed while an effectful call ran."""
-        return tuple(self._observed_changes)
+        return self._without_folders_of_writes(self._observed_changes)
+
+    def _without_folders_of_writes(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Leave out folders that tools made for their files; after a crash they look changed."""
+        return tuple(path for path in paths if path not in self._folders_of_writes)
 
 
 class ChangeWatch:
@@ -203,7 +209,7 @@ class ChangeWindow:
         result = add_writes(result, self._writes)
         written_by_tools = self.written_by_tools.union(map(os.path.normpath, result.changes))
         # A tool makes the folder of a new file first: a scan may see the folder without the file.
-        folders = {f"{above}/" for path in written_by_tools for above in PurePath(path).parents}
+        folders = _list_folders_above(written_by_tools)
         root = self._workspace.root
         observed = [
             path
@@ -362,3 +368,8 @@ def _compare(before: Snapshot, after: Snapshot) -> list[str]:
     ]
     listed.sort(key=lambda path: path in before.secondary or path in after.secondary)
     return listed
+
+
+def _list_folders_above(paths: Iterable[str]) -> set[str]:
+    """Return all folders above the paths, each with a slash at its end."""
+    return {f"{folder}/" for path in paths for folder in PurePath(path).parents}
