@@ -84,7 +84,7 @@ def test_settings_of_other_programs_that_cannot_be_read_are_named(
     assert [f"({path})" in note for note in loaded.notices] == [True]
 
 
-@pytest.mark.parametrize("kind", [*PLACES, *TEXTS.keys() - {"empty"}])
+@pytest.mark.parametrize("kind", [*PLACES, *sorted(TEXTS.keys() - {"empty"})])
 def test_a_settings_file_of_mudroom_that_cannot_be_read_is_refused(kind: str, folder: Path) -> None:
     path = put(folder / "config.toml", kind)
     with pytest.raises(UsageError) as error:
@@ -93,7 +93,7 @@ def test_a_settings_file_of_mudroom_that_cannot_be_read_is_refused(kind: str, fo
     assert error.value.remedy
 
 
-@pytest.mark.parametrize("kind", [*PLACES, *TEXTS.keys() - {"list"}])
+@pytest.mark.parametrize("kind", [*PLACES, *sorted(TEXTS.keys() - {"list"})])
 def test_a_list_of_trusted_folders_that_cannot_be_read_is_refused(kind: str, folder: Path) -> None:
     put(folder / TRUST_FILE, kind)
     with pytest.raises(UsageError, match="the list of trusted folders cannot be read"):
