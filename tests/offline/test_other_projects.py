@@ -353,3 +353,28 @@ async def test_all_suffixes_of_a_language_are_counted(ask: Ask) -> None:
 
 def _join(lines: dict[str, list[str]]) -> dict[str, str]:
     return {path: "\n".join(rows) + "\n" for path, rows in lines.items()}
+
+
+async def test_the_licence_is_quoted_with_its_place(ask: Ask) -> None:
+    tree = {
+        "LICENSE": "MIT License\n\nCopyright (c) 2020 Ada\n\nPermission is hereby granted\n",
+        "pyproject.toml": '[project]\nname = "a"\nlicense = "MIT"\n',
+    }
+    text = (await ask(tree, "What is the licence of this project?")).text
+    assert "`LICENSE:1` `MIT License`" in text
+
+
+async def test_lines_with_test_commands_are_quoted_with_their_places(ask: Ask) -> None:
+    tree = {"Makefile": "test:\n\tpytest -q tests\n", "tests/test_a.py": "def test_a(): ...\n"}
+    text = (await ask(tree, "How do I run the tests?")).text
+    assert "`Makefile:2` `pytest -q tests`" in text
+
+
+async def test_the_description_of_the_manifest_is_quoted_before_the_readme(ask: Ask) -> None:
+    tree = {
+        "pyproject.toml": '[project]\nname = "box"\ndescription = "Boxes for cats."\n',
+        "README.md": "# Box\n\nBox is a library for dogs.\n",
+    }
+    text = (await ask(tree, "What is this project?")).text
+    assert '`pyproject.toml:3` `description = "Boxes for cats."`' in text
+    assert "dogs" not in text
