@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from functools import partial
@@ -37,16 +38,16 @@ LOST_COPY = (
 MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report if it matters."
 
 
-class TaskHandle:
+class TaskHandle(ABC):
     """Handle of a run that an asyncio task of this process executes or waits for."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.task: asyncio.Task[Report] | None = None
 
+    @abstractmethod
     def cancel(self) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""
-        raise NotImplementedError
 
     async def wait(self) -> None:
         """Wait for the end of the run."""
