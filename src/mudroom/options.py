@@ -129,7 +129,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         for name in ("child_turns", "max_children", "max_output_tokens"):
             amount = getattr(self, name)
             if name != "max_output_tokens" or amount is not None:
-                check_amount(name, amount, "SessionOptions", is_count=True, least=1)
+                check_amount(name, amount, "SessionOptions", is_count=True, minimum=1)
 
 
 def check_options(options: SessionOptions) -> SessionOptions:

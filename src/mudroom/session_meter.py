@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, smaller
+from ._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
 from ._core.events import (
     RunFinished,
     RunResumed,
@@ -68,16 +68,16 @@ class SessionMeter(Meter):
         levels_left = None if own.depth is None else max(0, own.depth - depth)
         amounts: dict[str, Any] = {}
         for limit in SHARED_LIMITS:
-            left = self.amount_left(limit)
+            left = self.compute_amount_left(limit)
             if left is not None:
                 amount: float | None = getattr(requested, limit)
-                amounts[limit] = smaller(amount, max(0, left))
+                amounts[limit] = choose_smaller(amount, max(0, left))
         limited = replace(
             requested,
-            turns=smaller(requested.turns, turns_left),
-            seconds=smaller(requested.seconds, self._timer.time_left),
-            children=smaller(requested.children, children_left),
-            depth=smaller(requested.depth, levels_left),
+            turns=choose_smaller(requested.turns, turns_left),
+            seconds=choose_smaller(requested.seconds, self._timer.time_left),
+            children=choose_smaller(requested.children, children_left),
+            depth=choose_smaller(requested.depth, levels_left),
             **amounts,
         )
         # By default a prompt may start one level of children, a task or a scope none.
@@ -121,7 +121,7 @@ class SessionMeter(Meter):
                 usd = compute_price(model, event.message.usage)
                 self.charge(event.message.usage, usd)
                 if is_root and event.run not in past.summarising:
-                    self.start_turn()
+                    self.add_turns(1)
             elif isinstance(event, RunStarted) and not is_root:
                 self.add_usage(Usage(), 0.0, children=1)
         self._timer.add_past(past.seconds)

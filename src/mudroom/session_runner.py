@@ -127,7 +127,7 @@ class SessionRunner:
         parallel: int,
     ) -> list[Report[Outputs]]:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
-        check_amount("parallel", parallel, "map", is_count=True, least=1)
+        check_amount("parallel", parallel, "map", is_count=True, minimum=1)
         check_type("budget", budget, Budget | None, "map")
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
         checked = check_prompts(prompts)

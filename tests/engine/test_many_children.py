@@ -52,7 +52,7 @@ def count_calls_to_reserve(children: int) -> int:
             meters.get(grant).charge(Usage(3, 2), 0.0001)
         for grant in grants:
             meters.close(grant)
-    assert root.amount_left(Limit.TOTAL_TOKENS) == 10**9 - 5 * children
+    assert root.compute_amount_left(Limit.TOTAL_TOKENS) == 10**9 - 5 * children
     return counter.count
 
 
@@ -128,7 +128,10 @@ def test_a_child_may_spend_what_is_reserved_for_it_on_its_own_children() -> None
     lead = root.allocate(Budget(total_tokens=80))
     helper = lead.allocate(Budget(total_tokens=50))
     helper.charge(Usage(20, 20))
-    assert (lead.amount_left(Limit.TOTAL_TOKENS), helper.amount_left(Limit.TOTAL_TOKENS)) == (
+    assert (
+        lead.compute_amount_left(Limit.TOTAL_TOKENS),
+        helper.compute_amount_left(Limit.TOTAL_TOKENS),
+    ) == (
         30,
         10,
     )
@@ -136,4 +139,4 @@ def test_a_child_may_spend_what_is_reserved_for_it_on_its_own_children() -> None
         root.allocate(Budget(total_tokens=21))
     helper.release()
     lead.release()
-    assert root.amount_left(Limit.TOTAL_TOKENS) == 60
+    assert root.compute_amount_left(Limit.TOTAL_TOKENS) == 60

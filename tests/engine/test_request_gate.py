@@ -128,7 +128,7 @@ async def test_what_is_reserved_for_others_is_not_spent() -> None:
     root = Meter(Budget(total_tokens=1_000))
     saver = root.allocate(Budget()).allocate(Budget(total_tokens=600))
     other = root.allocate(Budget())
-    assert other.amount_left(Limit.TOTAL_TOKENS) == 400
+    assert other.compute_amount_left(Limit.TOTAL_TOKENS) == 400
     permit = await admit(gate, other)
     assert permit.max_tokens == 300
     permit.end()

@@ -27,16 +27,16 @@ def work_without_end(request: ServerRequest) -> ServerAnswer:
 
 @pytest.mark.parametrize("worker", ["local", "process:2"])
 @pytest.mark.parametrize(
-    ("flag", "most", "subtype"),
+    ("flag", "maximum", "subtype"),
     [
         ("--max-tokens", "10000", "error_max_tokens"),
         ("--max-budget-usd", "0.07", "error_max_budget_usd"),
     ],
 )
 async def test_children_pass_a_limit_by_one_answer_in_total(
-    flag: str, most: str, subtype: str, worker: str, mudroom: Mudroom
+    flag: str, maximum: str, subtype: str, worker: str, mudroom: Mudroom
 ) -> None:
-    options = ("-p", "PARENT", "-o", "json", flag, most, "--worker", worker, *MODEL)
+    options = ("-p", "PARENT", "-o", "json", flag, maximum, "--worker", worker, *MODEL)
     async with ModelServer(work_without_end, delay=0.02) as server:
         done = await mudroom(*options, url=server.url)
     result = json.loads(done.out)
@@ -46,4 +46,4 @@ async def test_children_pass_a_limit_by_one_answer_in_total(
     tokens = usage["input_tokens"] + usage["output_tokens"]
     price = (3 * 1_000 + 15 * 400) / 1_000_000
     spent, answer = (tokens, 1_400) if flag == "--max-tokens" else (report["usd"], price)
-    assert float(most) - 2 * answer < spent <= float(most) + answer
+    assert float(maximum) - 2 * answer < spent <= float(maximum) + answer

@@ -244,7 +244,7 @@ def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str
 
 
 @pytest.mark.parametrize(
-    ("name", "most"),
+    ("name", "maximum"),
     [
         ("claude-sonnet-5-5", 64_000),
         ("claude-opus-4-6", 64_000),
@@ -256,8 +256,8 @@ def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str
         ("some-model", 8_192),
     ],
 )
-def test_max_tokens_is_always_sent(name: str, most: int) -> None:
-    assert sent(user_message("x"), name=name)["max_tokens"] == most
+def test_max_tokens_is_always_sent(name: str, maximum: int) -> None:
+    assert sent(user_message("x"), name=name)["max_tokens"] == maximum
     assert (
         sent(user_message("x"), name=name, config=RequestConfig(system="", max_tokens=77))[
             "max_tokens"

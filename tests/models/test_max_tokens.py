@@ -42,9 +42,9 @@ def test_a_request_may_lower_the_maximum_and_never_raise_it(wire: str) -> None:
         conversation.append(UserMessage((TextBlock("hello"),)))
         return json.loads(conversation.build_body(max_tokens=of_request))
 
-    most = find_max_tokens(build(None, None))
+    maximum = find_max_tokens(build(None, None))
     assert find_max_tokens(build(None, 123)) == 123
-    assert find_max_tokens(build(None, 10**9)) == most
+    assert find_max_tokens(build(None, 10**9)) == maximum
     assert find_max_tokens(build(50, None)) == 50
     assert find_max_tokens(build(50, 123)) == 50
     assert find_max_tokens(build(500, 123)) == 123

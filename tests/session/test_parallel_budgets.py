@@ -69,12 +69,14 @@ class Spending:
             if not name or run == name or run.startswith(f"{name}.")
         ]
         for limit in SHARED_LIMITS:
-            most = getattr(budget, limit)
-            if most is None or not usages:
+            maximum = getattr(budget, limit)
+            if maximum is None or not usages:
                 continue
             amounts = [measure(limit, usage) for usage in usages]
-            over = sum(amounts) - most
-            assert over <= max(amounts) + 1e-9, f"{name or 'session'}: {limit}, {most}, {amounts}"
+            over = sum(amounts) - maximum
+            assert over <= max(amounts) + 1e-9, (
+                f"{name or 'session'}: {limit}, {maximum}, {amounts}"
+            )
 
 
 def measure(limit: Limit, usage: Usage) -> float:

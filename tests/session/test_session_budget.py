@@ -175,7 +175,7 @@ async def test_a_larger_budget_lets_the_session_continue(isolated: IsolatedOptio
         session.budget = Budget(turns=4)
         report = await session.task("read")
     assert (report.reason, report.turns) == (Reason.MAX_TURNS, 3)
-    assert report.limit and (report.limit.name, report.limit.most) == ("turns", 2)
+    assert report.limit and (report.limit.name, report.limit.maximum) == ("turns", 2)
 
 
 async def test_a_resumed_session_counts_what_it_spent(isolated: IsolatedOptions) -> None:
@@ -192,7 +192,7 @@ async def test_a_resumed_session_counts_what_it_spent(isolated: IsolatedOptions)
     async with open_session(isolated, budget=Budget(total_tokens=750), **options) as session:
         report = await session.run("read")
     assert report.reason is Reason.BUDGET
-    assert report.limit and report.limit.most == 50, (
+    assert report.limit and report.limit.maximum == 50, (
         "700 tokens were spent: two turns and a summary, and three turns and a summary"
     )
 

@@ -169,7 +169,7 @@ def granted_a_minute(events: Events) -> None:
 
 def ended_by_a_minute_of_the_session(events: Events) -> None:
     granted_a_minute(events)
-    report("1", limit=LimitState(Limit.SECONDS, most=50, spent=50))(events)
+    report("1", limit=LimitState(Limit.SECONDS, maximum=50, spent=50))(events)
 
 
 DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
@@ -226,7 +226,7 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
 
 def test_a_run_may_end_early_by_the_time_limit_of_the_session(recorded: Events) -> None:
     granted_a_minute(recorded)
-    report("1", limit=LimitState(Limit.SECONDS, most=0.001, spent=0.002))(recorded)
+    report("1", limit=LimitState(Limit.SECONDS, maximum=0.001, spent=0.002))(recorded)
     assert not find_violations(recorded)
 
 

@@ -36,13 +36,13 @@ async def test_a_timeout_keeps_the_output_so_far(call: Call) -> None:
     assert result.error
 
 
-@pytest.mark.parametrize(("timeout", "least"), [(1, 1.0), (1_300, 1.3)])
+@pytest.mark.parametrize(("timeout", "minimum"), [(1, 1.0), (1_300, 1.3)])
 async def test_timeouts_are_milliseconds_and_one_second_at_least(
-    call: Call, timeout: int, least: float
+    call: Call, timeout: int, minimum: float
 ) -> None:
     began = time.monotonic()
     await call("bash", command="sleep 30", timeout=timeout)
-    assert least <= time.monotonic() - began < 20
+    assert minimum <= time.monotonic() - began < 20
 
 
 async def test_42_a_background_process_does_not_delay_the_result(call: Call) -> None:
@@ -139,12 +139,12 @@ def resident() -> int:
 async def test_25_output_of_any_size_takes_bounded_memory(
     ctx: Run, call: Call, size: int, command: str
 ) -> None:
-    most, before = 0, resident()
+    maximum, before = 0, resident()
 
     async def watch() -> None:
-        nonlocal most
+        nonlocal maximum
         while True:
-            most = max(most, resident())
+            maximum = max(maximum, resident())
             await asyncio.sleep(0.01)
 
     async with asyncio.TaskGroup() as group:
@@ -153,7 +153,7 @@ async def test_25_output_of_any_size_takes_bounded_memory(
         watching.cancel()
     assert result.detail["bytes"] == size
     assert len(result.text) <= 50_000
-    assert max(most, resident()) - before <= 32 << 20
+    assert max(maximum, resident()) - before <= 32 << 20
     assert os.path.getsize(result.spill) <= (256 << 20) + 100
     os.unlink(result.spill)
 

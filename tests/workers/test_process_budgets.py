@@ -55,12 +55,12 @@ async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_
         assert len(worker_pids(session)) == 2
     assert {report.reason for report in reports} == {Reason.BUDGET}
     usage = sum((report.usage for report in reports), Usage())
-    most = {
+    maximum = {
         "total_tokens": (budget.total_tokens, 100),
         "output_tokens": (budget.output_tokens, 40),
         "input_tokens": (budget.input_tokens, 60),
     }
-    for name, (limit, answer) in most.items():
+    for name, (limit, answer) in maximum.items():
         assert limit is None or limit - answer <= getattr(usage, name) <= limit + answer
 
 

@@ -132,11 +132,11 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if self.max_output_tokens is not None:
             amount = self.max_output_tokens
-            check_amount("max_output_tokens", amount, "Agent", is_count=True, least=1)
+            check_amount("max_output_tokens", amount, "Agent", is_count=True, minimum=1)
         if self.temperature is not None:
-            check_amount("temperature", self.temperature, "Agent", is_count=False, most=2)
+            check_amount("temperature", self.temperature, "Agent", is_count=False, maximum=2)
         if self.top_p is not None:
-            check_amount("top_p", self.top_p, "Agent", is_count=False, most=1)
+            check_amount("top_p", self.top_p, "Agent", is_count=False, maximum=1)
 
     @property
     def call_patterns(self) -> tuple[str, ...]:

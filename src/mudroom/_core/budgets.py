@@ -40,17 +40,18 @@ class LimitState(Struct, frozen=True, gc=False):
     """A limit, and the amount of it that is used.
 
     Arguments:
-        name: the limit. most: its amount.
-        spent: the amount used; may be more than `most`, by one answer of the model.
+        name: the limit.
+        maximum: its amount.
+        spent: the amount used; may be more than the maximum, by one answer of the model.
 
     Example:
         if report.limit:
-            print(report.limit.name, report.limit.spent, "of", report.limit.most)
+            print(report.limit.name, report.limit.spent, "of", report.limit.maximum)
     """
 
     # `field(name=...)` is the key in the record, see `events.py`.
     name: Limit = field(name="limit")
-    most: float
+    maximum: float = field(name="most")
     spent: float
 
 
@@ -114,7 +115,13 @@ def check_limits(limits: Struct, *, fractional: tuple[str, ...]) -> None:
 
 
 def check_amount(
-    name: str, amount: object, where: str, *, is_count: bool, least: int = 0, most: int = _LARGEST
+    name: str,
+    amount: object,
+    where: str,
+    *,
+    is_count: bool,
+    minimum: int = 0,
+    maximum: int = _LARGEST,
 ) -> None:
     """Raise UsageError if the amount of a limit is wrong.
 
@@ -123,20 +130,22 @@ def check_amount(
     """
     if isinstance(amount, int if is_count else int | float) and not isinstance(amount, bool):
         number: float = amount
-        if least <= number <= most:  # false for nan
+        if minimum <= number <= maximum:  # false for nan
             return
     kind = "a whole number" if is_count else "a finite number"
-    bounds = f"of at least {least}"
-    remedy = f"Use {least} or more." if least else "Leave it out, or set it to None, for no limit."
-    if most != _LARGEST:
-        bounds = f"from {least} to {most}"
+    bounds = f"of at least {minimum}"
+    remedy = (
+        f"Use {minimum} or more." if minimum else "Leave it out, or set it to None, for no limit."
+    )
+    if maximum != _LARGEST:
+        bounds = f"from {minimum} to {maximum}"
         remedy = "Leave it out, or set it to None, for the default."
     raise UsageError(
         f"{name} must be {kind} {bounds}, not {quote_value(amount)}", where=where, remedy=remedy
     )
 
 
-def smaller(first: _Number | None, second: _Number | None) -> _Number | None:
+def choose_smaller(first: _Number | None, second: _Number | None) -> _Number | None:
     """Return the smaller number; None is no limit."""
     if first is None:
         return second

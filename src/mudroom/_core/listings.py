@@ -41,7 +41,7 @@ def count_listed_characters(window: int) -> int:
 
 
 def choose_description_length(entries: Entries, characters: int) -> int | None:
-    """Return the most characters of one description; None if none must be cut, 0 for names only.
+    """Return the maximum characters of one description; None if none must be cut, 0 for names only.
 
     Short descriptions stay whole; the others get equal shares. Names are always listed.
     """

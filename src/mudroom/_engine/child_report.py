@@ -78,7 +78,7 @@ def parse_report(text: str) -> ParsedReport:
 
 
 def _format_warning(report: Report) -> str:
-    turns = report.limit.most if report.limit else report.turns - report.recovered
+    turns = report.limit.maximum if report.limit else report.turns - report.recovered
     causes = {
         Reason.MAX_TURNS: f"stopped after {turns:g} turns, its limit",
         Reason.TIMEOUT: report.error or f"its time was up after {report.seconds:.0f} s",
@@ -96,7 +96,7 @@ def _describe_budget(limit: LimitState | None) -> str:
     if limit is None:
         return "its tokens or its money were used up"
     unit = limit.name.unit
-    return f"the limit of {limit.most:,.7g} {unit} was reached ({limit.spent:,.7g} used)"
+    return f"the limit of {limit.maximum:,.7g} {unit} was reached ({limit.spent:,.7g} used)"
 
 
 def format_evidence(report: Report) -> str:

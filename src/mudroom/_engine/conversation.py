@@ -23,8 +23,8 @@ from .normalize import make_wire_id, normalize_conversation
 
 _CHARACTERS_PER_TOKEN = 4
 _TOKENS_PER_IMAGE = 1_500
-"""About the most that a provider counts for one image."""
-_MOST_TOKENS_PER_BLOCK = 64
+"""Approximate maximum that a provider counts for one image."""
+_MAX_TOKENS_PER_BLOCK = 64
 """Tokens that a block may have beside its text."""
 
 
@@ -84,10 +84,10 @@ class Conversation:
         characters, images = self._count_queued()
         return self.sent_tokens + characters // _CHARACTERS_PER_TOKEN + images * _TOKENS_PER_IMAGE
 
-    def count_most_tokens(self) -> int:
+    def count_max_tokens(self) -> int:
         """Return how many tokens the next request has at most; the first has some more."""
         characters, images = self._count_queued()
-        overhead = len(self.queued) * _MOST_TOKENS_PER_BLOCK
+        overhead = len(self.queued) * _MAX_TOKENS_PER_BLOCK
         return self.sent_tokens + characters + images * _TOKENS_PER_IMAGE + overhead
 
     def _count_queued(self) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from .run_context import RunContext
 
 GRACE_SECONDS = 60.0
 """Maximum seconds of the summary turn."""
-_LEAST_GRACE = 5.0
+_MIN_GRACE = 5.0
 """Seconds of the summary turn after a time limit that is shorter."""
 
 NOT_RUN = "Not run: no tool could be called any more."
@@ -154,7 +154,7 @@ def _choose_grace(ending: Ending) -> float:
     """Return the seconds for the summary: after a time limit, no more than the limit itself."""
     if ending.reason is not Reason.TIMEOUT or ending.limit is None:
         return GRACE_SECONDS
-    return min(GRACE_SECONDS, max(_LEAST_GRACE, ending.limit.most))
+    return min(GRACE_SECONDS, max(_MIN_GRACE, ending.limit.maximum))
 
 
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:

@@ -27,10 +27,10 @@ Wires give up silent connections sooner and retry.
 FIRST_CHUNK_SECONDS = 300.0
 """Additional seconds for the first chunk: a request may wait for its turn at the provider."""
 
-_LEAST_ANSWER = 16
+_MIN_ANSWER = 16
 """Tokens that every answer may have: a provider refuses requests with less."""
 
-_LEAST_SUMMARY = 1_024
+_MIN_SUMMARY = 1_024
 """Tokens that the summary at the end may always have, so that it says something."""
 
 _MILLION = 1_000_000
@@ -113,30 +113,33 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
         return await run.services.meters.gate.reserve(meter, _plan_request(run, is_summary))
     meter.permit = None
     if not is_summary:
-        meter.start_turn()
+        meter.add_turns(1)
     return None
 
 
 def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
     tokens = run.conversation.count_request_tokens()
-    most_tokens = run.conversation.count_most_tokens()
+    max_input_tokens = run.conversation.count_max_tokens()
     if not run.conversation.sent_tokens:
-        most_tokens += run.count_context_characters()
-    least: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
-    most: dict[Limit, float] = {Limit.INPUT_TOKENS: most_tokens, Limit.TOTAL_TOKENS: most_tokens}
+        max_input_tokens += run.count_context_characters()
+    minimum: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
+    maximum: dict[Limit, float] = {
+        Limit.INPUT_TOKENS: max_input_tokens,
+        Limit.TOTAL_TOKENS: max_input_tokens,
+    }
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
-    if run.meter.amount_left(Limit.USD) is not None:
+    if run.meter.compute_amount_left(Limit.USD) is not None:
         # The provider may read earlier messages from its cache, or write the whole request to it.
         cached = Usage(input_tokens=tokens, cache_read_tokens=run.conversation.sent_tokens)
-        written = Usage(input_tokens=most_tokens, cache_write_tokens=most_tokens)
-        least[Limit.USD] = _compute_price(run, cached)
-        most[Limit.USD] = max(
-            _compute_price(run, written), _compute_price(run, Usage(input_tokens=most_tokens))
+        written = Usage(input_tokens=max_input_tokens, cache_write_tokens=max_input_tokens)
+        minimum[Limit.USD] = _compute_price(run, cached)
+        maximum[Limit.USD] = max(
+            _compute_price(run, written), _compute_price(run, Usage(input_tokens=max_input_tokens))
         )
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
-    least_answer = _LEAST_SUMMARY if is_summary else _LEAST_ANSWER
-    most_answer = run.max_output_tokens or LONGEST_ANSWER
-    return RequestPlan(least, most, prices, least_answer, most_answer, not run.turn, is_summary)
+    min_answer = _MIN_SUMMARY if is_summary else _MIN_ANSWER
+    max_answer = run.max_output_tokens or LONGEST_ANSWER
+    return RequestPlan(minimum, maximum, prices, min_answer, max_answer, not run.turn, is_summary)
 
 
 def _compute_price(run: RunContext, usage: Usage) -> float:

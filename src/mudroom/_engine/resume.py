@@ -150,7 +150,7 @@ class _Restorer:
         self.sent_blocks = []
         run.recorder.turn = event.turn
         if self.summary_reason is None:
-            run.meter.start_turn()
+            run.meter.add_turns(1)
         charge(run, event.message)
         append_answer(run, event.message)
         self.pending_answer = event.message

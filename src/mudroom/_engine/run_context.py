@@ -95,7 +95,7 @@ class RunContext:
     @property
     def uses_prices(self) -> bool:
         """True if the report states costs, or a budget in dollars holds for the run."""
-        return self.services.reports_costs or self.meter.amount_left(Limit.USD) is not None
+        return self.services.reports_costs or self.meter.compute_amount_left(Limit.USD) is not None
 
     @property
     def turn(self) -> int:

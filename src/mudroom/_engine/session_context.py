@@ -95,7 +95,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
 
     def check_price(self, model: str, meter: Meter) -> None:
         """Raise UsageError if a budget in dollars holds and the price of the model is unknown."""
-        if meter.amount_left(Limit.USD) is None:
+        if meter.compute_amount_left(Limit.USD) is None:
             return
         if self.compute_price(model, Usage(1, 1)) is None:
             raise UsageError(

@@ -64,7 +64,7 @@ def make_task_tool(
 
     Arguments:
         models: model strings that it offers; with less than two it offers no choice.
-        length: most characters of one description, None for all, 0 for none: the names are among
+        length: maximum characters of one description, None for all, 0 for none: the names are among
             the values of the argument.
     """
     listed = "" if length == 0 else format_entries(list_agents(agents), length)

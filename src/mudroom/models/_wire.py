@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._core.budgets import smaller
+from .._core.budgets import choose_smaller
 from .._core.messages import (
     AssistantMessage,
     Message,
@@ -228,11 +228,11 @@ class WireConversation:
 
     def _make_start(self, max_tokens: int | None) -> bytes:
         prefix = self._prefix
-        most = smaller(self._room, max_tokens)
-        if most is None:
+        limit = choose_smaller(self._room, max_tokens)
+        if limit is None:
             return prefix.data
         own = prefix.facts.choose_max_tokens(prefix.config.max_tokens)
-        config = replace(prefix.config, max_tokens=smaller(own, most))
+        config = replace(prefix.config, max_tokens=choose_smaller(own, limit))
         return self._model.encode_prefix(config, prefix.names)
 
     def _make_end(self, *, tools: bool) -> bytes:

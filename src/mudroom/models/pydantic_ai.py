@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from .._core.budgets import smaller
+from .._core.budgets import choose_smaller
 from .._core.messages import AssistantMessage, Message, UserMessage
 from .._core.ports import Clock, RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
@@ -142,8 +142,8 @@ class PydanticAIConversation:
     ) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
         from pydantic_ai import direct
 
-        most = smaller(self._settings["max_tokens"], max_tokens)
-        settings = {**self._settings, "max_tokens": most}
+        limit = choose_smaller(self._settings["max_tokens"], max_tokens)
+        settings = {**self._settings, "max_tokens": limit}
         if not tools and self._parameters.function_tools:
             settings = {**settings, "tool_choice": "none"}
         rate_limiter = self._model.rate_limiter

@@ -309,9 +309,9 @@ class _RecordedMeter(Meter):
         self._run_id = run_id
         self._stops = stops
 
-    def start_turn(self) -> None:
+    def add_turns(self, count: int) -> None:
         """Count a turn, and permit its request as recorded."""
-        super().start_turn()
+        super().add_turns(count)
         self.permit = self._stops.start_turn(self._run_id)
 
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:

@@ -223,9 +223,9 @@ class _SessionChecker:
         The session's clock starts before its first event.
         """
         state = event.report.limit
-        if state is None or state.spent < state.most:
+        if state is None or state.spent < state.maximum:
             return False
-        return event.at - self._first_at >= state.most - _MAX_OVER
+        return event.at - self._first_at >= state.maximum - _MAX_OVER
 
     def _add_run(self, event: RunStarted) -> None:
         brief = event.brief

@@ -65,7 +65,7 @@ class Arguments(Struct, frozen=True):
 def make_skill_tool(skills: Mapping[str, Skill], *, length: int | None = None) -> Tool:
     """Make the tool that loads these skills. Its description lists those that are not hidden.
 
-    `length`: most characters of one description, None for all, 0 for names only.
+    `length`: maximum characters of one description, None for all, 0 for names only.
     """
     visible = [(skill.name, skill.description) for skill in skills.values() if not skill.is_hidden]
     catalog = format_entries(visible, length) + ("" if length is None else _FIND)

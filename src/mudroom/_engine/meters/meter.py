@@ -8,7 +8,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, smaller
+from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
 from ..._core.messages import Usage
 from .request_plan import Admission, Permit, RequestPlan
 
@@ -36,7 +36,7 @@ class ParentMeter(Protocol):
         """True if there are shared limits, here or above; it does not change while runs work."""
         ...
 
-    def amount_left(self, limit: Limit) -> float | None:
+    def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the unspent amount of a shared limit, here and above; None without a limit."""
         ...
 
@@ -100,7 +100,9 @@ class Meter:
         self._change_reserved(-1)
         limits = ((limit, getattr(budget, limit)) for limit in SHARED_LIMITS)
         self.budget = budget
-        self.shared_limits = tuple((limit, most) for limit, most in limits if most is not None)
+        self.shared_limits = tuple(
+            (limit, maximum) for limit, maximum in limits if maximum is not None
+        )
         is_limited_above = self.parent is not None and self.parent.has_shared_limits
         self.has_shared_limits = bool(self.shared_limits) or is_limited_above
         self._change_reserved(1)
@@ -116,13 +118,13 @@ class Meter:
         self.check_children()
         for limit in SHARED_LIMITS:
             self._check_amount(limit, getattr(requested, limit))
-        child = Meter(self._child_budget(requested, seconds), self)
+        child = Meter(self._limit_child_budget(requested, seconds), self)
         self.add_usage(Usage(), 0.0, children=1)
         child._is_reserved = True
         child._change_reserved(1)
         return child
 
-    def amount_held(self, limit: Limit) -> float:
+    def compute_amount_held(self, limit: Limit) -> float:
         """Return what the requests under way hold of a limit."""
         return sum(amounts.get(limit, 0) for amounts in self.requests)
 
@@ -138,10 +140,13 @@ class Meter:
             yield meter
             meter = meter.parent
 
-    def find_remote_parent(self) -> ParentMeter | None:
-        """Return the meters above in another process, None if there are none."""
+    def find_remote_limits(self) -> ParentMeter | None:
+        """Return the meters above in another process, None if they have no limits."""
         *_, top = self.walk_up()
-        return None if isinstance(top.parent, Meter) else top.parent
+        remote = top.parent
+        if remote is None or isinstance(remote, Meter) or not remote.has_shared_limits:
+            return None
+        return remote
 
     def release(self) -> None:
         """End the reservation of this run."""
@@ -157,47 +162,41 @@ class Meter:
             return
         _, *ancestors = self.walk_up()
         for limit, _ in self.shared_limits:
-            amount = sign * self.reservation(limit)
+            amount = sign * self.compute_amount_reserved(limit)
             for meter in ancestors:
                 meter.reserved[limit] = meter.reserved.get(limit, 0) + amount
                 if getattr(meter.budget, limit) is not None:
                     break
 
-    def reservation(self, limit: Limit) -> float:
+    def compute_amount_reserved(self, limit: Limit) -> float:
         """Return what the ancestors of this run have reserved of their limit for it."""
-        most = getattr(self.budget, limit)
-        if most is None or not self._is_reserved:
+        maximum = getattr(self.budget, limit)
+        if maximum is None or not self._is_reserved:
             return 0.0
-        return max(0, most - self.amount_spent(limit))
+        return max(0, maximum - self.compute_amount_spent(limit))
 
     def _check_amount(self, limit: Limit, requested: float | None) -> None:
-        left = self.amount_left(limit)
+        left = self.compute_amount_left(limit)
         if left is None:
             return
         if left <= 0 or (requested is not None and requested > left):
             wanted = "some" if requested is None else requested
             raise ValueError(f"{limit}: {wanted} wanted, {max(left, 0):g} left")
 
-    def _child_budget(self, requested: Budget, seconds: float) -> Budget:
+    def _limit_child_budget(self, requested: Budget, seconds: float) -> Budget:
         own = self.budget
         time_left = None if own.seconds is None else max(0.0, own.seconds - seconds)
         depth_left = None if own.depth is None else max(0, own.depth - 1)
         return replace(
             requested,
-            seconds=smaller(requested.seconds, time_left),
-            depth=smaller(requested.depth, depth_left),
+            seconds=choose_smaller(requested.seconds, time_left),
+            depth=choose_smaller(requested.depth, depth_left),
         )
 
-    def start_turn(self) -> None:
-        """Count a turn of this run, here and in another process."""
-        self.count_turns(1)
-        if self.parent is not None and not isinstance(self.parent, Meter):
-            self.parent.add_child_turns(1)
-
-    def count_turns(self, count: int) -> None:
-        """Count turns of this run in this process."""
+    def add_turns(self, count: int) -> None:
+        """Count turns of this run, here and in the meter directly above."""
         self.turns += count
-        if isinstance(self.parent, Meter):
+        if self.parent is not None:
             self.parent.add_child_turns(count)
 
     def add_child_turns(self, count: int) -> None:
@@ -277,44 +276,44 @@ class Meter:
 
     def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of this run that hold for its descendants, too."""
-        for limit, most in self.shared_limits:
-            yield LimitState(limit, most, self.amount_spent(limit))
+        for limit, maximum in self.shared_limits:
+            yield LimitState(limit, maximum, self.compute_amount_spent(limit))
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
         if not self.has_shared_limits:
             return None
         for state in self.list_shared_limits():
-            if is_used(state.spent, state.most, fraction):
+            if is_used(state.spent, state.maximum, fraction):
                 return state
         return self.parent.find_shared_limit(fraction) if self.parent else None
 
-    def amount_left(self, limit: Limit) -> float | None:
+    def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the amount of a shared limit that this run may spend; None if there is no limit.
 
         Amounts reserved for running children do not count.
         """
         if not self.has_shared_limits:
             return None
-        above = self.parent.amount_left(limit) if self.parent is not None else None
-        most = getattr(self.budget, limit)
-        if most is None:
+        above = self.parent.compute_amount_left(limit) if self.parent is not None else None
+        maximum = getattr(self.budget, limit)
+        if maximum is None:
             return above
-        unspent = most - self.amount_spent(limit)
+        unspent = maximum - self.compute_amount_spent(limit)
         if above is not None and self._is_reserved:
             above += max(0, unspent)  # reserved for this run
-        return smaller(unspent - self.reserved.get(limit, 0), above)
+        return choose_smaller(unspent - self.reserved.get(limit, 0), above)
 
-    def amount_left_here(self, limit: Limit, own: float) -> float:
+    def compute_amount_for_request(self, limit: Limit, own: float) -> float:
         """Return what this run's limit leaves to a request, without regard to those under way.
 
         Arguments:
             own: part of the reserved amounts that is meant for the request.
         """
-        unspent = getattr(self.budget, limit) - self.amount_spent(limit)
+        unspent = getattr(self.budget, limit) - self.compute_amount_spent(limit)
         return unspent - max(0, self.reserved.get(limit, 0) - own)
 
-    def amount_spent(self, limit: Limit) -> float:
+    def compute_amount_spent(self, limit: Limit) -> float:
         """Return what the run and its descendants have spent of a shared limit."""
         if limit is Limit.USD:
             return self.usd
@@ -322,13 +321,13 @@ class Meter:
 
     def check_children(self) -> None:
         """Raise ValueError if this run or an ancestor may start no further child."""
-        most = self.budget.children
-        if most is not None and self.children >= most:
-            raise ValueError(f"the budget of {most} children is used up")
+        maximum = self.budget.children
+        if maximum is not None and self.children >= maximum:
+            raise ValueError(f"the budget of {maximum} children is used up")
         if self.parent is not None:
             self.parent.check_children()
 
 
-def is_used(spent: float, most: float, fraction: float) -> bool:
+def is_used(spent: float, maximum: float, fraction: float) -> bool:
     """Return whether this fraction of a limit is used."""
-    return spent >= most * fraction
+    return spent >= maximum * fraction

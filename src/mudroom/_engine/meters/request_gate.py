@@ -23,29 +23,27 @@ class RequestGate:
         self._waiting: list[_WaitingRequest] = []
 
     async def reserve(self, meter: Meter, plan: RequestPlan) -> LimitState | None:
-        """Wait until the limits allow a request of a run; return the limit that refuses it."""
+        """Wait until the limits allow a request of a run, and count its turn.
+
+        Return the limit that refuses the request.
+        """
         permit = await self.admit(meter, plan)
         if isinstance(permit, LimitState):
             return permit
         meter.permit = permit
-        remote = meter.find_remote_parent()
+        remote = meter.find_remote_limits()
         if remote is None:
             return None
-        is_own = meter.parent is remote
-        if not remote.has_shared_limits:
-            if is_own and not plan.is_summary:
-                remote.add_child_turns(1)
-            return None
         try:
-            admission = await remote.admit(plan, is_own=is_own)
+            admission = await remote.admit(plan, is_own=meter.parent is remote)
         except BaseException:
             meter.end_request()
             raise
         if admission.refusal is not None:
             meter.end_request()
-            if not plan.is_summary:
-                meter.turns -= 1
             return admission.refusal
+        if not plan.is_summary:
+            meter.turns += 1
         permit.on_end.insert(0, partial(remote.end_request, admission.number))
         permit.cut_to(admission)
         return None
@@ -104,7 +102,10 @@ class _WaitingRequest:
         self._meter = meter
         self._plan = plan
         self._is_own = is_own
-        self._tokens = plan.most_answer
+        # Limits in another process are checked last: a turn counts when they allow it, too.
+        is_last_check = meter.find_remote_limits() is None
+        self._counts_turn = is_own and not plan.is_summary and is_last_check
+        self._tokens = plan.max_answer
         self._cut_by: LimitState | None = None
 
     def decide(self, gate: RequestGate, blocked: set[Meter]) -> Permit | LimitState | None:
@@ -116,40 +117,40 @@ class _WaitingRequest:
         plan = self._plan
         if not plan.is_summary and (exceeded := self._meter.find_shared_limit(1.0)):
             return exceeded
-        self._tokens = plan.most_answer
+        self._tokens = plan.max_answer
         self._cut_by = None
         self.blocked_by = []
         limited_meters: list[Meter] = []
         reserved: dict[Limit, float] = {}
         for meter in self._meter.walk_up():
-            for limit, most in meter.shared_limits:
-                left = meter.amount_left_here(limit, reserved.get(limit, 0))
+            for limit, maximum in meter.shared_limits:
+                left = meter.compute_amount_for_request(limit, reserved.get(limit, 0))
                 if self._is_refused(meter, limit, left):
-                    return LimitState(limit, most, meter.amount_spent(limit))
+                    return LimitState(limit, maximum, meter.compute_amount_spent(limit))
                 if not self._fit(meter, limit, left, is_busy=meter in blocked):
                     self.blocked_by.append(meter)
-                reserved[limit] = meter.reservation(limit)
+                reserved[limit] = meter.compute_amount_reserved(limit)
             if meter.shared_limits:
                 limited_meters.append(meter)
         if self.blocked_by:
             blocked.update(self.blocked_by)
             return None
-        if self._is_own and not plan.is_summary:
-            self._meter.count_turns(1)
+        if self._counts_turn:
+            self._meter.add_turns(1)
         limits = {limit for meter in limited_meters for limit, _ in meter.shared_limits}
         is_counted = any(plan.prices.get(limit) for limit in limits)
         max_tokens = self._tokens if is_counted else None
-        amounts = plan.most_with_answer(self._tokens)
+        amounts = plan.compute_maximum(self._tokens)
         held_in = [meter.requests for meter in limited_meters]
         return Permit(held_in, amounts, gate.admit_waiting, max_tokens, self._cut_by)
 
     def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:
         """Return whether a limit ends the run, or does not allow its summary."""
         plan = self._plan
-        least = plan.least.get(limit, 0)
+        minimum = plan.minimum.get(limit, 0)
         if not plan.is_summary:
-            return left <= (0 if plan.is_first else least)
-        if least + plan.prices.get(limit, 0) * plan.least_answer <= left:
+            return left <= (0 if plan.is_first else minimum)
+        if minimum + plan.prices.get(limit, 0) * plan.min_answer <= left:
             return False
         # One summary may pass a limit: that of the run whose limit it is.
         is_owner = not meter.is_run or (self._is_own and meter is self._meter)
@@ -159,15 +160,15 @@ class _WaitingRequest:
         """Cut the answer to a limit. Return False if requests under way leave too little."""
         plan = self._plan
         price = plan.prices.get(limit, 0)
-        free = left - meter.amount_held(limit)
+        free = left - meter.compute_amount_held(limit)
         is_busy = is_busy or bool(meter.requests)
-        used = (plan.most if is_busy else plan.least).get(limit, 0)
+        used = (plan.maximum if is_busy else plan.minimum).get(limit, 0)
         if is_busy:
-            tokens = plan.least_answer if plan.is_summary else self._tokens
+            tokens = plan.min_answer if plan.is_summary else self._tokens
             if used + price * tokens > free:
                 return False
         if price and (free - used) / price < self._tokens:
-            self._tokens = max(plan.least_answer, int((free - used) / price))
-            most = getattr(meter.budget, limit)
-            self._cut_by = LimitState(limit, most, meter.amount_spent(limit))
+            self._tokens = max(plan.min_answer, int((free - used) / price))
+            maximum = getattr(meter.budget, limit)
+            self._cut_by = LimitState(limit, maximum, meter.compute_amount_spent(limit))
         return True

@@ -16,27 +16,29 @@ class RequestPlan(Struct, frozen=True):
     """Amounts that a model request will spend.
 
     Arguments:
-        least: amounts without the answer, estimated from below.
-        most: amounts without the answer, estimated from above.
+        minimum: amounts without the answer, estimated from below.
+        maximum: amounts without the answer, estimated from above.
         prices: amounts of one token of the answer.
-        least_answer: tokens that the answer may always have.
-        most_answer: tokens that the answer may have where enough is left.
+        min_answer: tokens that the answer may always have.
+        max_answer: tokens that the answer may have where enough is left.
         is_first: true for the first request of a run, which may always be tried.
         is_summary: true for the summary at the end of a run.
     """
 
-    least: Mapping[Limit, float]
-    most: Mapping[Limit, float]
+    minimum: Mapping[Limit, float]
+    maximum: Mapping[Limit, float]
     prices: Mapping[Limit, float]
-    least_answer: int
-    most_answer: int = LONGEST_ANSWER
+    min_answer: int
+    max_answer: int = LONGEST_ANSWER
     is_first: bool = False
     is_summary: bool = False
 
-    def most_with_answer(self, tokens: int) -> dict[Limit, float]:
+    def compute_maximum(self, tokens: int) -> dict[Limit, float]:
         """Return the maximum amounts with an answer of this number of tokens."""
         answers = {limit: price * tokens for limit, price in self.prices.items()}
-        return {limit: self.most.get(limit, 0) + answers.get(limit, 0) for limit in SHARED_LIMITS}
+        return {
+            limit: self.maximum.get(limit, 0) + answers.get(limit, 0) for limit in SHARED_LIMITS
+        }
 
 
 class Admission(Struct, frozen=True):
@@ -86,9 +88,9 @@ class Permit:
 
     def cut_to(self, admission: Admission) -> None:
         """Cut the answer to the tokens that limits in another process allow."""
-        most = admission.max_tokens
-        if most is not None and (self.max_tokens is None or most < self.max_tokens):
-            self.max_tokens = most
+        maximum = admission.max_tokens
+        if maximum is not None and (self.max_tokens is None or maximum < self.max_tokens):
+            self.max_tokens = maximum
             self.cut_by = admission.cut_by
 
     def end(self) -> None:

@@ -40,8 +40,8 @@ class RunTimer:
     @property
     def limit(self) -> LimitState | None:
         """The time limit and the age, None if there is no limit."""
-        most = self._meter.budget.seconds
-        return None if most is None else LimitState(Limit.SECONDS, most, round(self.age, 3))
+        maximum = self._meter.budget.seconds
+        return None if maximum is None else LimitState(Limit.SECONDS, maximum, round(self.age, 3))
 
     def add_past(self, seconds: float) -> None:
         """Add the seconds that the run worked before a resume."""

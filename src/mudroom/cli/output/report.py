@@ -25,7 +25,7 @@ def explain_failure(report: Report) -> str:
         turns = int(report.limit.spent)  # without the turn that asks for a summary
     elif report.limit:
         limit = (
-            f", {report.limit.spent:,.10g} of {report.limit.most:,.10g} {report.limit.name.unit}"
+            f", {report.limit.spent:,.10g} of {report.limit.maximum:,.10g} {report.limit.name.unit}"
         )
     reason = report.reason.value
     return f"the run ended with {reason} after {count_noun(turns, 'turn')}{limit}; {answer}"

@@ -136,13 +136,13 @@ def _column_size(serial_type: int) -> int:
 def _payload(page: bytes, offset: int, length: int, pages: dict[int, bytes]) -> bytes:
     """Return the bytes of a row, joined from its page and its overflow pages."""
     usable = len(page)
-    most = usable - 35
-    if length <= most:
+    maximum = usable - 35
+    if length <= maximum:
         return page[offset : offset + length]
-    least = (usable - 12) * 32 // 255 - 23
-    local = least + (length - least) % (usable - 4)
-    if local > most:
-        local = least
+    minimum = (usable - 12) * 32 // 255 - 23
+    local = minimum + (length - minimum) % (usable - 4)
+    if local > maximum:
+        local = minimum
     chunks = [page[offset : offset + local]]
     left = length - local
     next_page = int.from_bytes(page[offset + local : offset + local + 4], "big")

@@ -95,7 +95,7 @@ class ParentMeterState(Struct, frozen=True, tag=True):
         shared: limits of all ancestors.
         left: unspent amount of each shared limit, without amounts reserved for other runs.
         children_left: children that may still start; None means no limit.
-        most_children: the limit that `children_left` comes from.
+        max_children: the limit that `children_left` comes from.
         charges: number of charges of the worker process that the amounts include.
     """
 
@@ -103,7 +103,7 @@ class ParentMeterState(Struct, frozen=True, tag=True):
     shared: tuple[LimitState, ...] = ()
     left: dict[Limit, float] = {}
     children_left: int | None = None
-    most_children: int = 0
+    max_children: int = 0
     charges: int = 0
 
 

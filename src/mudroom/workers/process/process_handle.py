@@ -116,7 +116,7 @@ class AssignedRun:
         self._usd += charge.usd or 0.0
         self._children += charge.children
         self._charges += 1
-        self._count_turns(charge.turns)
+        self._add_turns(charge.turns)
         self.meter.add_usage(charge.usage, charge.usd, charge.children)
 
     def refund(self) -> None:
@@ -124,16 +124,16 @@ class AssignedRun:
         # The price may be None: then it is not known.
         negative = Usage(*(amount and -amount for amount in msgspec.structs.astuple(self._usage)))
         self.meter.add_usage(negative, -self._usd, -self._children)
-        self._count_turns(-self._turns)
+        self._add_turns(-self._turns)
         self._end_requests()
         self._usage = Usage()
         self._usd = 0.0
         self._children = 0
         self._charges = 0
 
-    def _count_turns(self, count: int) -> None:
+    def _add_turns(self, count: int) -> None:
         self._turns += count
-        self.meter.count_turns(count)
+        self.meter.add_turns(count)
 
     async def admit(self, gate: RequestGate, request: RequestAdmission) -> Admission:
         """Wait until the limits of the run and its ancestors allow a request."""
@@ -165,24 +165,24 @@ class AssignedRun:
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
         children_left: int | None = None
-        most_children = 0
+        max_children = 0
         ancestor = self.meter.parent
         if isinstance(ancestor, Meter):
             for limit in SHARED_LIMITS:
-                amount = ancestor.amount_left(limit)
+                amount = ancestor.compute_amount_left(limit)
                 if amount is not None:
                     left[limit] = amount
         while isinstance(ancestor, Meter):
             shared.extend(ancestor.list_shared_limits())
-            most = ancestor.budget.children
-            if most is not None:
-                free = most - ancestor.children
+            maximum = ancestor.budget.children
+            if maximum is not None:
+                free = maximum - ancestor.children
                 if children_left is None or free < children_left:
                     children_left = free
-                    most_children = most
+                    max_children = maximum
             ancestor = ancestor.parent
         return ParentMeterState(
-            self.run_id, tuple(shared), left, children_left, most_children, self._charges
+            self.run_id, tuple(shared), left, children_left, max_children, self._charges
         )
 
 

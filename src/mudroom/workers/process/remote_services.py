@@ -171,7 +171,7 @@ class RemoteParentMeter:
         """Return the first shared limit of which this fraction is used."""
         for state in self._state.shared:
             spent = state.spent + self._unconfirmed_amount(state.name)
-            if is_used(spent, state.most, fraction):
+            if is_used(spent, state.maximum, fraction):
                 return replace(state, spent=spent)
         return None
 
@@ -195,7 +195,7 @@ class RemoteParentMeter:
         """End a request."""
         self._link.channel.send(EndAdmission(number, self._state.run_id))
 
-    def amount_left(self, limit: Limit) -> float | None:
+    def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the unspent amount of a shared limit; None if there is no limit."""
         left = self._state.left.get(limit)
         return None if left is None else left - self._unconfirmed_amount(limit)
@@ -204,8 +204,8 @@ class RemoteParentMeter:
         """Raise ValueError if no further child may start."""
         left = self._state.children_left
         if left is not None and left <= sum(charge.children for charge in self._unconfirmed):
-            most = self._state.most_children
-            raise ValueError(f"the budget of {most} children is used up")
+            maximum = self._state.max_children
+            raise ValueError(f"the budget of {maximum} children is used up")
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of the ancestors."""
