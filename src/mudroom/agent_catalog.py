@@ -5,19 +5,21 @@ The catalog also holds skills and the texts of context files for system prompts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from . import agent_files
 from ._core.agents import Agent, Mode
-from .errors import UnknownName
+from .errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
 from .tools import BUILTIN_TOOLS
 
 KNOWN_TOOLS = (*BUILTIN_TOOLS, "task", "skill", "web_fetch")
 """Names of the tools that a session may have; agent files may name them."""
+
+_CHILD_MODEL = "child_model"
 
 
 class AgentCatalog(Struct, frozen=True, kw_only=True):
@@ -80,15 +82,63 @@ def load_catalog(
     )
 
 
-def find_agent(name: str, agents: Mapping[str, Agent]) -> Agent:
+def find_agent(name: str, agents: Mapping[str, Agent], *, where: str = "") -> Agent:
     """Return the agent of that name; case and separators do not matter. Raises UnknownName."""
     if name in agents:
         return agents[name]
     by_folded_name = {agent_files.fold_name(known): agent for known, agent in agents.items()}
     agent = by_folded_name.get(agent_files.fold_name(name))
     if agent is None:
-        raise UnknownName("agent", name, agents)
+        raise UnknownName("agent", name, agents, where=where)
     return agent
+
+
+def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
+    """Return agent name -> model string; "*" stands for all other agents.
+
+    A model string without a rule is the model of all agents. Raises UsageError.
+    """
+    models: dict[str, str] = {}
+    folded_names: set[str] = set()
+    for agent, model in _split_rules(rules) if isinstance(rules, str) else rules.items():
+        if not agent or not model:
+            text = quote_value(f"{agent}={model}" if agent else model)
+            remedy = 'Write a model, or rules such as "explore=haiku; *=sonnet".'
+            raise UsageError(f"{text} is not AGENT=MODEL", where=_CHILD_MODEL, remedy=remedy)
+        folded_name = agent_files.fold_name(agent)
+        if folded_name in folded_names:
+            text = f"two models for the agent {agent}"
+            raise UsageError(text, where=_CHILD_MODEL, remedy="Leave one rule out.")
+        folded_names.add(folded_name)
+        models[agent] = model
+    return models
+
+
+def _split_rules(rules: str) -> Iterator[tuple[str, str]]:
+    """Yield agent name and model string of each rule; the name is "" where "=" is missing."""
+    if "=" not in rules:
+        yield "*", rules.strip()
+        return
+    for rule in filter(str.strip, rules.split(";")):
+        agent, separator, model = rule.partition("=")
+        if separator:
+            yield agent.strip(), model.strip()
+        else:
+            yield "", rule.strip()
+
+
+def resolve_child_models(
+    rules: str | Mapping[str, str], agents: Mapping[str, Agent]
+) -> dict[str, str]:
+    """Return the rules with the agents' own names; "" is the model of the parent.
+
+    Raises UsageError, UnknownName for an agent.
+    """
+    models: dict[str, str] = {}
+    for name, model in parse_child_models(rules).items():
+        agent = name if name == "*" else find_agent(name, agents, where=_CHILD_MODEL).name
+        models[agent] = "" if model == "inherit" else model
+    return models
 
 
 def _find_root_agent(requested: str | Agent, agents: Mapping[str, Agent]) -> Agent:
@@ -121,7 +171,7 @@ def _use_available_model(
         return agent
     notices.append(
         f"agent {agent.name}: the model {agent.model} cannot be used ({why}); "
-        "the agent uses the model of its parent"
+        "the agent uses the model of child_model or of its parent"
     )
     return replace(agent, model="inherit")
 

@@ -27,12 +27,12 @@ from ._engine.evidence import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.path_text import path_from_text
 from ._platform.system_clock import SystemClock
-from .agent_catalog import AgentCatalog, load_catalog
+from .agent_catalog import AgentCatalog, load_catalog, resolve_child_models
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError, quote_value
 from .journals.session_journal import SessionJournal
 from .journals.sessions import read_events
-from .model_registry import ModelRegistry, is_usable, make_replay_model, read_offline_pace
+from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
     EnvironmentFactory,
@@ -221,14 +221,18 @@ class _Builder:
             self._options,
             self._folder,
             self._environ.get("HOME", ""),
-            self._explain_unavailable,
+            lambda model: explain_unusable(model, self._environ),
             self._notices,
         )
         model = await self._choose_root_model(catalog.root_agent)
+        child_models = await self._choose_child_models(catalog.agents)
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()
         limits = self._choose_listing_limits(model)
-        services = self._build_services(catalog, journal, watchers, past_events, toolbox, limits)
+        services = replace(
+            self._build_services(catalog, journal, watchers, past_events, toolbox, limits),
+            child_models=child_models,
+        )
         sources = SessionToolSources(
             self._options.tool_sources,
             toolbox,
@@ -263,7 +267,6 @@ class _Builder:
     ) -> SessionServices:
         """Open the services and fill the toolbox."""
         options = self._options
-        child_model = self._check_child_model()
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
@@ -293,7 +296,6 @@ class _Builder:
             spill_folder=spill_folder,
             environment_text=_describe_platform(self._folder),
             context_texts=catalog.context_texts,
-            child_model=child_model,
             max_output_tokens=options.max_output_tokens,
             child_budget=Budget(turns=options.child_turns),
             compute_price=pricing.calculate_cost,
@@ -309,15 +311,6 @@ class _Builder:
         window = getattr(self._models.get_model(model), "context_window", 0)
         models = providers.list_usable_models(self._environ)
         return ListingLimits(count_listed_characters(window), tuple(models))
-
-    def _explain_unavailable(self, model: str) -> str:
-        """Return the reason why a model cannot be used here, "" if it can."""
-        try:
-            parts = [providers.parse_model_name(part)[0] for part in model.split(",")]
-        except UsageError as error:
-            return error.message
-        usable = (is_usable(providers.PROVIDERS[name], self._environ) for name in parts)
-        return "" if all(usable) else "no key for it"
 
     async def _choose_root_model(self, agent: Agent) -> str:
         """Return the model string of the root agent."""
@@ -342,15 +335,12 @@ class _Builder:
         self._notices.append(notice)
         return "offline"
 
-    def _check_child_model(self) -> str:
-        """Return the model string of children, "" for the model of their parent.
-
-        Raises UsageError if there is no such model.
-        """
-        if self._options.child_model == "inherit":
-            return ""
-        self._models.get_model(self._options.child_model)
-        return self._options.child_model
+    async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:
+        """Return agent name -> model string of children; see `SessionServices.child_models`."""
+        return {
+            agent: model and await self._models.prepare(model, f"child_model of {agent}")
+            for agent, model in resolve_child_models(self._options.child_model, agents).items()
+        }
 
     def _open_environments(self, readable: tuple[str, ...]) -> SessionEnvironments:
         """Open the environment of the session. `readable`: folders outside the workspace."""

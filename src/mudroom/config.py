@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, cast, get_args
 
 import msgspec
 from msgspec import Meta
@@ -306,6 +306,9 @@ def _validate(key: str, value: object, origin: str, *, is_text: bool = False) ->
         checked = msgspec.convert(value, _TYPES[key], strict=is_strict)
     except msgspec.ValidationError:
         checked = None
+    if isinstance(checked, Mapping):
+        rules = cast("Mapping[str, str]", checked)
+        checked = "; ".join(f"{agent}={model}" for agent, model in rules.items())
     if checked is None or checked == "":
         raise UsageError(f"{key} must be {_EXPECTED[kind]}, not {value!r}", where=origin)
     if key in _CHOICES and checked not in _CHOICES[key]:
@@ -324,6 +327,6 @@ def _find_kind(annotation: object) -> type:
 def _find_line(text: str, key: str) -> int:
     """Return the number of the line that sets a key, from 1; 1 when it is not found."""
     for number, line in enumerate(text.splitlines(), 1):
-        if line.lstrip().strip("\"'").startswith(key):
+        if line.lstrip(" \t[\"'").startswith(key):
             return number
     return 1

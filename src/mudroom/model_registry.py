@@ -75,6 +75,18 @@ class ModelRegistry:
                     f"{provider.name}:{model.name}": model.context_window for model in served
                 }
 
+    async def prepare(self, name: str, where: str) -> str:
+        """Create the model of a model string and return its name. Raises UsageError.
+
+        Arguments:
+            where: the setting that names the model.
+        """
+        await self.find_windows(name)
+        try:
+            return self.get_model(name).name
+        except UsageError as error:
+            raise UsageError(error.message, where=where, remedy=error.remedy) from error
+
     def register(self, model: Model) -> str:
         """Add a model of the caller and return its name."""
         self._models[model.name] = model
@@ -246,3 +258,14 @@ def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
         return True
     has_own_url = providers.get_base_url(provider, environ) != provider.base_url
     return provider.is_local or has_own_url or providers.has_key(provider, environ)
+
+
+def explain_unusable(model: str, environ: Mapping[str, str]) -> str:
+    """Return the reason why a model string cannot be used here, "" if it can."""
+    parts = [part for part in map(str.strip, model.split(",")) if not part.startswith(_REPLAY)]
+    try:
+        names = [providers.parse_model_name(part)[0] for part in parts]
+    except UsageError as error:
+        return error.message
+    usable = (is_usable(providers.PROVIDERS[name], environ) for name in names)
+    return "" if all(usable) else "no key for it"

@@ -36,7 +36,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
 
     Arguments:
         child_model: model string of children whose agent says "inherit"; "inherit" is the
-            model of the parent.
+            model of the parent. Rules choose by agent, "*" stands for all other agents:
+            {"explore": "haiku", "*": "sonnet"} or "explore=haiku; *=sonnet".
         fallback_model: model string of the model that continues when the model fails for good; more
             than one with commas.
         max_output_tokens: longest answer of a model in tokens, for agents that set none; None
@@ -51,7 +52,7 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
             processor) or "process:N".
     """
 
-    child_model: str = "inherit"
+    child_model: str | Mapping[str, str] = "inherit"
     fallback_model: str = ""
     max_output_tokens: PositiveInt | None = None
     child_turns: PositiveInt = 30

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ._core.agents import Agent, Mode
+from ._core.agents import Agent, Mode, choose_child_model
 from ._core.budgets import Budget, check_amount
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
@@ -156,7 +156,7 @@ class SessionRunner:
         cancels = self._cancels
         history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
-        model = self._resolve_model(agent.model)
+        model = self._resolve_model(agent)
         brief = self._make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
@@ -290,7 +290,7 @@ class SessionRunner:
             .with_defaults(agent.budget)
             .with_defaults(self.resources.services.child_budget)
         )
-        resolved = self._resolve_model(model or agent.model)
+        resolved = self._resolve_model(agent, model)
         return self._make_brief(prompt, agent, resolved, limits, description=description, depth=1)
 
     def _make_brief(
@@ -322,10 +322,12 @@ class SessionRunner:
             **more,
         )
 
-    def _resolve_model(self, name: str) -> str:
+    def _resolve_model(self, agent: Agent, requested: str | None = None) -> str:
+        name = requested or agent.model
         if name != "inherit":
             return self.resources.models.get_model(name).name
-        return self.resources.services.child_model or self.resources.model
+        rules = self.resources.services.child_models
+        return choose_child_model(rules, agent.name, self.resources.model)
 
     def _find_agent(self, agent: str | Agent) -> Agent:
         check_type("agent", agent, str | Agent)

@@ -243,3 +243,44 @@ async def test_c3_json_schema_fills_structured_output(project: Project) -> None:
     assert as_text.out == '{"n":3}\n'
     wrong = await project("-p", "Count.", "--json-schema", "nowhere.json")
     assert (wrong.code, "nowhere.json" in wrong.err) == (2, True)
+
+
+async def test_agents_and_doctor_show_the_model_that_an_agent_gets(project: Project) -> None:
+    project.write(".claude/agents/own.md", head("name: own", "description: x", "model: offline"))
+    project.write(
+        ".claude/agents/keyless.md", head("name: keyless", "description: x", "model: groq")
+    )
+    env = {"MUDROOM_CHILD_MODEL": "Explore=offline:rules; *=sonnet", "ANTHROPIC_API_KEY": "k"}
+    listed = await project("agents", "list", "--json", **env)
+    models = {row["name"]: row["child_model"] for row in json.loads(listed.out)["agents"]}
+    assert models == {
+        "explore": "offline:rules",
+        "general": "sonnet",
+        "plan": "sonnet",
+        "own": "offline",
+        "keyless": "sonnet",
+    }
+    text = await project("agents", **env)
+    assert "built in, model offline:rules\n" in text.out
+    shown = await project("agents", "show", "keyless", **env)
+    assert "model:        sonnet\nmodel in file: groq (no key for it)\n" in shown.out
+    assert "model:        inherit\n" in (await project("agents", "show", "explore")).out
+    doctor = await project("doctor", **env)
+    assert "ok    child models: explore: offline:rules; all other agents: sonnet\n" in doctor.out
+    assert "child models" not in (await project("doctor")).out
+
+
+@pytest.mark.parametrize(
+    ("rules", "error"),
+    [
+        ("exlore=offline", "unknown agent 'exlore' (child_model). Did you mean explore?"),
+        ("explore=groq", "groq cannot be used (no key for it)"),
+        ("explore=hiaku", "hiaku cannot be used (unknown model 'hiaku')"),
+    ],
+)
+async def test_doctor_reports_a_rule_that_cannot_be_used(
+    project: Project, rules: str, error: str
+) -> None:
+    doctor = await project("doctor", MUDROOM_CHILD_MODEL=rules)
+    assert doctor.code == 1
+    assert f"FAIL  child models: {error}" in doctor.out

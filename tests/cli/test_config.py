@@ -173,3 +173,18 @@ def test_a_project_file_cannot_set_retention(tmp_path: Path, env: dict[str, str]
     (tmp_path / ".mudroom.toml").write_text("retention_days = 1\n")
     with pytest.raises(UsageError, match=r"may not set 'retention_days'"):
         load(tmp_path, env)
+
+
+def test_rules_for_child_models_may_be_a_table(tmp_path: Path, env: dict[str, str]) -> None:
+    path = write_user_file(tmp_path, '\n[child-model]\nexplore = "haiku"\n"*" = "sonnet"\n')
+    settings = load(tmp_path, env)
+    assert settings.child_model == "explore=haiku; *=sonnet"
+    assert settings.origin("child_model") == f"{path}:2"
+    config.write_setting(path, "model", "opus")
+    settings = load(tmp_path, env)
+    assert (settings.model, settings.child_model) == ("opus", "explore=haiku; *=sonnet")
+    config.write_setting(path, "child_model", "plan=opus")
+    assert load(tmp_path, env).child_model == "plan=opus"
+    write_user_file(tmp_path, "[child_model]\nexplore = 5\n")
+    with pytest.raises(UsageError, match="child_model must be text in quotes"):
+        load(tmp_path, env)

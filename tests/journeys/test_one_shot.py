@@ -166,6 +166,26 @@ async def test_child_model_serves_only_child_runs(mudroom: Mudroom) -> None:
     }
 
 
+async def test_rules_choose_the_model_of_children(mudroom: Mudroom) -> None:
+    mudroom.home.mkdir()
+    config = mudroom.home / "config.toml"
+    config.write_text('[child_model]\nexplore = "anthropic:claude-haiku-4-5"\n')
+    rules = "explore=anthropic:claude-haiku-4-5; *=anthropic:claude-opus-4-5"
+    for flags in ((), ("--child-model", rules)):
+        async with ModelServer(answer_as_family) as server:
+            done = await mudroom("-p", "PARENT", *MODEL, *flags, url=server.url)
+        assert done.code == 0
+        assert {("task" in request.tools, request.model) for request in server.requests} == {
+            (True, "claude-sonnet-4-5"),
+            (False, "claude-haiku-4-5"),
+        }
+    replayed = await mudroom("-p", "PARENT", "-m", "offline", "--child-model", "explore=replay:no")
+    assert (replayed.code, "unknown session 'no'" in replayed.err) == (2, True)
+    refused = await mudroom("-p", "PARENT", "-m", "offline", "--child-model", "exlore=offline")
+    assert refused.code == 2
+    assert "unknown agent 'exlore' (child_model). Did you mean explore?" in refused.err
+
+
 async def test_capital_c_selects_the_folder(mudroom: Mudroom) -> None:
     (mudroom.project / "sub").mkdir()
     (mudroom.project / "sub" / "here.txt").write_text("found me")

@@ -121,6 +121,15 @@ async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:
     assert (report.text, report.model) == ("Hello.", "vllm:qwen3-8b")
 
 
+async def test_the_model_of_a_rule_has_the_window_of_its_local_server() -> None:
+    async with serve({"/v1/models": {"data": [{"id": "m", "max_model_len": 4096}]}}) as url:
+        registry = ModelRegistry({"VLLM_BASE_URL": f"{url}/v1"}, FakeClock(), load_replay_model)
+        name = await registry.prepare("vllm:m", "child_model of explore")
+        model = registry.get_model(name)
+    assert isinstance(model, OpenAIModel)
+    assert model.facts.context_window == 4096
+
+
 async def test_a_named_model_of_a_local_server_has_the_window_of_the_server(tmp_path: Path) -> None:
     answer = WireAnswer((TextBlock("Hello."),), "m", "r1", Usage(9, 2), StopReason.END)
     pages = {

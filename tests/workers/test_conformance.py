@@ -47,7 +47,7 @@ async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
         spill_folder=services.spill_folder,
         environment_text="",
         context_texts={},
-        child_model="",
+        child_models={},
         child_budget=services.child_budget,
         reports_costs=False,
         bridged_models=(),

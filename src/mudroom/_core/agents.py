@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -142,3 +143,12 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def call_patterns(self) -> tuple[str, ...]:
         """The patterns of `tools` that limit single calls."""
         return call_patterns(self.tools)
+
+
+def choose_child_model(models: Mapping[str, str], agent: str, parent_model: str) -> str:
+    """Return the model string of a child whose agent says "inherit".
+
+    Arguments:
+        models: agent name -> model string, "" for that of the parent; "*": all other agents.
+    """
+    return models.get(agent, models.get("*", "")) or parent_model

@@ -51,7 +51,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         environments: opens the workspace, sandbox and policy of each run.
         environment_text: platform and date, for system prompts; "" leaves out the folder, too.
         context_texts: text of the context files, by the value of `Agent.context`.
-        child_model: model string of children whose agent says "inherit"; "" means their parent's.
+        child_models: agent name -> model string of children whose agent says "inherit"; "*" stands
+            for all other agents. Without a model string it is that of the parent.
         max_output_tokens: longest answer in tokens where the agent sets none.
         child_budget: limits of children where agent and call set none.
         compute_price: takes model string and usage, returns US dollars or None if the price is
@@ -79,7 +80,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     spill_folder: str
     environment_text: str
     context_texts: Mapping[str, str] = {}
-    child_model: str = ""
+    child_models: Mapping[str, str] = {}
     max_output_tokens: int | None = None
     child_budget: Budget = Budget(turns=30)
     compute_price: Callable[[str, Usage], float | None] = lambda model, usage: None

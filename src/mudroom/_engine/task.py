@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec
+from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec, choose_child_model
 from .._core.budgets import Budget, Grant
 from .._core.listings import find_entries, format_entries
 from .._core.runs import Brief, Reason
@@ -177,7 +177,7 @@ def _resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> s
     """Return the model string of the child. Raises MudroomError if there is no such model."""
     requested = arguments.model or agent.model
     if requested == "inherit":
-        requested = run.services.child_model or run.brief.model
+        requested = choose_child_model(run.services.child_models, agent.name, run.brief.model)
     run.services.get_model(requested)
     return requested
 

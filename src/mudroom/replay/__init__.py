@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .._core.agents import WorkspaceSpec
 from .._core.budgets import Grant
-from .._core.events import RunStarted, StoredEvent
+from .._core.events import RunStarted, StoredEvent, ToolCallStarted
 from .._core.ports import Environment
 from .._core.runs import Brief
 from .._core.tools import Tool
@@ -126,7 +126,6 @@ def _make_services(
         agents=agents,
         spill_folder=spill_folder,
         environment_text="",
-        child_model=_find_child_model(children),
         meters=RecordedMeters(briefs, stops),
         output_checks=RecordedOutputChecks(events),
         hooks=hooks,
@@ -141,6 +140,7 @@ class _ReplayWorker(LocalWorker):
     ) -> None:
         super().__init__(services, UNLIMITED)
         self._stops = stops
+        self._child_models = _find_child_models(events)
         self._conversations = {
             conversation.run: conversation for conversation in rebuild_conversations(events)
         }
@@ -154,7 +154,11 @@ class _ReplayWorker(LocalWorker):
     ) -> RunContext:
         recorded = self._conversations.get(brief.run_id)
         model = ReplayModel([recorded] if recorded else [], stop_run=self._stops.stop)
-        services = replace(self._services, get_model=_always(model))
+        services = replace(
+            self._services,
+            get_model=_always(model),
+            child_models=self._child_models.get(brief.run_id, {}),
+        )
         run = RunContext(brief, meter, services, self, control, environment)
         self._stops.add_run(run)
         return run
@@ -184,5 +188,17 @@ def _make_stand_in(name: str) -> Tool:
     return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=fail)
 
 
-def _find_child_model(children: Sequence[Brief]) -> str:
-    return next((brief.model for brief in children if brief.agent.model == "inherit"), "")
+def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str]]:
+    """Return the rules that each run had for the models of its children, by run id."""
+    named = {
+        (event.run, event.call.id)
+        for event in events
+        if isinstance(event, ToolCallStarted) and event.call.arguments.get("model")
+    }
+    models: dict[str, dict[str, str]] = {}
+    for event in events:
+        if isinstance(event, RunStarted) and event.brief.agent.model == "inherit":
+            brief = event.brief
+            if (brief.parent, brief.call_id) not in named:
+                models.setdefault(brief.parent, {})[brief.agent.name] = brief.model
+    return models

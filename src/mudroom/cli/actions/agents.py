@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ... import agent_files
-from ..._core.agents import Agent
-from ...agent_catalog import KNOWN_TOOLS, find_agent
+from ..._core.agents import Agent, choose_child_model
+from ...agent_catalog import KNOWN_TOOLS, find_agent, resolve_child_models
 from ...agent_files import Diagnostic, LoadedAgents, Severity
 from ...agent_files.codex_config import CONFIG_NAME, read_declared_agents
 from ...agent_files.diagnostics import FileDiagnostics
 from ...agent_files.frontmatter import Entry
 from ...errors import MudroomError, UsageError
+from ...model_registry import explain_unusable
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.json_output import print_json
+from .load_settings import load_settings
 
 _TEMPLATE = """\
 ---
@@ -40,6 +42,11 @@ def load_agents(cwd: str) -> LoadedAgents:
     return agent_files.load_agent_files(cwd, home=os.environ.get("HOME", ""), tools=KNOWN_TOOLS)
 
 
+def list_child_models(cwd: str) -> dict[str, str]:
+    """Return the rules of the setting `child_model`. Raises UsageError."""
+    return _resolve_rules(cwd, load_agents(cwd))
+
+
 def collect_findings(cwd: str) -> list[Diagnostic]:
     """Return all remarks on the agent files, skills and context files that apply in a folder."""
     context = agent_files.load_context_files(cwd, home=os.environ.get("HOME", ""))
@@ -49,17 +56,17 @@ def collect_findings(cwd: str) -> list[Diagnostic]:
 def print_agents(cwd: str, *, as_json: bool) -> int:
     """Print agents, skills and the number of findings, and return the exit code."""
     loaded = load_agents(cwd)
+    rows = list(_list_rows(cwd, loaded))
     if as_json:
         skills = [
             {"name": skill.name, "description": skill.description, "path": skill.path}
             for skill in loaded.skills.values()
         ]
-        print_json(
-            {"agents": list(_list_rows(loaded)), "skills": skills, "findings": loaded.diagnostics}
-        )
+        print_json({"agents": rows, "skills": skills, "findings": loaded.diagnostics})
         return 0
-    for row in _list_rows(loaded):
-        _print_entry(row["name"], row["description"], row["path"] or "built in")
+    for row in rows:
+        model = "" if row["child_model"] == "inherit" else f", model {row['child_model']}"
+        _print_entry(row["name"], row["description"], f"{row['path'] or 'built in'}{model}")
     for skill in loaded.skills.values():
         _print_entry(skill.name, f"skill: {skill.description}", skill.path)
     if counts := agent_files.count_by_severity(loaded.diagnostics):
@@ -71,12 +78,14 @@ def _print_entry(name: str, description: str, path: str) -> None:
     print(sanitize(f"{name:<18} {sanitize_line(description)}\n{'':<18} {path}"))
 
 
-def _list_rows(loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
+def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
+    rules = _resolve_rules(cwd, loaded)
     for agent in _collect_agents(loaded).values():
         yield {
             "name": agent.name,
             "description": agent.description,
             "model": agent.model,
+            "child_model": _find_child_model(agent, rules),
             "tools": None if agent.tools is None else list(agent.tools),
             "root_only": agent in loaded.main_agents,
             "path": loaded.paths.get(agent.name, ""),
@@ -92,12 +101,26 @@ def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
     return agents
 
 
+def _resolve_rules(cwd: str, loaded: LoadedAgents) -> dict[str, str]:
+    agents = {name: agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS}
+    agents |= {agent.name: agent for agent in loaded.agents}
+    return resolve_child_models(load_settings(cwd).child_model, agents)
+
+
+def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:
+    """Return the model of the agent as a child, "inherit" for the model of its parent."""
+    if agent.model != "inherit" and not explain_unusable(agent.model, os.environ):
+        return agent.model
+    return choose_child_model(rules, agent.name, "inherit")
+
+
 def print_agent(cwd: str, name: str) -> int:
     """Print one agent as it would run and return the exit code. Raises UnknownName."""
     loaded = load_agents(cwd)
     agent = find_agent(name, _collect_agents(loaded))
     path = loaded.paths.get(agent.name, "")
-    for key, value in _list_facts(agent, path):
+    model = _find_child_model(agent, _resolve_rules(cwd, loaded))
+    for key, value in _list_facts(agent, path, model):
         print(sanitize(f"{key + ':':<13} {value}"))
     print(f"\n{sanitize(agent.instructions)}")
     for finding in loaded.diagnostics:
@@ -106,11 +129,13 @@ def print_agent(cwd: str, name: str) -> int:
     return 0
 
 
-def _list_facts(agent: Agent, path: str) -> Iterator[tuple[str, str]]:
+def _list_facts(agent: Agent, path: str, child_model: str) -> Iterator[tuple[str, str]]:
     yield "name", agent.name
     yield "file", path or "built in"
     yield "description", agent.description
-    yield "model", agent.model
+    yield "model", child_model
+    if child_model != agent.model and agent.model != "inherit":
+        yield "model in file", f"{agent.model} ({explain_unusable(agent.model, os.environ)})"
     if agent.tools is None:
         yield "tools", "all tools of its parent except task"
     else:

@@ -26,7 +26,7 @@ from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError, UsageError
 from ...journals.sessions import open_store, read_events
-from ...model_registry import ModelRegistry, choose_default_model
+from ...model_registry import ModelRegistry, choose_default_model, explain_unusable
 from ...models import providers
 from ...projections.safe_text import sanitize
 from ...tools._ripgrep import find_ripgrep
@@ -194,6 +194,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield _check_journals(home)
     yield from _check_models(environ)
     yield _check_agents()
+    yield from _check_child_models(environ)
     yield _check_permissions()
     yield _check_sandbox(environ)
     rg = find_ripgrep(os.getcwd())
@@ -318,6 +319,27 @@ def _check_agents() -> Check:
         return Check("agents", "ok", counts)
     result = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
     return Check("agents", "warn", result, "mudroom agents check lists them all.")
+
+
+def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
+    from .agents import list_child_models
+
+    name = "child models"
+    try:
+        models = list_child_models(".")
+    except MudroomError as error:
+        yield Check(name, "fail", str(error))
+        return
+    reasons = {model: explain_unusable(model, environ) for model in models.values() if model}
+    unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
+    if unusable:
+        yield Check(name, "fail", "; ".join(unusable), "Change the setting child_model.")
+    elif reasons:
+        rows = (
+            f"{'all other agents' if agent == '*' else agent}: {model or 'as their parent'}"
+            for agent, model in models.items()
+        )
+        yield Check(name, "ok", "; ".join(rows))
 
 
 def _check_permissions() -> Check:

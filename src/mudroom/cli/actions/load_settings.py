@@ -12,8 +12,6 @@ from ... import config
 from ...errors import UsageError
 from .session_start import NEW_SESSION, StartOptions
 
-_MODEL_SETTINGS = ("model", "child_model", "fallback_model")
-
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
     """Return the settings that apply in a folder.
@@ -39,19 +37,25 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
 
     Raises UnknownName or UsageError if there is no such session.
     """
-    models = {name: getattr(settings, name) or "" for name in _MODEL_SETTINGS}
-    if not any("replay:" in model for model in models.values()):
+    models = (settings.model, settings.fallback_model, str(settings.child_model))
+    if not any("replay:" in model for model in models):
         return settings
     import asyncio
 
+    from ...agent_catalog import parse_child_models
     from ...journals.sessions import open_store
     from .session_store import resolve_replayed
 
-    async def resolve(model: str) -> str:
-        return await resolve_replayed(open_store(settings.home), cwd, model)
+    def resolve(model: str) -> str:
+        return asyncio.run(resolve_replayed(open_store(settings.home), cwd, model))
 
-    resolved = {name: asyncio.run(resolve(model)) for name, model in models.items() if model}
-    return replace(settings, **resolved)
+    rules = parse_child_models(settings.child_model)
+    return replace(
+        settings,
+        model=resolve(settings.model),
+        fallback_model=resolve(settings.fallback_model),
+        child_model={agent: resolve(model) for agent, model in rules.items()},
+    )
 
 
 def prepare_start(

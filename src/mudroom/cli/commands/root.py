@@ -99,7 +99,11 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.",
 )
 @value_option("--fallback-model", "MODEL", "Model that continues when the model fails for good.")
-@value_option("--child-model", "MODEL", "Model of child runs (default: the model of their parent).")
+@value_option(
+    "--child-model",
+    "MODEL",
+    'Model of child runs, or one per agent: "explore=haiku; *=sonnet" (default: as their parent).',
+)
 @value_option(
     "--max-output-tokens", "N", "Longest single answer in tokens (default: by the model).", _COUNT
 )

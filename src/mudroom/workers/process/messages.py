@@ -46,7 +46,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     spill_folder: str
     environment_text: str
     context_texts: dict[str, str]
-    child_model: str
+    child_models: dict[str, str]
     child_budget: Budget
     reports_costs: bool
     bridged_models: tuple[str, ...]

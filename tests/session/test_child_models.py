@@ -1,0 +1,184 @@
+"""Rules for the models of children: one model by agent, another for all other agents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Agent, Session
+from mudroom._core.events import RunStarted, StoredEvent, TurnFinished
+from mudroom._core.messages import ToolCallBlock
+from mudroom.agent_catalog import parse_child_models
+from mudroom.errors import UnknownName, UsageError
+from mudroom.journals.memory import MemoryJournal
+from mudroom.journals.sessions import open_store, read_events
+from mudroom.replay import replay
+from mudroom.scope import PromptConfig
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+PARENT = "anthropic:claude-sonnet-4-5"
+RULES = "Explore=anthropic:claude-haiku-4-5; *=anthropic:claude-opus-4-5"
+OWN = Agent(name="own", description="Has a model.", model="anthropic:claude-opus-5-5")
+CALLS = (
+    {"prompt": "A", "agent": "explore"},
+    {"prompt": "B", "agent": "general"},
+    {"prompt": "C", "agent": "own"},
+    {"prompt": "D", "agent": "explore", "model": "anthropic:claude-opus-5-5"},
+    {"prompt": "E", "agent": "explore"},
+)
+EXPECTED = {
+    "PARENT": PARENT,
+    "A": "anthropic:claude-haiku-4-5",
+    "B": "anthropic:claude-opus-4-5",
+    "C": "anthropic:claude-opus-5-5",
+    "D": "anthropic:claude-opus-5-5",
+    "E": "anthropic:claude-haiku-4-5",
+}
+
+
+def delegate(request: ServerRequest) -> ServerAnswer:
+    """Answer each prompt of the parent with calls of agents, and all else with a text."""
+    if b"PARENT" not in request.body or request.turn % 2:
+        return "Done."
+    return [ToolCallBlock(f"c{request.turn}_{n}", "task", call) for n, call in enumerate(CALLS)]
+
+
+def open_session(folder: Path, url: str, **options: Any) -> Session:
+    defaults: dict[str, Any] = {
+        "model": PARENT,
+        "agents": [OWN],
+        "environ": {"HOME": str(folder), "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url},
+        "cwd": str(folder),
+        "home": str(folder / "home"),
+        "journal": "memory",
+        "sandbox": "off",
+    }
+    return Session(**(defaults | options))
+
+
+def models_by_prompt(events: list[StoredEvent]) -> dict[str, str]:
+    """Return prompt -> model of the brief, which also answered."""
+    prompts = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    for event in events:
+        if isinstance(event, TurnFinished):
+            answered_by = event.message.answered_by or prompts[event.run].model
+            assert answered_by == prompts[event.run].model
+    return {brief.prompt: brief.model for brief in prompts.values()}
+
+
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        RULES,
+        {"explore": "anthropic:claude-haiku-4-5", "*": "anthropic:claude-opus-4-5"},
+    ],
+    ids=["text", "mapping"],
+)
+async def test_a_rule_chooses_the_model_of_an_agent(
+    tmp_path: Path, worker: str, rules: str | Mapping[str, str]
+) -> None:
+    journal = MemoryJournal()
+    async with ModelServer(delegate) as server:
+        async with open_session(
+            tmp_path, server.url, child_model=rules, worker=worker, journal=journal
+        ) as session:
+            assert (await session.run("PARENT")).ok
+    assert models_by_prompt(journal.events) == EXPECTED
+    asked = {request.model for request in server.requests}
+    assert asked == {model.partition(":")[2] for model in EXPECTED.values()}
+
+
+async def test_an_agent_without_a_rule_uses_the_model_of_its_parent(tmp_path: Path) -> None:
+    journal = MemoryJournal()
+    rules = {"explore": "anthropic:claude-haiku-4-5", "own": "inherit"}
+    async with ModelServer(delegate) as server:
+        async with open_session(
+            tmp_path, server.url, child_model=rules, journal=journal
+        ) as session:
+            await session.run("PARENT")
+    assert models_by_prompt(journal.events) == EXPECTED | {"B": PARENT}
+
+
+async def test_rules_hold_for_tasks_maps_and_scopes(tmp_path: Path) -> None:
+    journal = MemoryJournal()
+    async with ModelServer(lambda _: "Done.") as server:
+        async with open_session(
+            tmp_path, server.url, child_model=RULES, journal=journal
+        ) as session:
+            await session.task("A", agent="explore")
+            await session.map(["B"])
+            await session.scope("scout", PromptConfig(system_prompt="F"))
+    models = {
+        event.brief.agent.name: event.brief.model
+        for event in journal.events
+        if isinstance(event, RunStarted)
+    }
+    assert models == {
+        "explore": "anthropic:claude-haiku-4-5",
+        "general": "anthropic:claude-opus-4-5",
+        "scout": "anthropic:claude-opus-4-5",
+    }
+
+
+async def test_a_session_with_rules_is_replayed_also_after_a_change_of_the_rules(
+    tmp_path: Path,
+) -> None:
+    async with ModelServer(delegate) as server:
+        async with open_session(
+            tmp_path, server.url, child_model=RULES, journal="sqlite"
+        ) as session:
+            await session.run("PARENT")
+        async with open_session(
+            tmp_path, server.url, child_model="general=offline", journal="sqlite", resume=session.id
+        ) as session:
+            await session.run("PARENT again")
+    store = open_store(str(tmp_path / "home"))
+    events = await read_events(store, session.id)
+    assert models_by_prompt(events) == EXPECTED | {
+        "PARENT again": PARENT,
+        "A": PARENT,
+        "B": "offline:rules",
+        "E": PARENT,
+    }
+    assert await replay(events) == events
+
+
+@pytest.mark.parametrize(
+    ("rules", "message", "remedy"),
+    [
+        ("exlore=offline", "unknown agent 'exlore' (child_model)", "explore"),
+        ("explore=antropic:haiku", "unknown model provider 'antropic'", "anthropic"),
+        ("explore=groq", "no key for groq", "GROQ_API_KEY"),
+        ("explore=offline; haiku", "'haiku' is not AGENT=MODEL", "*=sonnet"),
+        ("explore=", "'explore=' is not AGENT=MODEL", "explore=haiku"),
+        ("explore=offline; Explore=offline", "two models for the agent Explore", "one"),
+        ({"explore": ""}, "'explore=' is not AGENT=MODEL", "explore=haiku"),
+    ],
+)
+async def test_a_wrong_rule_is_refused_at_the_start(
+    tmp_path: Path, rules: str | Mapping[str, str], message: str, remedy: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        async with open_session(tmp_path, "http://127.0.0.1:1", child_model=rules):
+            pass
+    assert message in str(caught.value)
+    assert "child_model" in caught.value.where
+    assert remedy in caught.value.remedy
+
+
+async def test_an_unknown_agent_keeps_its_error_type(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName):
+        async with open_session(tmp_path, "http://127.0.0.1:1", child_model={"a": "offline"}):
+            pass
+
+
+def test_a_rule_may_name_several_models() -> None:
+    assert parse_child_models("explore = haiku,openai:gpt-6.1-sol ;*=sonnet;") == {
+        "explore": "haiku,openai:gpt-6.1-sol",
+        "*": "sonnet",
+    }
+    assert parse_child_models("haiku,offline") == {"*": "haiku,offline"}
