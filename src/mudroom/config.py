@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ._core.agents import Mode
+from ._core.ports.sandbox import SANDBOX_MODES
 from ._platform.regular_files import is_missing, read_regular_file
 from .errors import UsageError, suggest_names
 from .options import PositiveInt, SessionOptions, SharedOptions
@@ -23,7 +24,6 @@ PROJECT_FILE = ".mudroom.toml"
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
 SCREENS = ("auto", "plain")
-SANDBOXES = ("auto", "full", "file", "off", "experimental-seatbelt")
 PERMISSION_MODES = tuple(mode.value for mode in Mode)
 
 PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
@@ -44,7 +44,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         output_format: one of OUTPUT_FORMATS.
         color: one of COLORS.
         screen: one of SCREENS. "plain" never moves the cursor, for screen readers.
-        sandbox: one of SANDBOXES.
+        sandbox: one of SANDBOX_MODES.
         permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
         trust: trust the files of this folder in this session only.
@@ -98,7 +98,7 @@ _CHOICES = {
     "output_format": OUTPUT_FORMATS,
     "color": COLORS,
     "screen": SCREENS,
-    "sandbox": SANDBOXES,
+    "sandbox": SANDBOX_MODES,
     "permission_mode": PERMISSION_MODES,
 }
 _EXPECTED = {

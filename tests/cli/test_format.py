@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
+from mudroom._core.counts import count_noun
 from mudroom.cli.output.text import (
     ASCII,
     UNICODE,
     Glyphs,
     choose_agent_color,
     choose_glyphs,
-    count_noun,
     display_width,
     fit_with_figures,
     format_seconds,

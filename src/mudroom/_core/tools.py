@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .json_values import clean_json, clean_text
-from .messages import ImageBlock
+from .messages import ImageBlock, ToolResultBlock
 
 
 class Effect(StrEnum):
@@ -101,6 +101,11 @@ def clean_result(result: ToolResult) -> ToolResult:
         changes=tuple(map(clean_text, result.changes)),
         spill=clean_text(result.spill),
     )
+
+
+def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResultBlock:
+    """Return the result of a tool call as the model reads it."""
+    return ToolResultBlock(call_id, name, result.text, result.error, images=result.images)
 
 
 def _no_key(_: object) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from .._core.events import FileWriteIntended
-from .._core.messages import ToolCallBlock, ToolResultBlock
+from .._core.messages import ToolCallBlock
 from .._core.tools import ToolResult
 
 
@@ -18,13 +18,6 @@ class CallOutcome(Struct, frozen=True):
     name: str
     result: ToolResult
     refused: bool = False
-
-    def to_block(self) -> ToolResultBlock:
-        """Return the result as the model reads it."""
-        result = self.result
-        return ToolResultBlock(
-            self.call_id, self.name, result.text, result.error, images=result.images
-        )
 
 
 class CallBatch:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from .._core.budgets import LimitState
+from .._core.counts import count_noun
 from .._core.runs import Reason, Report
 from .call_context import CallContext
 
@@ -105,7 +106,7 @@ def format_evidence(report: Report) -> str:
     if count:
         by_tool = ", ".join(f"{name} {calls}" for name, calls in report.calls.items())
         facts = [
-            f"{count} tool call{'s' if count > 1 else ''} ({by_tool})",
+            f"{count_noun(count, 'tool call')} ({by_tool})",
             _list_files("read", report.files_read) or "no file read",
             *_list_changes(report),
         ]

@@ -10,6 +10,7 @@ from .._core.json_values import clean_text
 from .._core.messages import Usage
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
+from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
 from .conversation import Conversation
 from .evidence import Evidence
@@ -129,7 +130,9 @@ class RunContext:
     def close_batch(self) -> list[CallOutcome]:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""
         outcomes = self.batch.list_outcomes()
-        self.conversation.queue_results([outcome.to_block() for outcome in outcomes])
+        self.conversation.queue_results(
+            [make_result_block(each.call_id, each.name, each.result) for each in outcomes]
+        )
         self.evidence.add(outcomes)
         self.batch = CallBatch()
         return outcomes

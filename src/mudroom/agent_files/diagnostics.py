@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from .._core.counts import count_noun
+
 
 class Severity(StrEnum):
     """The consequence of a diagnostic for its file."""
@@ -66,6 +68,4 @@ def count_by_severity(diagnostics: Iterable[Diagnostic]) -> str:
     """Return the counts as text, such as "1 error, 2 warnings"; "" for none."""
     severities = [item.severity for item in diagnostics]
     counts = [(severity, severities.count(severity)) for severity in Severity]
-    return ", ".join(
-        f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in counts if count
-    )
+    return ", ".join(count_noun(count, severity) for severity, count in counts if count)

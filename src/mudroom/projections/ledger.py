@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from .._core.counts import count_noun
 from .._core.events import (
     AnyEvent,
     RunFinished,
@@ -170,8 +171,7 @@ def describe_ledger(ledger: Ledger) -> str:
 
 
 def _format_amount(lines: int, size: int, tokens: int) -> str:
-    unit = "line" if lines == 1 else "lines"
-    return f"{lines:,} {unit} ({_format_size(size)}, ~{_round_tokens(tokens)} tokens)"
+    return f"{count_noun(lines, 'line')} ({_format_size(size)}, ~{_round_tokens(tokens)} tokens)"
 
 
 def _format_size(size: int) -> str:

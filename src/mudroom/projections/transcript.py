@@ -21,6 +21,7 @@ from .._core.messages import (
     UserBlock,
     UserMessage,
 )
+from .._core.tools import make_result_block
 
 
 def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Message, ...]:
@@ -33,14 +34,6 @@ def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Messag
         if event.run == run_id:
             builder.apply(event)
     return builder.build()
-
-
-def to_result_block(event: ToolCallFinished) -> ToolResultBlock:
-    """Return the result of a finished tool call as the model reads it."""
-    result = event.result
-    return ToolResultBlock(
-        event.call_id, event.name, result.text, result.error, images=result.images
-    )
 
 
 class TranscriptBuilder:
@@ -72,7 +65,8 @@ class TranscriptBuilder:
         elif isinstance(event, NoteInjected):
             self._pending_content.append(TextBlock(event.text))
         elif isinstance(event, ToolCallFinished):
-            self._results.setdefault(event.call_id, to_result_block(event))
+            block = make_result_block(event.call_id, event.name, event.result)
+            self._results.setdefault(event.call_id, block)
         elif isinstance(event, TurnStarted):
             self._flush()
             self._waits_for_answer = True

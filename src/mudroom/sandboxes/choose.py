@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from .._core.ports import CommandResult, Sandbox
+from .._core.ports.sandbox import SANDBOX_MODES, SEATBELT_MODE
 from ..errors import UsageError, WorkspaceError
-from .detect import SEATBELT_MODE, Detected, detect
-
-SANDBOX_MODES = ("auto", "full", "file", "off", SEATBELT_MODE)
+from .detect import Detected, detect
 
 _OFF_NOTICE = "sandbox off: commands run with all your rights, on all your files and the network"
 _STRONGER = (

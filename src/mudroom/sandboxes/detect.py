@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from .._core.ports.sandbox import SEATBELT_MODE
 from .._platform.scratch_dirs import ScratchDir
 from .linux.seccomp import AUDIT_ARCH
 
@@ -29,7 +30,6 @@ try:
 except OSError as error:
     print(error.strerror)
 """
-SEATBELT_MODE = "experimental-seatbelt"
 
 
 class Detected(Struct, frozen=True):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from .._core.counts import count_noun
 from .._core.ports import FileInfo, Workspace
 from .._core.tools import ToolResult
-from ._text_files import count_noun, make_error_result
+from ._text_files import make_error_result
 
 _MAX_NAMED_PATHS = 3  # in a note
 

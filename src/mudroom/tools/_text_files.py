@@ -146,11 +146,6 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
-def count_noun(number: int, noun: str) -> str:
-    """Format a number and its noun: "1 line", "2 lines"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def make_error_result(text: str) -> ToolResult:
     """Return an error result: the text names the problem and the remedy."""
     return ToolResult(text, error=True)

@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     FileText,
-    count_noun,
     decode_text,
     describe_binary,
     get_file_lock,

@@ -9,12 +9,12 @@ from collections import Counter
 
 from msgspec import Struct
 
+from .._core.counts import count_noun
 from .._core.ports import FileInfo, ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._text_files import count_noun
 
 MAX_FILES = 100
 """Files in one result."""

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
@@ -25,7 +26,7 @@ from ._ripgrep import (
 )
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._text_files import count_noun, describe_binary, make_error_result
+from ._text_files import describe_binary, make_error_result
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""

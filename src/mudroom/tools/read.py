@@ -10,13 +10,13 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
+from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
-    count_noun,
     decode_text,
     describe_binary,
     detect_encoding,

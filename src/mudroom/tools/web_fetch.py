@@ -15,10 +15,11 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
+from .._core.counts import count_noun
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import count_noun, describe_binary, detect_encoding, make_error_result
+from ._text_files import describe_binary, detect_encoding, make_error_result
 
 if TYPE_CHECKING:
     from .._platform.http1.pool import Response

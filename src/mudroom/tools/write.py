@@ -9,13 +9,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     count_lines,
-    count_noun,
     get_file_lock,
     make_error_result,
     uses_crlf,

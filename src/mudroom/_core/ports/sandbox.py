@@ -7,6 +7,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
+SEATBELT_MODE = "experimental-seatbelt"
+
+SANDBOX_MODES = ("auto", "full", "file", "off", SEATBELT_MODE)
+"""Names of the sandboxes that a user may choose; "auto" is the best that works."""
+
 
 class CommandResult(Struct, frozen=True):
     """End of a command.

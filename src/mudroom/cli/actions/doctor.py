@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 
 from ... import config
+from ..._core.counts import count_noun
 from ..._core.messages import user_message
 from ..._core.ports import Model, RequestConfig
 from ..._platform.system_clock import SystemClock
@@ -31,7 +32,6 @@ from ...models import providers
 from ...projections.safe_text import sanitize
 from ...tools._ripgrep import find_ripgrep
 from ..output.json_output import print_json
-from ..output.text import count_noun
 from .load_permissions import load_permissions
 from .load_settings import load_settings
 

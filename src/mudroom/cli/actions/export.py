@@ -11,13 +11,13 @@ from typing import cast
 
 import msgspec
 
+from ..._core.counts import count_noun
 from ..._core.events import StoredEvent
 from ..._platform.private_files import write_private_file
 from ...journals.encoding import encode
 from ...output_filters.redaction import Redactor
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
-from ..output.text import count_noun
 from .load_settings import load_settings
 from .session_store import read_session
 

@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 
+from ..._core.counts import count_noun
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionStore
 from ...config import Settings
@@ -14,7 +15,7 @@ from ...journals.sessions import open_store, read_events, read_summary
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
 from ...session import Session
-from ..output.text import count_noun, truncate
+from ..output.text import truncate
 from .session_start import SessionStart
 from .session_store import (
     delete_older_sessions,

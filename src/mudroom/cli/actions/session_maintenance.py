@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from ..._core.counts import count_noun
 from ..._core.events import RunStarted, SessionOpened, StoredEvent
 from ..._core.ports import SessionStore
 from ..._core.runs import Report
@@ -25,7 +26,6 @@ from ...projections.safe_text import sanitize_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer
 from ..output.stream_json import StreamJson, encode_line
-from ..output.text import count_noun
 from .load_settings import load_settings
 from .one_shot import run_one_shot
 from .session_start import SessionStart, StartOptions

@@ -6,11 +6,12 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
+from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.live_tree import MAX_PENDING_LINES, MAX_RUNS
-from ..output.text import Glyphs, Line, count_noun, truncate, wrap_last_lines
+from ..output.text import Glyphs, Line, truncate, wrap_last_lines
 from ..output.tree_lines import TreeStyle, format_tree_by_run
 from .choice import Choice
 from .line_queue import LineQueue

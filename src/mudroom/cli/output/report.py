@@ -7,9 +7,9 @@ import sys
 import msgspec
 
 from ..._core.budgets import Limit
+from ..._core.counts import count_noun
 from ..._core.runs import Report
 from ...projections.safe_text import sanitize
-from .text import count_noun
 
 
 def explain_failure(report: Report) -> str:

@@ -87,11 +87,6 @@ def format_seconds(span: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02}m"
 
 
-def count_noun(count: int, noun: str) -> str:
-    """Return the count with its noun: 1 tool use, 2 tool uses."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def display_width(text: str) -> int:
     """Return the columns of a text on a terminal; most CJK characters take two."""
     if _NARROW(text):

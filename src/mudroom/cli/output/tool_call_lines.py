@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from ..._core.counts import count_noun
 from ..._core.events import ToolCallStarted
 from ..._core.messages import ToolCallBlock, append_placeholders
 from ..._core.tools import Tool, ToolResult
 from ...projections.run_tree import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
 from ...tools import find_builtin_tool
-from .text import Glyphs, Line, count_noun, display_width, fit_with_figures, truncate
+from .text import Glyphs, Line, display_width, fit_with_figures, truncate
 from .tree_lines import describe_outcome, format_figures
 
 _STYLES = {"+": "green", "-": "red"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..._core.counts import count_noun
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.messages import (
     AssistantMessage,
@@ -22,7 +23,7 @@ from ...projections.ledger import Ledger, describe_ledger
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
-from .text import UNICODE, Glyphs, Line, choose_agent_color, count_noun, paint, truncate
+from .text import UNICODE, Glyphs, Line, choose_agent_color, paint, truncate
 from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
 MAX_LINES, MAX_CHARACTERS = 20, 2000

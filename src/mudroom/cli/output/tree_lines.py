@@ -8,6 +8,7 @@ from heapq import nsmallest
 
 from msgspec import Struct
 
+from ..._core.counts import count_noun
 from ..._core.runs import Reason
 from ...projections.run_tree import RunState, RunTree, RunView
 from ...projections.safe_text import sanitize_line
@@ -16,7 +17,6 @@ from .text import (
     Glyphs,
     Line,
     choose_agent_color,
-    count_noun,
     display_width,
     fit_with_figures,
     format_seconds,

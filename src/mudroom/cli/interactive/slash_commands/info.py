@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 
+from ...._core.counts import count_noun
 from ....pricing import get_context_window
 from ....projections.ledger import describe_ledger
 from ....projections.run_tree import RunView
 from ....projections.safe_text import sanitize_line
-from ...output.text import count_noun, format_tokens, truncate
+from ...output.text import format_tokens, truncate
 from ...output.tree_lines import describe_outcome, format_figures
 from ..conversation import Conversation
 
