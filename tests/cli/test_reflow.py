@@ -14,7 +14,7 @@ from prompt_toolkit.layout.screen import Char
 
 from mudroom.cli.interactive.resize import (
     ReflowRenderer,
-    ScrollbackSafeOutput,
+    StableOutput,
     count_wrapped_rows,
     terminal_rewraps,
 )
@@ -63,10 +63,9 @@ class RecordedTerminal:
         self.text = ""
         self.cursor = Point(x=0, y=0)
         self.columns = 40
+        self.columns_after_reading: int | None = None
         self.out = io.StringIO()
-        output = ScrollbackSafeOutput(
-            self.out, lambda: Size(rows=20, columns=self.columns), enable_cpr=False
-        )
+        output = StableOutput(self.out, self._read_size, enable_cpr=False)
         window = Window(
             FormattedTextControl(
                 lambda: self.text, focusable=True, get_cursor_position=lambda: self.cursor
@@ -74,7 +73,13 @@ class RecordedTerminal:
             dont_extend_height=True,
         )
         self.app: Application[None] = Application(Layout(window), input=DummyInput(), output=output)
-        self.renderer = ReflowRenderer(self.app)
+        self.renderer = ReflowRenderer(self.app, output)
+
+    def _read_size(self) -> Size:
+        size = Size(rows=20, columns=self.columns)
+        if self.columns_after_reading:
+            self.columns = self.columns_after_reading
+        return size
 
     def draw(self, text: str) -> str:
         self.text = text
@@ -110,3 +115,15 @@ async def test_at_the_same_width_nothing_settles() -> None:
     terminal.draw("a" * 39)
     terminal.renderer.erase()
     assert terminal.renderer.reserved_rows == 0 and not terminal.renderer.is_settling
+
+
+async def test_a_resize_during_a_drawing_is_handled_after_the_drawing() -> None:
+    terminal = RecordedTerminal()
+    rows = "a" * 39 + "\n" + "b" * 39 + "\n"
+    terminal.cursor = Point(x=0, y=2)
+    terminal.draw(rows + "prompt")
+    terminal.columns_after_reading = 20
+    terminal.draw(rows + "prompt 2")
+    before = len(terminal.out.getvalue())
+    terminal.renderer.erase()
+    assert "\r\x1b[4A\x1b[2K" in terminal.out.getvalue()[before:]

@@ -268,8 +268,13 @@ class Tmux:
         await self._tmux("paste-buffer", "-p")
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Resize the terminal."""
+        """Resize the terminal while the program and tmux are idle; wait until they are again.
+
+        Bytes that the program wrote for one width must not reach tmux at another width.
+        """
+        await self.wait_until_idle()
         await self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+        await self.wait_until_idle()
 
     async def screen(self, *, colors: bool = False) -> str:
         """Return the text on the screen."""
@@ -308,6 +313,18 @@ class Tmux:
         shell = (await self._tmux("display-message", "-p", "#{pane_pid}")).strip()
         return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
 
+    async def wait_until_idle(self, seconds: float = 60) -> None:
+        """Wait until the program and the tmux server both wait for events."""
+        server = int(await self._tmux("display-message", "-p", "#{pid}"))
+        pids = [await self.pid(), server]
+        until = time.monotonic() + seconds
+        idle_samples = 0
+        while idle_samples < 3:
+            assert time.monotonic() < until, "the program or tmux is busy all the time"
+            is_idle = all(_read_state(pid) == "S" for pid in pids)
+            idle_samples = idle_samples + 1 if is_idle else 0
+            await asyncio.sleep(0.005)
+
     async def end(self, seconds: float = 60) -> int:
         """Wait for the end of the program; return its exit code."""
         until = time.monotonic() + seconds
@@ -336,6 +353,11 @@ class Tmux:
         out, err = await process.communicate()
         assert process.returncode == 0 or not check, err.decode()
         return out.decode()
+
+
+def _read_state(pid: int) -> str:
+    """Return the state letter of a process: "S" if it waits for events, "R" if it runs."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def _own_terminal() -> None:

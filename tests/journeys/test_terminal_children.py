@@ -347,12 +347,13 @@ async def test_no_rows_of_another_width_remain(
         await tmux.say("/help")
         await tmux.expect("? shows the keys")
         await tmux.say("look")
-        await tmux.expect("3 running", "⎿ read f0.txt", "context")
+        await tmux.expect("3 running", "context")
+        await tmux.expect_scrolled("⎿ read f0.txt", 3)
         for columns, rows in steps:
             await tmux.resize(columns, rows)
             await asyncio.sleep(pace)
         await tmux.expect("3 running", "⎿ read f0.txt", "context")
-        await asyncio.sleep(0.1)
+        await tmux.wait_until_idle()
         shown = await tmux.scroll()
         assert [
             shown.count(words)

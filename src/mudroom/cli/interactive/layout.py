@@ -22,12 +22,11 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from ..output.text import Line
-from .resize import ReflowRenderer, ScrollbackSafeOutput
+from .resize import ReflowRenderer, StableOutput
 
 MENU_ROWS = 8
 """Rows of the completion menu."""
@@ -91,25 +90,27 @@ def make_application(
         align=VerticalAlign.TOP,
     )
     menu = Float(CompletionsMenu(max_height=MENU_ROWS), xcursor=True, ycursor=True)
+    output = _open_output()
     app: Application[None] = Application(
         layout=Layout(FloatContainer(rows, [menu]), control),
         style=_STYLE,
         color_depth=None if color else ColorDepth.DEPTH_1_BIT,
         erase_when_done=True,
         min_redraw_interval=0.03,
-        output=_open_output(),
+        output=output,
     )
-    renderer = ReflowRenderer(app)
+    renderer = ReflowRenderer(app, output)
     app.renderer = renderer
     return app, renderer
 
 
-def _open_output() -> Vt100_Output:
+def _open_output() -> StableOutput:
     """Return the terminal, with cursor position requests turned off.
 
     The reply to such a request is wrong if text was printed above the prompt in the meantime.
     """
-    output = ScrollbackSafeOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    output = StableOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    assert isinstance(output, StableOutput)  # The base class is declared to return itself.
     output.enable_cpr = False
     return output
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 
 from prompt_toolkit.application import Application
-from prompt_toolkit.data_structures import Point
+from prompt_toolkit.data_structures import Point, Size
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.layout.screen import Char, Screen
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -24,8 +25,29 @@ Row = dict[int, Char]
 """Cells of one drawn row by column."""
 
 
-class ScrollbackSafeOutput(Vt100_Output):
-    """Terminal output that erases without copying the erased rows into the scrollback."""
+class StableOutput(Vt100_Output):
+    """Terminal output with one size per drawing.
+
+    It erases without copying the erased rows into the scrollback.
+    """
+
+    _held_size: Size | None = None
+
+    @contextmanager
+    def hold_size(self) -> Generator[Size]:
+        """Read the size once and return the same size until the block ends.
+
+        A window may be resized while a drawing is computed.
+        """
+        self._held_size = size = self.get_size()
+        try:
+            yield size
+        finally:
+            self._held_size = None
+
+    def get_size(self) -> Size:
+        """Return the size of the terminal, or the held size."""
+        return self._held_size or super().get_size()
 
     def erase_down(self) -> None:
         """Erase from the start of the row down.
@@ -44,6 +66,7 @@ class ReflowRenderer(Renderer):
 
     Arguments:
         app: the application to draw.
+        output: the terminal of the application.
     """
 
     reserved_rows = 0
@@ -53,10 +76,11 @@ class ReflowRenderer(Renderer):
     at each new width, and the next width would push its first rows into the scrollback.
     """
 
-    def __init__(self, app: Application[None]) -> None:
+    def __init__(self, app: Application[None], output: StableOutput) -> None:
         self._app = app
+        self._stable_output = output
         self._settled_at = 0.0
-        super().__init__(app.renderer.style, app.output)
+        super().__init__(app.renderer.style, output)
 
     @property
     def is_settling(self) -> bool:
@@ -68,25 +92,28 @@ class ReflowRenderer(Renderer):
 
     def render(self, app: Application[None], layout: Layout, is_done: bool = False) -> None:
         """Draw what has changed; draw everything if the width has changed."""
-        self._follow_width()
-        before = self._measure_rows() if self._last_size == self.output.get_size() else []
-        super().render(app, layout, is_done)
-        after = self._measure_rows()
-        shorter = [y for y, (old, new) in enumerate(zip(before, after, strict=False)) if new < old]
-        if shorter:
-            self._erase_rows(shorter)
+        with self._stable_output.hold_size() as size:
+            self._follow_width(size)
+            before = self._measure_rows() if self._last_size == size else []
             super().render(app, layout, is_done)
+            after = self._measure_rows()
+            rows = enumerate(zip(before, after, strict=False))
+            shorter = [y for y, (old, new) in rows if new < old]
+            if shorter:
+                self._erase_rows(shorter)
+                super().render(app, layout, is_done)
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
         """Erase the drawing with all rows that it occupies now."""
-        self._follow_width()
-        super().erase(leave_alternate_screen)
+        with self._stable_output.hold_size() as size:
+            self._follow_width(size)
+            super().erase(leave_alternate_screen)
 
-    def _follow_width(self) -> None:
+    def _follow_width(self, size: Size) -> None:
         """Move the cursor to the left edge and count its row at the current width."""
         screen = self._last_screen
         drawn_size = self._last_size
-        columns = self.output.get_size().columns
+        columns = size.columns
         if self.full_screen or not screen or not drawn_size or drawn_size.columns == columns:
             return
         if not terminal_rewraps(os.environ):
