@@ -120,7 +120,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     """Opens folders as environments with the options of a session.
 
     Arguments:
-        home: folder of the session files. user_home: the user's home.
+        home: mudroom's state folder. user_home: the user's home.
         sandbox: see `SessionOptions.sandbox`. can_ask: true if a user can approve commands.
         readable: folders outside the workspace that may be read.
     """
@@ -167,7 +167,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         request = SandboxRequest(
             workspace=folder,
             mode=mode,
-            state_dir=self.home,
+            home=self.home,
             environ=os.environ,
             network=self.allow_net,
             can_ask=self.can_ask,

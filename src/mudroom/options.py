@@ -45,7 +45,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
         child_turns: maximum model calls of a child if its agent and its caller set no limit.
         max_children: children that run at the same time; more wait.
         allow_net: let commands reach the network, and offer the tool `web_fetch`.
-        home: folder of the session files; default: `$MUDROOM_HOME`, else the user's state folder.
+        home: mudroom's state folder, with the session files; default: `$MUDROOM_HOME`, else a
+            folder below the user's state folder.
         takes_images: send images to every model. Otherwise a model that is not known to accept
             them, such as a local one, gets placeholders.
         worker: where children run: "local" (this process), "process" (one process per

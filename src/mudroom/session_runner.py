@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ._core.agents import Agent, Mode, choose_child_model
@@ -34,11 +34,22 @@ OutputSpec = type[Outputs] | Mapping[str, Any] | None
 """Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
 
 
+class _RunRequest(Struct, frozen=True):
+    """Request of a caller for a run, made before the run waits for its start.
+
+    Arguments:
+        cancel_count: calls of `cancel_all` until then; a later call cancels the run.
+        output_type: type of the run's values; None for no check.
+        watcher: called with each event of the run and of the runs below it.
+    """
+
+    cancel_count: int
+    output_type: OutputType[Any] | None = None
+    watcher: Callable[[AnyEvent], None] | None = None
+
+
 class SessionRunner:
     """The runs of one open session.
-
-    `_cancels` counts the calls of `cancel_all`. A run that still waits for its start compares the
-    number with an earlier one, so that a cancel stops it, too.
 
     Arguments:
         watchers: called with each event; the same list as in the services of the runs.
@@ -59,7 +70,7 @@ class SessionRunner:
         self._watchers = watchers
         self._prompt_lock = asyncio.Lock()
         self._handles: set[RunHandle] = set()
-        self._cancels = 0
+        self._cancel_count = 0
 
     async def run_prompt(
         self,
@@ -69,18 +80,21 @@ class SessionRunner:
     ) -> Report[Outputs]:
         """Run the next prompt of the conversation. `watcher`: called with each of its events."""
         agent, output_type = _add_outputs(self.resources.root_agent, outputs)
-        async with self._lock_conversation() as cancels:
-            await self._resume_unfinished(cancels)
+        request = _RunRequest(self._cancel_count)
+        async with self._prompt_lock:
+            await self._resume_unfinished(request)
             limits = self._options.prompt_budget.with_defaults(agent.budget)
             brief = self._continue_conversation(prompt, agent, limits)
-            report = await self._run_root(brief, cancels, watcher, output_type)
+            request = replace(request, watcher=watcher, output_type=output_type)
+            report = await self._run_root(brief, request)
         return _convert(report, output_type)
 
     async def compact(self, focus: str) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
         check_type("focus", focus, str, "compact")
-        async with self._lock_conversation() as cancels:
-            await self._resume_unfinished(cancels)
+        request = _RunRequest(self._cancel_count)
+        async with self._prompt_lock:
+            await self._resume_unfinished(request)
             if not self._conversation.latest_run:
                 raise UsageError(
                     "there is no conversation to compact", remedy="Run a prompt first."
@@ -89,15 +103,16 @@ class SessionRunner:
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
             brief = self._continue_conversation(make_summary_prompt(focus), agent, limits)
             brief = replace(brief, is_compaction=True, description=RUN_TITLE)
-            return await self._run_root(brief, cancels)
+            return await self._run_root(brief, request)
 
     async def resume_unfinished(
         self, outputs: OutputSpec[Outputs] = None
     ) -> Report[Outputs] | None:
         """Continue interrupted runs to their end; return the report of the last one."""
         output_type = None if outputs is None else parse_output_type(outputs)
-        async with self._lock_conversation() as cancels:
-            return await self._resume_unfinished(cancels, output_type)
+        request = _RunRequest(self._cancel_count, output_type=output_type)
+        async with self._prompt_lock:
+            return await self._resume_unfinished(request)
 
     async def run_task(
         self,
@@ -115,7 +130,8 @@ class SessionRunner:
         check_type("description", description, str, "task")
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
         brief = self._make_task_brief(prompt, specification, budget, model, description)
-        report = await self._execute(self.resources.worker, brief, self._cancels, output_type)
+        request = _RunRequest(self._cancel_count, output_type=output_type)
+        report = await self._execute(self.resources.worker, brief, request)
         return _convert(report, output_type)
 
     async def run_tasks(
@@ -133,11 +149,11 @@ class SessionRunner:
         checked = check_prompts(prompts)
         briefs = [self._make_task_brief(each, specification, budget) for each in checked]
         slots = asyncio.Semaphore(parallel)
-        cancels = self._cancels
+        request = _RunRequest(self._cancel_count, output_type=output_type)
 
         async def run_one(brief: Brief) -> Report[Outputs]:
             async with slots:
-                report = await self._execute(self.resources.worker, brief, cancels, output_type)
+                report = await self._execute(self.resources.worker, brief, request)
                 return _convert(report, output_type)
 
         results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
@@ -153,7 +169,7 @@ class SessionRunner:
         on_start: Callable[[str], None],
     ) -> Report:
         """Run an agent with its own tools and without an approver."""
-        cancels = self._cancels
+        request = _RunRequest(self._cancel_count, output_type=output_type)
         history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
         model = self._resolve_model(agent)
@@ -161,11 +177,11 @@ class SessionRunner:
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
-        return await self._execute(worker, brief, cancels, output_type)
+        return await self._execute(worker, brief, request)
 
     def cancel_all(self) -> bool:
         """Stop all runs, and those that wait for their start. Return False if no run works."""
-        self._cancels += 1
+        self._cancel_count += 1
         return sum(handle.cancel() for handle in self._handles) > 0
 
     def record_opening(self, event: SessionOpened) -> None:
@@ -184,17 +200,9 @@ class SessionRunner:
         for watch in self._watchers:
             watch(event)
 
-    @asynccontextmanager
-    async def _lock_conversation(self) -> AsyncGenerator[int]:
-        """Let one prompt run at a time. Yield the value of `_cancels` before the wait."""
-        cancels = self._cancels
-        async with self._prompt_lock:
-            yield cancels
-
-    async def _resume_unfinished(
-        self, cancels: int, output_type: OutputType[Any] | None = None
-    ) -> Report[Any] | None:
+    async def _resume_unfinished(self, request: _RunRequest) -> Report[Any] | None:
         """Continue interrupted runs; convert the values of those with the outputs of the type."""
+        output_type = request.output_type
         runs = self._conversation.unfinished_runs
         if output_type and runs and not any(self._has_outputs(run, output_type) for run in runs):
             raise UsageError(
@@ -207,7 +215,8 @@ class SessionRunner:
             if output_type and not self._has_outputs(run_id, output_type):
                 own_type = None
             brief = self._conversation.brief_to_resume(run_id)
-            report = _convert(await self._run_root(brief, cancels, output_type=own_type), own_type)
+            report = await self._run_root(brief, replace(request, output_type=own_type))
+            report = _convert(report, own_type)
         self._conversation.unfinished_events.clear()
         return report
 
@@ -225,53 +234,41 @@ class SessionRunner:
             history=self._conversation.messages,
         )
 
-    async def _run_root(
-        self,
-        brief: Brief,
-        cancels: int,
-        watcher: Callable[[AnyEvent], None] | None = None,
-        output_type: OutputType[Any] | None = None,
-    ) -> Report:
+    async def _run_root(self, brief: Brief, request: _RunRequest) -> Report:
         report: Report | None = None
-        observe = _filter_events(brief.run_id, watcher) if watcher else None
+        observe = _filter_events(brief.run_id, request.watcher) if request.watcher else None
         if observe:
             self._watchers.append(observe)
         self._conversation.start_run(brief)
         try:
-            report = await self._execute(self.resources.worker, brief, cancels, output_type)
+            report = await self._execute(self.resources.worker, brief, request)
             return report
         finally:
             self._conversation.finish_run(brief, report)
             if observe:
                 self._watchers.remove(observe)
 
-    async def _execute(
-        self, worker: Worker, brief: Brief, cancels: int, output_type: OutputType[Any] | None
-    ) -> Report:
-        """Execute a run without a parent and return its report.
-
-        Arguments:
-            cancels: value of `_cancels` when the caller asked for the run; a later cancel stops it.
-        """
+    async def _execute(self, worker: Worker, brief: Brief, request: _RunRequest) -> Report:
+        """Execute a run without a parent and return its report."""
         services = self.resources.services
         # Other runs may have spent since the brief was made.
         brief = replace(brief, budget=self.meter.limit_budget(brief.budget, brief.depth))
         grant = services.meters.open(brief.run_id, brief.budget, self.meter)
-        if output_type:
-            services.output_checks.add(brief.run_id, output_type.find_refusal)
+        if request.output_type:
+            services.output_checks.add(brief.run_id, request.output_type.find_refusal)
         try:
             services.check_price(brief.model, services.meters.get(grant))
             with self.meter.count_time():
-                return await self._wait_for_report(worker.start(brief, grant), cancels)
+                return await self._wait_for_report(worker.start(brief, grant), request)
         finally:
             services.output_checks.remove(brief.run_id)
             services.meters.close(grant)
 
-    async def _wait_for_report(self, handle: RunHandle, cancels: int) -> Report:
+    async def _wait_for_report(self, handle: RunHandle, request: _RunRequest) -> Report:
         self._handles.add(handle)
         try:
-            if cancels != self._cancels:
-                # The run begins first, so that the record has its end.
+            if request.cancel_count != self._cancel_count:
+                # Cancelled before its start. The run begins first, so that the record has its end.
                 asyncio.get_running_loop().call_soon(handle.cancel)
             return await handle.report()
         finally:

@@ -43,7 +43,7 @@ def make_process_worker(
     """Return the worker of a session that executes children in worker processes.
 
     Arguments:
-        home: folder of the session files.
+        home: mudroom's state folder.
         processes: number of worker processes; 0 means one per processor.
         limits: what descriptions of tools may list.
     """

@@ -176,7 +176,7 @@ def test_c11_the_nearest_folder_takes_precedence_and_the_home_comes_last(
         put(path)
     for at, first in enumerate(order):
         found = load_agent_files(
-            str(tmp_path / "project" / "sub"), home=str(tmp_path / "home"), tools=KNOWN_TOOLS
+            str(tmp_path / "project" / "sub"), user_home=str(tmp_path / "home"), tools=KNOWN_TOOLS
         )
         assert [agent.description for agent in found.agents] == [first]
         assert found.paths["x"].endswith(first)
@@ -208,7 +208,7 @@ config_file = "../../outside.toml"
     write("project/.codex/agents/explorer.toml", role)
     write("project/roles/docs.toml", 'description = "Own."\ndeveloper_instructions = "Read."\n')
     write("outside.toml", role)
-    loaded = load_agent_files(str(path.parent.parent), home="", tools=KNOWN_TOOLS)
+    loaded = load_agent_files(str(path.parent.parent), user_home="", tools=KNOWN_TOOLS)
     agents = {agent.name: agent for agent in loaded.agents}
     assert list(agents) == ["explorer", "docs_researcher"]
     assert agents["explorer"].description == "Read-only explorer."
@@ -225,7 +225,7 @@ def test_c11_opencode_agents_in_subfolders_are_named_by_their_path(write: Write)
         "project/.opencode/agent/subagents/code/tester.md", head("description: Writes tests.")
     )
     write("project/.opencode/agent/subagents/README.md", "# Agents")
-    loaded = load_agent_files(str(path.parents[4]), home="", tools=KNOWN_TOOLS)
+    loaded = load_agent_files(str(path.parents[4]), user_home="", tools=KNOWN_TOOLS)
     agents = {agent.name: agent for agent in loaded.agents}
     assert list(agents) == ["subagents-code-tester"]
     assert find_agent("subagents/code/tester", agents).description == "Writes tests."
@@ -242,7 +242,7 @@ def test_a17_a_skill_without_description_is_described_by_its_first_line(
     write: Write, text: str, description: str
 ) -> None:
     path = write("project/.claude/skills/forms/SKILL.md", text)
-    loaded = load_agent_files(str(path.parents[3]), home="", tools=KNOWN_TOOLS)
+    loaded = load_agent_files(str(path.parents[3]), user_home="", tools=KNOWN_TOOLS)
     assert loaded.skills["forms"].description == description
 
 
@@ -258,11 +258,11 @@ def test_c11_plain_texts_that_are_no_yaml_are_read_as_written(write: Write) -> N
 
 def test_c11_folders_above_the_repository_are_not_searched(write: Write, tmp_path: Path) -> None:
     write(".claude/agents/outer.md", head("name: outer", "description: o"))
-    assert load_agent_files(str(tmp_path / "project"), home="", tools=KNOWN_TOOLS).agents == ()
+    assert load_agent_files(str(tmp_path / "project"), user_home="", tools=KNOWN_TOOLS).agents == ()
 
 
 def test_c11_without_files_nothing_is_loaded(tmp_path: Path) -> None:
-    found = load_agent_files(str(tmp_path), home=str(tmp_path / "nowhere"), tools=KNOWN_TOOLS)
+    found = load_agent_files(str(tmp_path), user_home=str(tmp_path / "nowhere"), tools=KNOWN_TOOLS)
     assert (found.agents, found.skills, found.diagnostics) == ((), {}, ())
 
 

@@ -33,7 +33,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def chain(tmp_path: Path, at: str = "repo/a/b", **more: int) -> ContextFiles:
-    return load_context_files(str(tmp_path / at), home=str(tmp_path / "home"), **more)
+    return load_context_files(str(tmp_path / at), user_home=str(tmp_path / "home"), **more)
 
 
 def texts(context: ContextFiles) -> list[str]:

@@ -53,7 +53,7 @@ def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
 @pytest.mark.parametrize("sample", AGENTS, ids=lambda sample: sample.path)
 def test_c11_an_agent_file_is_used_or_has_a_diagnostic(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
-    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
+    found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert len(found.agents) + len(found.main_agents) == sample.used
     check(found.diagnostics, sample, tmp_path)
 
@@ -61,14 +61,14 @@ def test_c11_an_agent_file_is_used_or_has_a_diagnostic(tmp_path: Path, sample: S
 @pytest.mark.parametrize("sample", SKILLS, ids=lambda sample: sample.path)
 def test_c11_a_skill_is_used_or_has_a_diagnostic(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
-    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
+    found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert len(found.skills) == sample.used
     check(found.diagnostics, sample, tmp_path)
 
 
 def test_c11_all_files_together_have_paths_and_lines(tmp_path: Path) -> None:
     laid(tmp_path, [*AGENTS, *SKILLS])
-    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
+    found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert len(found.agents) > 20
     assert len({agent_files.fold_name(agent.name) for agent in found.agents}) == len(found.agents)
     for finding in found.diagnostics:
@@ -152,7 +152,7 @@ def test_c11_special_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe.md")
     (folder / "locked.md").write_text(head("name: x", "description: y"))
     (folder / "locked.md").chmod(0)
-    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
+    found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     messages = {Path(finding.path).name: finding.text for finding in found.diagnostics}
     assert "leads out of" in messages["out.md"]
     assert "cannot be read" in messages["gone.md"]

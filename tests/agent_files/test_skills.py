@@ -132,7 +132,7 @@ async def test_a17_files_and_folders_below_skills_are_skills(project: Path) -> N
         "# How to test Python\n\nUse pytest for $ARGUMENTS.\n"
     )
     (skills / "sql.md").write_text(head("name: sql", "description: Writes SQL.", body="SQL-BODY"))
-    loaded = load_agent_files(str(project), home="", tools=KNOWN_TOOLS)
+    loaded = load_agent_files(str(project), user_home="", tools=KNOWN_TOOLS)
     assert {name: skill.description for name, skill in loaded.skills.items()} == {
         "python-testing": "How to test Python",
         "review": "Reviews code.",
@@ -145,7 +145,9 @@ async def test_a17_files_and_folders_below_skills_are_skills(project: Path) -> N
     assert loaded.skills["review"].list_files() == ["notes.md"]
     (project.parent / "home" / "skills").mkdir()
     (project.parent / "home" / "skills" / "mine.md").write_text("# Mine")
-    at_home = load_agent_files(str(project), home=str(project.parent / "home"), tools=KNOWN_TOOLS)
+    at_home = load_agent_files(
+        str(project), user_home=str(project.parent / "home"), tools=KNOWN_TOOLS
+    )
     assert "mine" not in at_home.skills
 
 
@@ -153,7 +155,9 @@ def test_a17_a_projects_skill_takes_precedence(project: Path) -> None:
     file = project / ".agents" / "skills" / "pdf" / "SKILL.md"
     file.parent.mkdir(parents=True)
     file.write_text(head("name: pdf", "description: The project's."))
-    found = load_agent_files(str(project), home=str(project.parent / "home"), tools=KNOWN_TOOLS)
+    found = load_agent_files(
+        str(project), user_home=str(project.parent / "home"), tools=KNOWN_TOOLS
+    )
     assert found.skills["pdf"].description == "The project's."
     assert [finding.text for finding in found.diagnostics if str(file) in finding.text]
 

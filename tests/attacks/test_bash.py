@@ -576,7 +576,7 @@ KILLED = """
 import asyncio, os, sys
 from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 request = SandboxRequest(
-    workspace=sys.argv[1], mode=sys.argv[2], state_dir=sys.argv[3], environ=os.environ
+    workspace=sys.argv[1], mode=sys.argv[2], home=sys.argv[3], environ=os.environ
 )
 box, _ = choose_sandbox(request)
 async def main():

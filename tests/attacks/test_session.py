@@ -131,7 +131,7 @@ def test_82_no_weaker_sandbox_than_requested(tmp_path: Path) -> None:
         return SandboxRequest(
             workspace=str(tmp_path),
             mode=mode,
-            state_dir=str(tmp_path / "home"),
+            home=str(tmp_path / "home"),
             environ=hidden,
             **more,
         )

@@ -105,8 +105,8 @@ def test_a_list_of_trusted_folders_that_cannot_be_read_is_refused(kind: str, fol
 def test_an_agent_file_that_cannot_be_read_is_named(name: str, kind: str, folder: Path) -> None:
     path = put(folder / "project" / name, kind)
     project, home = str(folder / "project"), str(folder / "home")
-    agents = agent_files.load_agent_files(project, home=home, tools=())
-    context = agent_files.load_context_files(project, home=home)
+    agents = agent_files.load_agent_files(project, user_home=home, tools=())
+    context = agent_files.load_context_files(project, user_home=home)
     faults = [*agents.diagnostics, *context.diagnostics]
     assert any(str(path) in str(fault) for fault in faults)
 

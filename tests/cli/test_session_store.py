@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from mudroom import Reason
-from mudroom.cli.actions.select_session import read_summaries_of_folder, select_session
-from mudroom.cli.actions.session_store import delete_older_sessions, find_session
+from mudroom.cli.actions.select_session import select_session
+from mudroom.cli.actions.session_store import (
+    delete_older_sessions,
+    find_session,
+    read_summaries_of_folder,
+)
 from mudroom.errors import JournalBusy, UnknownName, UsageError
 from mudroom.events import SessionOpened
 from mudroom.journals.memory import MemoryStore

@@ -178,7 +178,7 @@ def test_init_writes_usable_files_and_never_overwrites(tmp_path: Path) -> None:
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
     from mudroom.agent_files import load_agent_files
 
-    loaded = load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
+    loaded = load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert [agent.name for agent in loaded.agents] == ["reviewer"] and not loaded.diagnostics
     assert all("not changed" in line for line in write_starter_files(str(tmp_path)))
 

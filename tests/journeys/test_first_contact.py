@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mudroom.cli.actions.select_session import read_summaries_of_folder
+from mudroom.cli.actions.session_store import read_summaries_of_folder
 from mudroom.journals.sessions import open_store
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ async def main(folder: Path) -> None:
         SandboxRequest(
             workspace=str(folder / "work"),
             mode="auto",
-            state_dir=str(folder / "records"),
+            home=str(folder / "records"),
             environ=environ,
         )
     )

@@ -249,9 +249,7 @@ async def test_root_runs_nothing_if_the_workspace_cannot_be_mapped() -> None:
 def test_a_notice_says_that_commands_keep_roots_user_id(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     _, notice = choose_sandbox(
-        SandboxRequest(
-            workspace="/proc", mode="full", state_dir=str(tmp_path / "home"), environ=environ
-        )
+        SandboxRequest(workspace="/proc", mode="full", home=str(tmp_path / "home"), environ=environ)
     )
     assert notice.startswith(
         "sandbox full, but commands keep root's user id, because the workspace cannot be mapped to "
@@ -262,7 +260,7 @@ def test_a_notice_says_that_commands_keep_roots_user_id(tmp_path: Path) -> None:
             SandboxRequest(
                 workspace=str(tmp_path),
                 mode=mode,
-                state_dir=str(tmp_path / "home"),
+                home=str(tmp_path / "home"),
                 environ=environ,
             )
         )

@@ -33,7 +33,7 @@ def make_request(
     return SandboxRequest(
         workspace=str(base),
         mode=mode,
-        state_dir=str(base / "home"),
+        home=str(base / "home"),
         environ={"PATH": path},
         can_ask=can_ask,
     )

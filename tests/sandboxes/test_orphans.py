@@ -25,7 +25,7 @@ import asyncio, os, sys
 from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 tier, root, home = sys.argv[1:4]
 environ = {"PATH": os.defpath, "HOME": home}
-box, _ = choose_sandbox(SandboxRequest(workspace=root, mode=tier, state_dir=home, environ=environ))
+box, _ = choose_sandbox(SandboxRequest(workspace=root, mode=tier, home=home, environ=environ))
 print(os.getpid(), flush=True)
 asyncio.run(box.run(sys.argv[4], timeout=60, sink=lambda _: None))
 """

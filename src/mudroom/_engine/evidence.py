@@ -121,11 +121,11 @@ class ChangeWatch:
     A workspace that is too large is not listed again, nor is an ignored folder that is too large.
 
     Arguments:
-        state_folder: files in it are changed by sessions, not by calls.
+        home: mudroom's state folder. Sessions change the files in it, not calls.
     """
 
-    def __init__(self, state_folder: str) -> None:
-        self._state_prefix = os.path.join(os.path.realpath(state_folder), "")
+    def __init__(self, home: str) -> None:
+        self._home_prefix = os.path.join(os.path.realpath(home), "")
         self._scanners: dict[str, _Scanner] = {}
         self._unknown: dict[str, str] = {}
         self._writes: list[tuple[str, str]] = []
@@ -146,8 +146,8 @@ class ChangeWatch:
         self._writes.remove((root, path))
 
     def is_state_file(self, path: str) -> bool:
-        """Return whether a file is in the state folder. `path`: absolute."""
-        return path.startswith(self._state_prefix)
+        """Return whether a file is in mudroom's state folder. `path`: absolute."""
+        return path.startswith(self._home_prefix)
 
     def enter(self, window: ChangeWindow, workspace: Workspace) -> None:
         """Open a window: it receives the files that tools write, until `leave`."""

@@ -40,20 +40,20 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
 
 
 def load_agent_files(
-    folder: str, *, home: str | None = None, tools: Collection[str]
+    folder: str, *, user_home: str | None = None, tools: Collection[str]
 ) -> LoadedAgents:
     """Load the agents and skills of a project, of the folders above it in its git repository,
     and of the user.
 
     Arguments:
         folder: of the project.
-        home: the user's home; None is the home of this process, "" leaves it out.
+        user_home: the user's home; None is the home of this process, "" leaves it out.
         tools: names of all tools; others get a warning.
 
     Never raises for the contents of a file.
     """
-    home = os.path.expanduser("~") if home is None else home
-    skills = load_skills(folder, home=home)
+    user_home = os.path.expanduser("~") if user_home is None else user_home
+    skills = load_skills(folder, user_home=user_home)
     diagnostics = list(skills.diagnostics)
     first_paths: dict[str, str] = {}
     agents: list[Agent] = []
@@ -61,7 +61,7 @@ def load_agent_files(
     paths: dict[str, str] = {}
     personal_names: set[str] = set()
     declared_paths: set[str] = set()
-    for location in find_locations(AGENT_LOCATIONS, folder, home):
+    for location in find_locations(AGENT_LOCATIONS, folder, user_home):
         for path, declared in _list_agent_files(location, declared_paths, diagnostics):
             agent, draft = load_agent_file(
                 path,

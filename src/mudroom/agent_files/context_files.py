@@ -54,19 +54,21 @@ class ContextFiles(Struct, frozen=True):
         return "\n".join([_TITLE, *map(_format, files)])
 
 
-def load_context_files(folder: str, *, home: str, max_bytes: int = MAX_TOTAL_BYTES) -> ContextFiles:
+def load_context_files(
+    folder: str, *, user_home: str, max_bytes: int = MAX_TOTAL_BYTES
+) -> ContextFiles:
     """Load the context files that apply to a folder.
 
     Arguments:
-        home: the user's home; "" leaves it out.
+        user_home: the user's home; "" leaves it out.
         max_bytes: of all files together; the outermost files are cut first.
     """
     files: list[ContextFile] = []
     diagnostics: list[Diagnostic] = []
     seen_paths = set[str]()
     seen_texts = set[str]()
-    for path, boundary, is_personal in _find_files(folder, home):
-        import_home = os.path.realpath(home) if is_personal else ""
+    for path, boundary, is_personal in _find_files(folder, user_home):
+        import_home = os.path.realpath(user_home) if is_personal else ""
         imports = _Imports(boundary, import_home, FileDiagnostics(path), seen_paths)
         text = _load(path, imports)
         diagnostics += imports.diagnostics.items
@@ -78,17 +80,17 @@ def load_context_files(folder: str, *, home: str, max_bytes: int = MAX_TOTAL_BYT
     return ContextFiles(tuple(cut), tuple(diagnostics))
 
 
-def _find_files(folder: str, home: str) -> Iterator[tuple[str, str, bool]]:
+def _find_files(folder: str, user_home: str) -> Iterator[tuple[str, str, bool]]:
     """Yield (path, folder that imports must stay in, is_personal), outermost first."""
-    if home:
+    if user_home:
         for name in (".agents/AGENTS.md", ".claude/CLAUDE.md"):
-            path = os.path.join(home, name)
+            path = os.path.join(user_home, name)
             if os.path.lexists(path):
                 yield path, os.path.dirname(os.path.realpath(path)), True
     folders = list_project_folders(folder)
     for parent in reversed(folders):
         for path in _list_project_files(parent):
-            if not _is_personal_file(path, parent, home):
+            if not _is_personal_file(path, parent, user_home):
                 yield path, folders[-1], False
 
 
@@ -105,9 +107,9 @@ def _list_project_files(folder: str) -> list[str]:
     return [gemini] if gemini else []
 
 
-def _is_personal_file(path: str, folder: str, home: str) -> bool:
+def _is_personal_file(path: str, folder: str, user_home: str) -> bool:
     """Return True for the user's CLAUDE.md when the home is a folder of the project."""
-    is_home = bool(home) and os.path.realpath(folder) == os.path.realpath(home)
+    is_home = bool(user_home) and os.path.realpath(folder) == os.path.realpath(user_home)
     return is_home and path.endswith(".claude/CLAUDE.md")
 
 
@@ -121,13 +123,13 @@ class _Imports(Struct):
 
     Arguments:
         boundary: real path of the folder that imports must stay in.
-        home: the folder that ~ stands for, "" to refuse ~.
+        user_home: the folder that ~ stands for, "" to refuse ~.
         seen: real paths of files that are loaded already; shared by all context files.
         remaining: imports that may still be tried.
     """
 
     boundary: str
-    home: str
+    user_home: str
     diagnostics: FileDiagnostics
     seen: set[str]
     remaining: int = MAX_IMPORTS_TRIED
@@ -235,8 +237,8 @@ def _resolve(name: str, path: str, imports: _Imports) -> str:
     """Return the real path of an import, "" for a name that no path can have."""
     if "\0" in name:
         return ""
-    if name.startswith("~/") and imports.home:
-        return os.path.realpath(os.path.join(imports.home, name[2:]))
+    if name.startswith("~/") and imports.user_home:
+        return os.path.realpath(os.path.join(imports.user_home, name[2:]))
     return os.path.realpath(os.path.join(os.path.dirname(path), name))
 
 

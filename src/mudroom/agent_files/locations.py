@@ -74,11 +74,13 @@ def list_project_folders(folder: str) -> list[str]:
     return folders
 
 
-def find_locations(kinds: tuple[LocationKind, ...], folder: str, home: str) -> Iterator[Location]:
+def find_locations(
+    kinds: tuple[LocationKind, ...], folder: str, user_home: str
+) -> Iterator[Location]:
     """Yield the existing folders, highest precedence first, each once.
 
     Arguments:
-        folder: of the project. home: the user's home; "" leaves it out.
+        folder: of the project. user_home: the user's home; "" leaves it out.
     """
     project = list_project_folders(folder)
     seen = set[str]()
@@ -87,12 +89,12 @@ def find_locations(kinds: tuple[LocationKind, ...], folder: str, home: str) -> I
             location = Location(kind, os.path.join(parent, kind.folder), project[-1], False)
             if _is_new(location, seen):
                 yield location
-    if not home:
+    if not user_home:
         return
     for kind in kinds:
         if kind.is_project_only:
             continue
-        path = os.path.join(home, kind.user_folder or kind.folder)
+        path = os.path.join(user_home, kind.user_folder or kind.folder)
         location = Location(kind, path, "", True)
         if _is_new(location, seen):
             yield location

@@ -104,11 +104,11 @@ class LoadedSkills(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
 
 
-def load_skills(folder: str, *, home: str) -> LoadedSkills:
-    """Load the skills of a project's folder and of the user; `home` "" leaves the user out."""
+def load_skills(folder: str, *, user_home: str) -> LoadedSkills:
+    """Load the skills of a project's folder and of the user; `user_home` "" leaves the user out."""
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
-    for location in find_locations(SKILL_LOCATIONS, folder, home):
+    for location in find_locations(SKILL_LOCATIONS, folder, user_home):
         for path in find_files(location.folder, location.kind.suffix):
             is_single_file = location.kind.suffix == ".md" and _is_single_file(path, location)
             if os.path.basename(path) != "SKILL.md" and not is_single_file:

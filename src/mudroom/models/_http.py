@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
+from msgspec import Struct
 
 from .._core.messages import AssistantMessage
 from .._core.ports import Clock, RetryNotice, StreamChunk
@@ -76,7 +77,15 @@ _STREAM_ERRORS = (
 )
 
 
-Adapt = Callable[[RequestFailure], str | AssistantMessage]
+class Remedy(Struct, frozen=True):
+    """Remedy for a failed request: another body, or the answer that the failure holds.
+
+    Arguments:
+        change: how the next body differs, for the notice of the retry.
+    """
+
+    change: str = ""
+    answer: AssistantMessage | None = None
 
 
 class StreamReader(Protocol):
@@ -132,7 +141,7 @@ class HttpClient:
         headers: Mapping[str, str],
         make_body: Callable[[], bytes],
         make_reader: Callable[[], StreamReader],
-        adapt: Adapt = lambda failure: "",
+        handle_failure: Callable[[RequestFailure], Remedy | None] = lambda failure: None,
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post a body and yield the chunks of the answer, then the whole message.
 
@@ -143,8 +152,7 @@ class HttpClient:
 
         Arguments:
             make_body, make_reader: return the body and a new reader; called once per attempt.
-            adapt: takes a final failure; returns why to send another body, "" to give up, or the
-                answer that the failure holds.
+            handle_failure: called with a final failure; returns its remedy, None to give up.
         """
         attempt = 0
         while True:
@@ -159,13 +167,13 @@ class HttpClient:
                 delay = self._retry_delay(failure, attempt)
                 reason = failure.error.message
                 if delay is None:
-                    adapted = adapt(failure)
-                    if isinstance(adapted, AssistantMessage):
-                        yield adapted
-                        return
-                    if not adapted:
+                    remedy = handle_failure(failure)
+                    if remedy is None:
                         raise build_final_error(failure, attempt) from None
-                    reason = adapted
+                    if remedy.answer is not None:
+                        yield remedy.answer
+                        return
+                    reason = remedy.change
                     delay = 0.0
                 notice = RetryNotice(attempt, delay, failure.status, reason)
             yield notice

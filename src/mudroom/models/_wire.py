@@ -24,7 +24,7 @@ from .._core.messages import (
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ._errors import RequestFailure
-from ._http import HttpClient, StreamReader
+from ._http import HttpClient, Remedy, StreamReader
 from ._images import replace_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
@@ -219,7 +219,7 @@ class WireConversation:
             model.headers,
             lambda: self.build_body(tools=tools, max_tokens=max_tokens),
             lambda: model.make_reader(self._prefix.names),
-            self._adapt,
+            self._handle_failure,
         )
 
     def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
@@ -242,18 +242,17 @@ class WireConversation:
             return b"]}"
         return b"],%b}" % self._model.TOOLS_OFF
 
-    def _adapt(self, failure: RequestFailure) -> str | AssistantMessage:
-        """Change the next bodies to avoid what the provider refused; return the change, or "".
+    def _handle_failure(self, failure: RequestFailure) -> Remedy | None:
+        """Change the next bodies to avoid what the provider refused, or return a refused answer.
 
-        Returns the answer if the failure holds one. Each change is made only once, so the provider
-        is not asked without end.
+        Each change is made only once, so the number of requests is limited.
         """
         model = self._model
         if failure.status not in _LEARNABLE:
-            return ""
+            return None
         answer = model.read_refused_answer(failure.body, self._prefix.names)
         if answer and self._refused_count < _MAX_REFUSED_ANSWERS:
-            return answer
+            return Remedy(answer=answer)
         change = "earlier refusals are avoided"
         if self._prefix.facts is model.facts:
             refusal = failure.error.message
@@ -265,9 +264,9 @@ class WireConversation:
             elif room_change:
                 change = room_change
             else:
-                return ""
+                return None
         self._prefix = model.get_prefix(self._prefix.config)
-        return f"{failure.error.message}; sent again: {change}"
+        return Remedy(change=f"{failure.error.message}; sent again: {change}")
 
     def _fit_room(self, refusal: str) -> str:
         """Lower the output limit to what a refusal leaves room for; return the change, or ""."""

@@ -14,23 +14,23 @@ from ..errors import UsageError
 TRUST_FILE = "trusted.json"
 
 
-def is_trusted(state_dir: str, folder: str) -> bool:
+def is_trusted(home: str, folder: str) -> bool:
     """Return whether a folder or one of its parents is trusted.
 
     Arguments:
-        state_dir: the folder of mudroom's own files.
+        home: mudroom's state folder.
     """
     real = Path(os.path.realpath(folder))
-    trusted = set(load_trusted(state_dir))
+    trusted = set(load_trusted(home))
     return any(str(place) in trusted for place in (real, *real.parents))
 
 
-def load_trusted(state_dir: str) -> list[str]:
+def load_trusted(home: str) -> list[str]:
     """Return the trusted folders, absolute and sorted.
 
     Raises UsageError if the file cannot be read, so that no folder is trusted by mistake.
     """
-    path = Path(state_dir, TRUST_FILE)
+    path = Path(home, TRUST_FILE)
     try:
         return sorted(msgspec.json.decode(read_regular_file(path), type=list[str]))
     except (OSError, ValueError) as error:
@@ -44,7 +44,7 @@ def load_trusted(state_dir: str) -> list[str]:
         ) from None
 
 
-def trust_folder(state_dir: str, folder: str) -> str:
+def trust_folder(home: str, folder: str) -> str:
     """Trust a folder and everything below it, and return its absolute path.
 
     Raises UsageError if the folder does not exist, or is `/` or the home folder.
@@ -56,21 +56,21 @@ def trust_folder(state_dir: str, folder: str) -> str:
         raise UsageError(
             "this would trust every project", where=real, remedy="Name the folder of one project."
         )
-    _write(state_dir, {*load_trusted(state_dir), real})
+    _write(home, {*load_trusted(home), real})
     return real
 
 
-def untrust_folder(state_dir: str, folder: str) -> bool:
+def untrust_folder(home: str, folder: str) -> bool:
     """Remove a folder from the list. Return False if it was not in the list."""
-    trusted = set(load_trusted(state_dir))
+    trusted = set(load_trusted(home))
     real = os.path.realpath(folder)
-    _write(state_dir, trusted - {real})
+    _write(home, trusted - {real})
     return real in trusted
 
 
-def _write(state_dir: str, folders: set[str]) -> None:
-    os.makedirs(state_dir, mode=0o700, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=state_dir, prefix=TRUST_FILE)
+def _write(home: str, folders: set[str]) -> None:
+    os.makedirs(home, mode=0o700, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=home, prefix=TRUST_FILE)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(sorted(folders))) + b"\n")
-    os.replace(name, Path(state_dir, TRUST_FILE))
+    os.replace(name, Path(home, TRUST_FILE))

@@ -27,14 +27,14 @@ class SandboxRequest(Struct, frozen=True, kw_only=True):
     Arguments:
         workspace: the absolute path.
         mode: one of SANDBOX_MODES.
-        state_dir: the folder of mudroom's own files, which no command sees.
+        home: mudroom's state folder, which no command sees.
         network: whether commands reach it.
         can_ask: whether a user can confirm commands.
     """
 
     workspace: str
     mode: str
-    state_dir: str
+    home: str
     environ: Mapping[str, str]
     network: bool = False
     can_ask: bool = False
@@ -56,7 +56,7 @@ def choose_sandbox(request: SandboxRequest) -> tuple[Sandbox, str]:
         return Unsandboxed(request.workspace), _OFF_NOTICE
     if request.mode == SEATBELT_MODE:
         return _open_seatbelt(request)
-    detected = detect(request.workspace, request.environ, request.state_dir)
+    detected = detect(request.workspace, request.environ, request.home)
     reasons = {"full": detected.no_full_reason, "file": detected.no_file_reason}
     if reason := reasons.get(request.mode):
         raise UsageError(
@@ -81,7 +81,7 @@ def _open_full(request: SandboxRequest, detected: Detected) -> tuple[Sandbox, st
         quarantine=_choose_quarantine(request),
         environ=request.environ,
         network=request.network,
-        hidden_dirs=(os.path.realpath(request.state_dir),),
+        hidden_dirs=(os.path.realpath(request.home),),
         keep_root_uid=bool(detected.no_other_user_reason),
     )
     if not detected.weakness:
@@ -102,7 +102,7 @@ def _open_file(request: SandboxRequest) -> Sandbox:
 
 
 def _choose_quarantine(request: SandboxRequest) -> str:
-    return os.path.join(request.state_dir, "put-away")
+    return os.path.join(request.home, "put-away")
 
 
 def _open_seatbelt(request: SandboxRequest) -> tuple[Sandbox, str]:

@@ -61,12 +61,12 @@ class Detected(Struct, frozen=True):
         return f"commands keep root's user id, because {self.no_other_user_reason}"
 
 
-def detect(workspace: str, environ: Mapping[str, str], state_dir: str) -> Detected:
+def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
     """Return what works here; the result is cached for a day, until something relevant changes.
 
     Arguments:
         workspace: no program is taken from it.
-        state_dir: the folder of the cache.
+        home: mudroom's state folder, for the cache.
     """
     bwrap = find_bwrap(environ, workspace)
     key = [
@@ -77,7 +77,7 @@ def detect(workspace: str, environ: Mapping[str, str], state_dir: str) -> Detect
         sys.executable,
         os.stat(workspace).st_dev if os.path.isdir(workspace) else 0,
     ]
-    cache = os.path.join(state_dir, "sandbox.json")
+    cache = os.path.join(home, "sandbox.json")
     try:
         with open(cache, encoding="utf-8") as file:
             cached = json.load(file)

@@ -26,13 +26,13 @@ _IN_HOME = """
 """
 
 
-def find_toolchains(environ: Mapping[str, str], home: str) -> list[str]:
+def find_toolchains(environ: Mapping[str, str], user_home: str) -> list[str]:
     """Return the tool folders that exist: the known ones in the home folder, and this Python's.
 
     Folders inside the system folders or inside each other are left out, and so is the home folder
     itself.
     """
-    candidates = [os.path.join(home, name) for name in _IN_HOME.split()]
+    candidates = [os.path.join(user_home, name) for name in _IN_HOME.split()]
     candidates += [
         sys.base_prefix,
         sys.prefix,
@@ -44,7 +44,7 @@ def find_toolchains(environ: Mapping[str, str], home: str) -> list[str]:
     for folder in sorted({os.path.normpath(folder) for folder in candidates if folder}):
         if not os.path.isdir(folder) or folder.startswith(tuple(covered)):
             continue
-        if folder not in ("/", "/usr", home):
+        if folder not in ("/", "/usr", user_home):
             toolchains.append(folder)
             covered.append(f"{folder}/")
     return toolchains

@@ -39,7 +39,9 @@ _DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
 
 def load_agents(cwd: str) -> LoadedAgents:
     """Load all agent files and skills that apply in a folder."""
-    return agent_files.load_agent_files(cwd, home=os.environ.get("HOME", ""), tools=KNOWN_TOOLS)
+    return agent_files.load_agent_files(
+        cwd, user_home=os.environ.get("HOME", ""), tools=KNOWN_TOOLS
+    )
 
 
 def list_child_models(cwd: str) -> dict[str, str]:
@@ -49,7 +51,7 @@ def list_child_models(cwd: str) -> dict[str, str]:
 
 def collect_findings(cwd: str) -> list[Diagnostic]:
     """Return all remarks on the agent files, skills and context files that apply in a folder."""
-    context = agent_files.load_context_files(cwd, home=os.environ.get("HOME", ""))
+    context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
     return [*load_agents(cwd).diagnostics, *context.diagnostics]
 
 

@@ -21,8 +21,7 @@ from ..output.json_output import print_json
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
 from .load_settings import load_settings
-from .select_session import read_summaries_of_folder
-from .session_store import read_session
+from .session_store import read_session, read_summaries_of_folder
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""

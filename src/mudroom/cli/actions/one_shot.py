@@ -10,10 +10,10 @@ from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import load_permissions
-from .open_session import create_session
+from .open_session import create_session, name_session, read_unfinished_events
 from .read_prompt import read_prompt
-from .select_session import delete_expired_sessions, name_session, read_unfinished_events
 from .session_start import StartOptions
+from .session_store import delete_expired_sessions
 
 
 def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: bool) -> int:

@@ -1,4 +1,4 @@
-"""Choice of the session that a command line continues, and work at the start of a session."""
+"""Choice of the session that a command line continues."""
 
 from __future__ import annotations
 
@@ -6,27 +6,17 @@ import sys
 import time
 import uuid
 
-from ..._core.counts import count_noun
-from ..._core.events import StoredEvent
 from ..._core.ports import SessionStore
-from ...config import Settings
 from ...errors import UsageError
-from ...journals.sessions import open_store, read_events, read_summary
 from ...projections.safe_text import sanitize_line
-from ...projections.session_summary import SessionSummary
-from ...session import Session
 from ..output.text import truncate
 from .session_start import SessionStart
 from .session_store import (
-    delete_older_sessions,
     find_last_session,
     find_session,
-    list_sessions_of_folder,
     read_session_folder,
+    read_summaries_of_folder,
 )
-
-MAX_OFFERED = 20
-"""Maximum number of sessions in the list that the user chooses from."""
 
 
 async def select_session(
@@ -74,35 +64,6 @@ async def select_session(
     return SessionStart(resume=resumed, fork=fork, folder=folder, id=new_id, name=name or "")
 
 
-async def delete_expired_sessions(settings: Settings) -> str:
-    """Delete sessions older than the setting retention_days; return a notice, "" for none."""
-    days = settings.retention_days
-    if not days:
-        return ""
-    count = await delete_older_sessions(open_store(settings.home), days, time.time())
-    if not count:
-        return ""
-    return (
-        f"deleted {count_noun(count, 'session')} older than {count_noun(days, 'day')}"
-        " (retention_days)"
-    )
-
-
-async def name_session(session: Session, home: str, start: SessionStart) -> None:
-    """Give an opened session the name that the command line asks for."""
-    if start.name:
-        await open_store(home).rename(session.id, start.name)
-
-
-async def read_unfinished_events(session: Session, home: str) -> list[StoredEvent]:
-    """Return the events of the runs that were interrupted in this session."""
-    roots = set(session.unfinished_runs)
-    if not roots:
-        return []
-    events = await read_events(open_store(home), session.id)
-    return [event for event in events if event.run.partition(".")[0] in roots]
-
-
 async def _check_new_id(text: str, store: SessionStore) -> str:
     """Return the id in its standard form. Raises UsageError if it is no UUID or is in use."""
     try:
@@ -143,20 +104,3 @@ async def _ask_for_session(store: SessionStore, cwd: str) -> str:
             remedy=f"Choose one from 1 to {len(offered)}.",
         )
     return offered[int(line) - 1].id
-
-
-async def read_summaries_of_folder(
-    store: SessionStore, cwd: str, *, without: str = "", limit: int = MAX_OFFERED
-) -> list[SessionSummary]:
-    """Return the summaries of the folder's last sessions, at most `limit`.
-
-    Arguments:
-        without: id of a session to leave out.
-    """
-    summaries: list[SessionSummary] = []
-    async for info in list_sessions_of_folder(store, cwd):
-        if info.id != without:
-            summaries.append(await read_summary(store, info))
-        if len(summaries) == limit:
-            break
-    return summaries

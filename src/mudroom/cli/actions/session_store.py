@@ -1,18 +1,25 @@
-"""The user's session store: find, list and read recorded sessions."""
+"""The user's session store: find, list, read and delete recorded sessions."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from ..._core.counts import count_noun
 from ..._core.events import StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
 from ..._platform.path_text import path_from_text
+from ...config import Settings
 from ...errors import JournalBusy, JournalError, UsageError
-from ...journals.sessions import open_store, read_events
+from ...journals.sessions import open_store, read_events, read_summary
+from ...projections.session_summary import SessionSummary
 
 _SECONDS_PER_DAY = 86_400
+
+MAX_OFFERED = 20
+"""Maximum number of sessions in the list that the user chooses from."""
 
 
 async def find_session(store: SessionStore, cwd: str, text: str, *, without: str = "") -> str:
@@ -77,6 +84,37 @@ async def read_session_folder(store: SessionStore, session_id: str) -> str:
         return path_from_text((await store.read_header(session_id)).folder)
     except JournalError:
         return ""
+
+
+async def read_summaries_of_folder(
+    store: SessionStore, cwd: str, *, without: str = "", limit: int = MAX_OFFERED
+) -> list[SessionSummary]:
+    """Return the summaries of the folder's last sessions, at most `limit`.
+
+    Arguments:
+        without: id of a session to leave out.
+    """
+    summaries: list[SessionSummary] = []
+    async for info in list_sessions_of_folder(store, cwd):
+        if info.id != without:
+            summaries.append(await read_summary(store, info))
+        if len(summaries) == limit:
+            break
+    return summaries
+
+
+async def delete_expired_sessions(settings: Settings) -> str:
+    """Delete sessions older than the setting retention_days; return a notice, "" for none."""
+    days = settings.retention_days
+    if not days:
+        return ""
+    count = await delete_older_sessions(open_store(settings.home), days, time.time())
+    if not count:
+        return ""
+    return (
+        f"deleted {count_noun(count, 'session')} older than {count_noun(days, 'day')}"
+        " (retention_days)"
+    )
 
 
 async def delete_older_sessions(store: SessionStore, days: int, now: float) -> int:

@@ -11,7 +11,7 @@ def get_history_path(home: str, cwd: str) -> Path:
     """Return the path of the history file of one folder.
 
     Arguments:
-        home: state folder of mudroom.
+        home: mudroom's state folder.
     """
     folder = os.path.realpath(cwd).encode("utf-8", "surrogateescape")
     return Path(home, "history", hashlib.sha256(folder).hexdigest()[:16])

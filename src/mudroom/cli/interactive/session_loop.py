@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from ...session import Session
 from ..actions.load_permissions import load_permissions
-from ..actions.open_session import create_session
+from ..actions.open_session import create_session, name_session
 from ..actions.preload import preload_context_windows
-from ..actions.select_session import delete_expired_sessions, name_session
 from ..actions.session_start import SessionStart, StartOptions
+from ..actions.session_store import delete_expired_sessions
 from ..output.sandbox_notice import describe_sandbox
 from .approvals import ApprovalPrompt, ask_for_trust
 from .conversation import UI, Conversation, NextStep

@@ -19,7 +19,7 @@ class ShellEscape:
 
     Arguments:
         session: provides the sandbox, the workspace and the redaction.
-        home: state folder, for long output.
+        home: mudroom's state folder, for long output.
     """
 
     def __init__(self, session: Session, home: str) -> None:

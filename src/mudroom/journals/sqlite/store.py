@@ -24,7 +24,7 @@ class SqliteStore:
     """Session store in a state folder, which may not exist yet.
 
     Arguments:
-        home: the state folder. The files are in its subfolder `sessions`.
+        home: mudroom's state folder. The files are in its subfolder `sessions`.
     """
 
     def __init__(self, home: str | Path) -> None:

@@ -97,11 +97,11 @@ class BubblewrapSandbox(SelfTestedSandbox):
         super().__init__()
         self._workspace = os.path.realpath(workspace)
         self._hidden_dirs = hidden_dirs
-        self._home = os.path.realpath(environ.get("HOME", "/nonexistent"))
+        self._user_home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         limits = limits or ResourceLimits()
-        toolchains = find_toolchains(environ, self._home)
+        toolchains = find_toolchains(environ, self._user_home)
         is_root = os.geteuid() == 0
-        etc_files = _make_etc(self._home, network=network)
+        etc_files = _make_etc(self._user_home, network=network)
         self._client = DaemonClient(
             DaemonSetup(
                 workspace=self._workspace,
@@ -162,7 +162,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
         for folder in find_linked_git(self._workspace):
             yield from ("--ro-bind", folder, folder)
         yield from ("--bind", self._workspace, self._workspace)
-        for folder in (*find_secret_dirs(self._workspace, self._home), *self._hidden_dirs):
+        for folder in (*find_secret_dirs(self._workspace, self._user_home), *self._hidden_dirs):
             if folder.startswith(self._workspace + "/") and os.path.isdir(folder):
                 yield from ("--tmpfs", folder, "--remount-ro", folder)
         for path, may_change_inside in find_protected(self._workspace):
@@ -217,7 +217,7 @@ def _make_system_options(
         yield from ("--ro-bind-try", folder, folder)
 
 
-def _make_etc(home: str, *, network: bool) -> dict[str, bytes]:
+def _make_etc(user_home: str, *, network: bool) -> dict[str, bytes]:
     """Return what commands see of /etc: path -> content, b"" for a folder to mount another on."""
     etc = {path: text.encode() for path, text in _ETC_TEXTS.items()}
     etc |= {name: b"" for name in ETC_DIRS if os.path.isdir(f"/etc/{name}")}
@@ -227,5 +227,5 @@ def _make_etc(home: str, *, network: bool) -> dict[str, bytes]:
                 etc[name] = file.read(1 << 20) or b"\n"
         except OSError:
             continue
-    etc["gitconfig"] = make_git_config(home).encode()
+    etc["gitconfig"] = make_git_config(user_home).encode()
     return etc

@@ -59,11 +59,11 @@ _USER_SECTION = re.compile(r"^\s*\[user\]([^\[]*)", re.M)
 _USER_SETTING = re.compile(r"^\s*(name|email)\s*=\s*\"?([^\"\\\n#;]+?)\"?\s*$", re.M)
 
 
-def make_git_config(home: str) -> str:
+def make_git_config(user_home: str) -> str:
     """Return the git configuration of commands: the user's name and email, and nothing else."""
     user = {"name": "user", "email": "user@sandbox"}
     for name in (".config/git/config", ".gitconfig"):
-        section = _USER_SECTION.search(_read_text(os.path.join(home, name), 1 << 16))
+        section = _USER_SECTION.search(_read_text(os.path.join(user_home, name), 1 << 16))
         if section:
             user |= dict(_USER_SETTING.findall(section[1]))
     return (
@@ -71,11 +71,11 @@ def make_git_config(home: str) -> str:
     )
 
 
-def find_secret_dirs(workspace: str, home: str) -> list[str]:
+def find_secret_dirs(workspace: str, user_home: str) -> list[str]:
     """Return the folders with keys, if the home folder lies in the workspace."""
-    if home != workspace and not home.startswith(workspace.rstrip("/") + "/"):
+    if user_home != workspace and not user_home.startswith(workspace.rstrip("/") + "/"):
         return []
-    paths = [os.path.join(home, name) for name in _SECRET_DIRS]
+    paths = [os.path.join(user_home, name) for name in _SECRET_DIRS]
     return [path for path in paths if os.path.isdir(path)]
 
 

@@ -83,13 +83,13 @@ class LandlockSandbox(SelfTestedSandbox):
     ) -> None:
         super().__init__()
         workspace = os.path.realpath(workspace)
-        home = os.path.realpath(environ.get("HOME", "/nonexistent"))
+        user_home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         scratch = ScratchDir()
         weakref.finalize(self, scratch.remove)
         self._env = _make_environment(environ, scratch.path)
         with open(os.path.join(self._env["HOME"], ".gitconfig"), "w", encoding="utf-8") as file:
-            file.write(make_git_config(home))
-        toolchains = find_toolchains(environ, home)
+            file.write(make_git_config(user_home))
+        toolchains = find_toolchains(environ, user_home)
         rules = dict(_make_rules(workspace, scratch.path, toolchains, network=network))
         ruleset = create_ruleset(rules, network=network)
         weakref.finalize(self, os.close, ruleset)

@@ -22,7 +22,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
 
     Arguments:
         folder: absolute path of the workspace.
-        home: folder of the session files.
+        home: mudroom's state folder.
         user_home: the user's home folder, for permission rules.
         environ: variables with keys and addresses; None: those of the process.
         sandbox, allow_net, can_ask: the choices with which the session opened its sandbox.

@@ -23,7 +23,9 @@ async def context(conversation: Conversation, _: str) -> None:
     from ....agent_files import load_context_files
 
     session = conversation.session
-    files = await asyncio.to_thread(load_context_files, session.cwd, home=os.path.expanduser("~"))
+    files = await asyncio.to_thread(
+        load_context_files, session.cwd, user_home=os.path.expanduser("~")
+    )
     rows = [("context", _describe_context_size(conversation))]
     for file in files.files:
         size = format_tokens(len(file.text.encode()) // BYTES_PER_TOKEN)

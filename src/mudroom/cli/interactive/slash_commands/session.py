@@ -12,8 +12,7 @@ from ....errors import UsageError
 from ....journals.sessions import open_store
 from ....projections.safe_text import sanitize_line
 from ....projections.session_summary import SessionSummary
-from ...actions.select_session import read_summaries_of_folder
-from ...actions.session_store import find_session, resolve_replayed
+from ...actions.session_store import find_session, read_summaries_of_folder, resolve_replayed
 from ...output.text import truncate
 from ...output.tree_lines import describe_outcome
 from ..conversation import Conversation, NextStep
