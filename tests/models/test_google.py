@@ -200,6 +200,15 @@ def test_thinking_of_another_wire_is_left_out_and_its_first_call_has_a_placehold
         assert parts(message, model=current) == [{"text": "a"}, *calls]
 
 
+def test_an_unsigned_call_of_an_older_gemini_has_a_placeholder_signature() -> None:
+    calls = (ToolCallBlock("1", "read", {}), ToolCallBlock("2", "read", {}, signature="s"))
+    message = AssistantMessage(calls, wire="google", model="gemini-2.5-flash")
+    sent = parts(message, model="gemini-3-pro")
+    signatures = [part.get("thoughtSignature") for part in sent]
+    assert signatures == ["skip_thought_signature_validator", "s"]
+    assert "thoughtSignature" not in parts(message, model="gemini-2.5-flash")[0]
+
+
 def test_a_malformed_call_is_sent_wrapped() -> None:
     (part,) = parts(AssistantMessage((ToolCallBlock("1", "read", {}, malformed='{"a":'),)))
     assert part["functionCall"]["args"] == {"INVALID_JSON": '{"a":'}

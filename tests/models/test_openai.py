@@ -474,14 +474,24 @@ def test_reasoning_details_without_a_seal_stay_here() -> None:
     assert set(entry) == {"role", "content"}
 
 
-def test_mistral_gets_ids_of_nine_letters_or_digits() -> None:
+@pytest.mark.parametrize(
+    ("model", "url"),
+    [
+        ("m", "https://api.mistral.ai/v1"),
+        ("mistral-large-latest", "https://me.services.ai.azure.com/models"),
+        ("mistralai/Ministral-8B-Instruct-2410", "http://127.0.0.1:8000/v1"),
+        ("mixtral:8x7b", "http://127.0.0.1:11434/v1"),
+    ],
+)
+def test_mistral_gets_ids_of_nine_letters_or_digits(model: str, url: str) -> None:
     calls = (ToolCallBlock("toolu_01ABC", "read", {}), ToolCallBlock("abcDEF123", "read", {}))
     results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
     messages = sent(
         user_message("Go"),
         AssistantMessage(calls, wire="anthropic"),
         UserMessage(results),
-        base_url="https://api.mistral.ai/v1",
+        model=model,
+        base_url=url,
     )["messages"]
     ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
     assert all(re.fullmatch("[A-Za-z0-9]{9}", call_id) for call_id in ids)

@@ -142,6 +142,17 @@ def test_reasoning_that_nothing_follows_is_left_out() -> None:
     assert [item["type"] for item in items] == ["message", "message"]
 
 
+def test_call_ids_of_other_servers_have_at_most_64_characters() -> None:
+    # https://github.com/decolua/9router/issues/393
+    calls = tuple(ToolCallBlock(f"call_{n}{'x' * 80}", "read", {}) for n in range(2))
+    results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
+    body = sent(user_message("Go"), AssistantMessage(calls), UserMessage(results))
+    ids = [item["call_id"] for item in body["input"] if "call_id" in item]
+    assert ids[:2] == ids[2:]
+    assert len(set(ids)) == 2
+    assert max(map(len, ids)) == 64
+
+
 def test_the_phase_of_a_text_goes_back() -> None:
     answer = AssistantMessage((TextBlock("I look.", "commentary"), CALL), wire=LOCAL_WIRE)
     assert sent(user_message("Go"), answer, RESULT)["input"][1]["phase"] == "commentary"

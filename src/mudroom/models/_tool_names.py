@@ -1,4 +1,4 @@
-"""Tool names on the wire.
+"""Names of tools and ids of calls on the wire.
 
 Every provider accepts letters, digits, _ and - in a name; mudroom's names may contain a dot
 (`self.emitvalue`).
@@ -12,6 +12,20 @@ from collections.abc import Iterable
 _MAX_LENGTH = 64
 ILLEGAL_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that some provider rejects in the name or the id of a tool call."""
+
+
+def fit_call_id(call_id: str, form: str, length: int) -> str:
+    """Return a call id that a provider accepts: its own ids stay, others may become a hash.
+
+    Arguments:
+        form: regular expression of the ids that it accepts.
+        length: characters of the hash, at most 64.
+    """
+    if re.fullmatch(form, call_id):
+        return call_id
+    from hashlib import sha256  # slow to import
+
+    return sha256(call_id.encode("utf-8", "replace")).hexdigest()[:length]
 
 
 class ToolNames:

@@ -27,7 +27,8 @@ from ._wire import WireModel, get_sampling
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts instead of the signature of a call that another model made.
-Without it, it refuses such a call."""
+Without it, it refuses such a call.
+"""
 _SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
 
@@ -129,18 +130,19 @@ def _encode_assistant_message(
     """Yield the parts of an answer.
 
     Arguments:
-        needs_signature: the model requires a signature on the first call, even of another model.
+        needs_signature: the model requires a signature on the first call, also on one of another
+            model or of an older Gemini that signed none.
     """
     is_own = message.wire == WIRE
-    signature_missing = needs_signature and not is_own
+    signature_missing = needs_signature
     for block in message.content:
         signature = {}
         if is_own and block.signature:
             signature = {"thoughtSignature": block.signature}
         if isinstance(block, ToolCallBlock):
-            if signature_missing:
+            if signature_missing and not signature:
                 signature = {"thoughtSignature": _NO_SIGNATURE}
-                signature_missing = False
+            signature_missing = False
             yield _encode_call(block, names) | signature
         elif isinstance(block, ThinkingBlock):
             if is_own and (text := clean(block.text)):

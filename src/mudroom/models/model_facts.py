@@ -88,11 +88,9 @@ _ROWS = (
     _row("gpt-oss", context_window=131_072, max_output=32_000),
     _row("deepseek-", context_window=64_000),
     _row("deepseek-reasoner", max_output=32_000),
-    _row(
-        pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-",
-        context_window=128_000,
-        needs_short_ids=True,
-    ),
+    _row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
+    # Local servers check the ids, too: https://github.com/ml-explore/mlx-lm/issues/1375.
+    _row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", needs_short_ids=True),
     _row("kimi-", context_window=131_072, max_output=16_384),
     _row("glm-", context_window=128_000, max_output=16_384),
     # A local server decides how long the window of an open model is.

@@ -5,8 +5,6 @@ Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistra
 
 from __future__ import annotations
 
-import re
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -27,10 +25,13 @@ from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
 from .._images import data_url, has_images, image_label
 from .._json import clean, encode
-from .._tool_names import ToolNames
+from .._tool_names import ToolNames, fit_call_id
 from .._wire import REFUSED_CALLS, WireConversation, WireModel, format_result_text, get_sampling
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from ._refused_calls import read_refused_calls
+
+_SHORT_ID = "[A-Za-z0-9]{9}"
+"""Ids of calls at Mistral."""
 
 
 class OpenAIModel(WireModel):
@@ -162,16 +163,9 @@ def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
 
 def _shorten_ids(entry: dict[str, Any]) -> None:
     for call in entry.get("tool_calls", ()):
-        call["id"] = _shorten_id(call["id"])
+        call["id"] = fit_call_id(call["id"], _SHORT_ID, 9)
     if "tool_call_id" in entry:
-        entry["tool_call_id"] = _shorten_id(entry["tool_call_id"])
-
-
-def _shorten_id(call_id: str) -> str:
-    """Return an id as Mistral wants it: nine letters or digits; its own ids stay."""
-    if re.fullmatch("[A-Za-z0-9]{9}", call_id):
-        return call_id
-    return sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+        entry["tool_call_id"] = fit_call_id(entry["tool_call_id"], _SHORT_ID, 9)
 
 
 def _join_texts(message: Message) -> str:

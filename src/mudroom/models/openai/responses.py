@@ -19,9 +19,12 @@ from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
 from .._images import data_url
 from .._json import clean, encode
-from .._tool_names import ToolNames
+from .._tool_names import ToolNames, fit_call_id
 from .._wire import WireModel, format_result_text, get_sampling
 from ._responses_stream import WIRE, ResponsesReader
+
+_MAX_CALL_ID = 64
+_CALL_ID = f"(?s).{{1,{_MAX_CALL_ID}}}"
 
 
 class ResponsesModel(WireModel):
@@ -101,7 +104,8 @@ def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
     if result.images:
         texts = [_encode_text(text)] if result.text.strip() else []
         output = texts + [_encode_image(image) for image in result.images]
-    return {"type": "function_call_output", "call_id": result.call_id, "output": output}
+    call_id = fit_call_id(result.call_id, _CALL_ID, _MAX_CALL_ID)
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
 def _encode_text(text: str) -> dict[str, Any]:
@@ -148,7 +152,7 @@ def _encode_answer_text(text: str, phase: str) -> dict[str, Any]:
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
     return {
         "type": "function_call",
-        "call_id": call.id,
+        "call_id": fit_call_id(call.id, _CALL_ID, _MAX_CALL_ID),
         "name": names.to_wire(call.name),
         "arguments": encode(get_sendable_arguments(call)).decode(),
     }
