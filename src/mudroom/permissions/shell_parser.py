@@ -197,6 +197,8 @@ class _CommandReader(RedirectReader):
         count = len(self.commands)
         if body is not None:
             self.visit(body)
+        has_command = body is not None and body.type == "command" and len(self.commands) > count
+        at = len(self.commands) - 1
         arguments: list[Word] = []
         redirects: list[Redirect] = []
         for child in node.children:
@@ -211,22 +213,20 @@ class _CommandReader(RedirectReader):
             else:
                 self.visit(child)
         text = self.text(node).partition("\n")[0]
-        if body is not None and body.type == "command" and len(self.commands) > count:
-            self._extend_last_command(text, arguments, redirects)
+        if has_command:
+            self._extend_command(at, text, arguments, redirects)
             return
         if arguments:
             self.add_problem("words after a redirect")
         self.commands.append(SimpleCommand(text, redirects=tuple(redirects)))
 
-    def _extend_last_command(
-        self, text: str, arguments: list[Word], redirects: list[Redirect]
+    def _extend_command(
+        self, at: int, text: str, arguments: list[Word], redirects: list[Redirect]
     ) -> None:
-        last = self.commands.pop()
-        self.commands.append(
-            SimpleCommand(
-                text,
-                (*last.words, *arguments),
-                last.variables,
-                (*last.redirects, *redirects),
-            )
+        command = self.commands[at]
+        self.commands[at] = SimpleCommand(
+            text,
+            (*command.words, *arguments),
+            command.variables,
+            (*command.redirects, *redirects),
         )

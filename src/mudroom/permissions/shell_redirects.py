@@ -11,7 +11,11 @@ from .shell_words import Redirect, Word, has_expansion, word_set
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_OPERATORS = word_set("< > >> &> &>> >| <& >& <&- >&-")
+_CLOSING = word_set("<&- >&-")
+"""Redirects that close a descriptor: they have no target, so the next word is an argument."""
+_OPERATORS = word_set("< > >> &> &>> >| <& >&") | _CLOSING
+_DESCRIPTOR = re.compile(r"(?:^|[\s;&|()<>])(?:\d+|\{[^\s{}]*\})$")
+"""Word directly before a redirect that bash reads as its descriptor."""
 _HERE_DOCUMENT_NODES = word_set("<< <<- heredoc_start heredoc_body heredoc_end file_descriptor")
 _DELIMITER = re.compile(
     r"([A-Za-z_][A-Za-z0-9_]*)|'([A-Za-z_][A-Za-z0-9_]*)'|\"([A-Za-z_][A-Za-z0-9_]*)\""
@@ -41,8 +45,15 @@ class RedirectReader(NodeReader):
                 operator += child.type
         if operator not in _OPERATORS:
             self.add_problem(f"the redirect {operator} is not judged")
+        before = node.prev_sibling
+        is_adjacent = before is not None and before.end_byte == node.start_byte
+        if before is not None and is_adjacent and _DESCRIPTOR.search(self.text(before)):
+            self.add_problem("a descriptor of a redirect was not understood")
+        if not targets or operator in _CLOSING:
+            arguments.extend(targets)
+            return Redirect(operator, None)
         arguments.extend(targets[1:])
-        return Redirect(operator, targets[0] if targets else None)
+        return Redirect(operator, targets[0])
 
     def read_here_string(self, node: Node) -> Redirect:
         """Return the redirect of a `<<<` node, and read the words in it."""

@@ -42,9 +42,9 @@ class Redirect(Struct, frozen=True):
     @property
     def writes_file(self) -> bool:
         """True if the redirect opens a file for writing."""
-        if ">" not in self.operator:
+        if ">" not in self.operator or self.target is None:
             return False
-        if self.operator.endswith(">&") and self.target is not None:
+        if self.operator.endswith(">&"):
             return not re.fullmatch(r"\d+|-", self.target.raw)  # not a descriptor
         return True
 

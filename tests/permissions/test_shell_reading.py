@@ -1,0 +1,94 @@
+"""Commands as the shell parser reads them: words, variables and redirects, where bash puts them."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom.permissions.shell_parser import parse_command
+
+from .conftest import RuleJudge
+
+READINGS = {
+    "cat <<E > out b\nx\nE": ["cat b | << >out"],
+    "cat b <<E >> out 2>&1\nx\nE": ["cat b | << >>out >&1"],
+    "cat <<-E\n\tplain\n\tE": ["cat | <<"],
+    "cat <<'E'\n$x `ls`\nE": ["cat | <<"],
+    "cat <<< a b": ["cat b | <<<"],
+    'cat <<< "$(rm x)"': ["rm x", "cat | <<<"],
+    "ls > a b c": ["ls b c | >a"],
+    "ls &> a": ["ls | &>a"],
+    "> out": [" | >out"],
+    "ls <&- a": ["ls a | <&-"],
+    "ls a 2>&- b": ["ls a b | >&-"],
+    "ls <&-a": ["ls a | <&-"],
+    "ls > $(rm x) b": ["ls b | >$(rm x)", "rm x"],
+    "ls > a b $(rm x)": ["ls b $(rm x) | >a", "rm x"],
+    "cat <<E b $(rm x)\nE": ["cat b $(rm x) | <<", "rm x"],
+    "{ ls; rm x; } > out": ["ls", "rm x", " | >out"],
+    "export A=1 B C=2": ["A B C: export"],
+    "declare -x y": ["y: declare -x"],
+    "readonly $x": ["readonly $x"],
+    "A=1 B=$(rm x)": ["rm x", "A B:"],
+    "A=1 ls": ["A: ls"],
+    "for f in $(rm x); do ls; done": ["f:", "rm x", "ls"],
+    "case $x in a) rm y;; esac": ["rm y"],
+    "[[ -f $(rm x) ]] && ls": ["rm x", "ls"],
+}
+
+
+def describe(command: str) -> list[str]:
+    """Return each simple command as `variables: words | redirects`."""
+    return [
+        (f"{' '.join(part.variables)}: " if part.variables else "")
+        + " ".join(word.raw if word.value is None else word.value for word in part.words)
+        + (" | " if part.redirects else "")
+        + " ".join(
+            redirect.operator + (redirect.target.raw if redirect.target else "")
+            for redirect in part.redirects
+        )
+        for part in parse_command(command).commands
+    ]
+
+
+@pytest.mark.parametrize("command", READINGS)
+def test_words_and_redirects_are_those_of_bash(command: str) -> None:
+    assert [part.strip() for part in describe(command)] == [
+        part.strip() for part in READINGS[command]
+    ]
+    assert parse_command(command).problems == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git <&- push",
+        "git 2>&- push",
+        "git <&-push",
+        "git >a <&- push",
+        "git > $(true) push",
+        "git < $(true) push",
+        "git > a$(true) push > b",
+        "git >a push $(true)",
+        "git <<E push $(true)\nE",
+        "git > $(true) push | cat",
+        "f() { git > $(true) push; }; f",
+    ],
+)
+def test_a_redirect_between_two_words_hides_no_denied_command(
+    judge_call: RuleJudge, command: str
+) -> None:
+    assert judge_call.bash(command, can_ask=False, deny=["Bash(git push:*)"]) == "deny"
+    assert judge_call.bash(command, allow=["Bash(git)"]) == "ask"
+
+
+@pytest.mark.parametrize("command", ["git {fd}>a push", "git {fd}<&- push", "git 0<&- push <a"])
+def test_a_descriptor_that_was_read_as_a_word_is_a_problem(
+    judge_call: RuleJudge, command: str
+) -> None:
+    assert "a descriptor of a redirect was not understood" in parse_command(command).problems
+    assert judge_call.bash(command, can_ask=False, deny=["Bash(git push:*)"]) == "ask"
+
+
+def test_a_flag_after_a_closed_descriptor_is_judged(judge_call: RuleJudge) -> None:
+    assert judge_call.bash("find . <&- -delete") == "ask"
+    assert judge_call.bash("find . <&- src") == "allow"
