@@ -23,7 +23,7 @@ from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
 from ._core.listings import ListingLimits, count_listed_characters
 from ._core.ports import Journal
 from ._core.tools import Tool
-from ._engine.evidence import ChangeWatch
+from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.path_text import path_from_text
 from ._platform.system_clock import SystemClock
@@ -303,7 +303,7 @@ class _Builder:
             past_events=past_events,
             hooks=options.hooks,
             watchers=watchers,
-            changes=ChangeWatch(self._home),
+            change_watch=ChangeWatch(self._home),
         )
 
     def _choose_listing_limits(self, model: str) -> ListingLimits:

@@ -12,7 +12,7 @@ from . import agent_files, pricing
 from ._core.events import StoredEvent
 from ._core.listings import ListingLimits
 from ._core.tools import Tool
-from ._engine.evidence import ChangeWatch
+from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .model_registry import ModelRegistry
@@ -139,6 +139,6 @@ def build_worker_services(
         past_events=past_events,
         watchers=[link.show],
         hooks=RemoteHooks(link) if config.has_hooks else None,
-        changes=ChangeWatch(config.home),
+        change_watch=ChangeWatch(config.home),
         output_checks=RemoteOutputChecks(link),
     )

@@ -11,8 +11,9 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import Effect, Reason, Session, ToolResult, tool
-from mudroom._engine import evidence
 from mudroom._engine.call_batch import CallOutcome
+from mudroom._engine.changes import snapshot, watch
+from mudroom._engine.evidence import Evidence
 from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import session_path
@@ -210,7 +211,7 @@ async def test_the_record_of_the_session_itself_is_not_a_change(stage: Stage) ->
 async def test_a_folder_that_is_too_large_is_tried_once_and_said(
     stage: Stage, scans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "MAX_FILES", 2)
+    monkeypatch.setattr(snapshot, "MAX_FILES", 2)
     for number in range(3):
         (stage.folder / f"{number}.txt").touch()
     child = [bash("echo > made.txt"), bash("true"), "done"]
@@ -224,8 +225,8 @@ async def test_a_folder_that_is_too_large_is_tried_once_and_said(
 async def test_a_folder_that_is_too_slow_is_said(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "SCAN_SECONDS", 0)
-    monkeypatch.setattr(evidence, "_CLOCK_INTERVAL", 1)
+    monkeypatch.setattr(snapshot, "SCAN_SECONDS", 0)
+    monkeypatch.setattr(snapshot, "_CLOCK_INTERVAL", 1)
     report = await stage.run({"PARENT": [bash("echo > made.txt"), "done"]})
     assert report.unknown_changes == "listing the folder takes more than 0 s"
 
@@ -233,7 +234,7 @@ async def test_a_folder_that_is_too_slow_is_said(
 async def test_of_many_changed_files_a_part_is_listed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "MAX_LISTED_CHANGES", 2)
+    monkeypatch.setattr(watch, "MAX_LISTED_CHANGES", 2)
     report = await stage.run({"PARENT": [bash("touch a b c"), "done"]})
     assert report.files_changed == ("a", "b")
     assert report.unknown_changes == "only 2 of 3 files are listed"
@@ -267,7 +268,7 @@ async def test_changed_ignore_rules_hide_nothing_and_add_nothing(stage: Stage) -
 async def test_a_large_ignored_folder_is_tried_once_and_named(
     stage: Stage, scans: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "MAX_FILES", 20)
+    monkeypatch.setattr(snapshot, "MAX_FILES", 20)
     add_ignored_files(stage.folder, 30)
     child = [bash("touch deps/new new.log"), bash("true"), "done"]
     report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
@@ -282,7 +283,7 @@ async def test_a_large_ignored_folder_is_tried_once_and_named(
 async def test_a_command_that_makes_a_large_ignored_folder_is_seen(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "MAX_FILES", 20)
+    monkeypatch.setattr(snapshot, "MAX_FILES", 20)
     (stage.folder / ".gitignore").write_text("deps/\n")
     child = [bash("mkdir deps; cd deps; touch $(seq 30)"), bash("rm -r deps"), "done"]
     report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
@@ -294,8 +295,8 @@ async def test_a_command_that_makes_a_large_ignored_folder_is_seen(
 async def test_a_slow_ignored_folder_is_named(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "IGNORED_SECONDS", 0)
-    monkeypatch.setattr(evidence, "_CLOCK_INTERVAL", 4)
+    monkeypatch.setattr(snapshot, "IGNORED_SECONDS", 0)
+    monkeypatch.setattr(snapshot, "_CLOCK_INTERVAL", 4)
     add_ignored_files(stage.folder, 4)
     report = await stage.run({"PARENT": [bash("touch deps/new other"), "done"]})
     assert report.files_changed == ("other",)
@@ -347,9 +348,9 @@ async def test_a_commit_is_seen(stage: Stage) -> None:
 
 
 async def test_calls_at_the_same_time_share_scans(tmp_path: Path, scans: list[str]) -> None:
-    watch = evidence.ChangeWatch(str(tmp_path / "home"))
+    change_watch = watch.ChangeWatch(str(tmp_path / "home"))
     workspace = SharedWorkspace(str(tmp_path))
-    windows = [evidence.ChangeWindow(watch, workspace, ()) for _ in range(20)]
+    windows = [watch.ChangeWindow(change_watch, workspace, ()) for _ in range(20)]
     await asyncio.gather(*(window.start() for window in windows))
     (tmp_path / "made.txt").touch()
     results = await asyncio.gather(*(window.close(ToolResult("")) for window in windows))
@@ -360,10 +361,10 @@ async def test_calls_at_the_same_time_share_scans(tmp_path: Path, scans: list[st
 async def test_a_folder_that_is_made_for_a_write_is_not_credited_to_a_command(
     tmp_path: Path,
 ) -> None:
-    watch = evidence.ChangeWatch(str(tmp_path / "home"))
-    window = evidence.ChangeWindow(watch, SharedWorkspace(str(tmp_path)), ())
+    change_watch = watch.ChangeWatch(str(tmp_path / "home"))
+    window = watch.ChangeWindow(change_watch, SharedWorkspace(str(tmp_path)), ())
     await window.start()
-    watch.start_write(str(tmp_path), "deep/a/a.txt")
+    change_watch.start_write(str(tmp_path), "deep/a/a.txt")
     (tmp_path / "deep/a").mkdir(parents=True)
     (tmp_path / "deep/b").mkdir()
     assert (await window.close(ToolResult(""))).observed_changes == ("deep/b/",)
@@ -371,11 +372,11 @@ async def test_a_folder_that_is_made_for_a_write_is_not_credited_to_a_command(
 
 async def test_a_write_that_begins_before_a_command_is_not_credited_to_it(tmp_path: Path) -> None:
     root = str(tmp_path)
-    watch = evidence.ChangeWatch(str(tmp_path / "home"))
-    window = evidence.ChangeWindow(watch, SharedWorkspace(root), ())
-    watch.start_write(root, "earlier.txt")
-    watch.end_write(root, "earlier.txt")
-    watch.start_write(root, "written.txt")
+    change_watch = watch.ChangeWatch(str(tmp_path / "home"))
+    window = watch.ChangeWindow(change_watch, SharedWorkspace(root), ())
+    change_watch.start_write(root, "earlier.txt")
+    change_watch.end_write(root, "earlier.txt")
+    change_watch.start_write(root, "written.txt")
     await window.start()
     (tmp_path / "earlier.txt").touch()
     (tmp_path / "written.txt").touch()
@@ -383,7 +384,7 @@ async def test_a_write_that_begins_before_a_command_is_not_credited_to_it(tmp_pa
 
 
 def test_a_folder_of_a_write_that_a_crash_interrupted_is_no_change() -> None:
-    counted = evidence.Evidence()
+    counted = Evidence()
     command = ToolResult("", observed_changes=("deep/b/", "deep/c/"))
     write = ToolResult("", changes=("deep/b/b.txt",))
     counted.add([CallOutcome("1", "bash", command), CallOutcome("2", "write", write)])

@@ -71,8 +71,8 @@ class CallContext:
         run_from_any_thread(
             self._loop, lambda: self._record_write(event), lambda: recorder.record_later(event)
         )
-        if changes := self.run.services.changes:
-            changes.start_write(self.run.environment.workspace.root, path)
+        if watch := self.run.services.change_watch:
+            watch.start_write(self.run.environment.workspace.root, path)
 
     async def _record_write(self, event: FileWriteIntended) -> None:
         """Store the intent of a write in another thread.
@@ -87,8 +87,8 @@ class CallContext:
             raise
 
     def _after_write(self, path: str, is_written: bool) -> None:
-        if changes := self.run.services.changes:
-            changes.end_write(self.run.environment.workspace.root, path)
+        if watch := self.run.services.change_watch:
+            watch.end_write(self.run.environment.workspace.root, path)
         if is_written:
             self.writes.append(path)
         run_from_any_thread(self._loop, self._leave_barrier, lambda: None)

@@ -162,7 +162,7 @@ async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> Non
     for _, call in run.batch.list_open_calls():
         name = canonical_tool_name(call.name)
         result = ToolResult(text, error=True)
-        if window := run.evidence.windows.pop(call.id, None):
+        if window := run.evidence.open_windows.pop(call.id, None):
             result = await window.close(result)
         outcome = CallOutcome(call.id, name, result, refused)
         run.batch.add(outcome)

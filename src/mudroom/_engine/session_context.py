@@ -22,7 +22,7 @@ from .._core.ports import (
     Toolbox,
 )
 from ..errors import UsageError
-from .evidence import ChangeWatch
+from .changes.watch import ChangeWatch
 from .meters.meter import Meter
 from .meters.registry import Meters
 from .structured_output import OutputChecks
@@ -65,7 +65,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             with deltas. They must not raise or wait.
         hooks: functions of the user; None means that there are none.
         meters: meters of the running runs.
-        changes: compares workspaces before and after effectful calls; None: no comparison.
+        change_watch: compares workspaces before and after effectful calls; None: no comparison.
         output_checks: checks of the outputs that runs emit.
     """
 
@@ -91,7 +91,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     watchers: list[Callable[[AnyEvent], None]] = []
     hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)
-    changes: ChangeWatch | None = None
+    change_watch: ChangeWatch | None = None
     output_checks: OutputChecks = field(default_factory=OutputChecks)
 
     def check_price(self, model: str, meter: Meter) -> None:

@@ -19,7 +19,7 @@ from ..errors import MudroomError, UsageError, suggest_names
 from ..projections.safe_text import make_call_title
 from .call_batch import CallOutcome
 from .call_context import CallContext
-from .evidence import ChangeWindow, add_writes
+from .changes.watch import ChangeWindow, add_writes
 from .resume import collect_reminders, resolve_interrupted
 from .run_context import RunContext
 
@@ -323,12 +323,12 @@ async def _ask_approver(
 
 async def _act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolResult:
     """Run the tool; return its result with the files that it changed."""
-    changes = context.run.services.changes
+    watch = context.run.services.change_watch
     tool = prepared.tool
-    if changes is None or tool is None or tool.effect is not Effect.EFFECTFUL:
+    if watch is None or tool is None or tool.effect is not Effect.EFFECTFUL:
         return add_writes(await _act(context, prepared), context.writes)
-    windows = context.run.evidence.windows
-    window = ChangeWindow(changes, context.run.environment.workspace, context.writes)
+    windows = context.run.evidence.open_windows
+    window = ChangeWindow(watch, context.run.environment.workspace, context.writes)
     # If the call is cut off, the end of the run closes the window.
     windows[prepared.call.id] = window
     await window.start()

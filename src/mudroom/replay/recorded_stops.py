@@ -26,7 +26,7 @@ from .._core.events import (
 from .._core.messages import Usage
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
-from .._engine.evidence import ChangeWindow
+from .._engine.changes.watch import ChangeWindow
 from .._engine.finish import SUMMARY_REQUEST
 from .._engine.meters.meter import Meter, ParentMeter
 from .._engine.meters.registry import Meters
@@ -189,7 +189,7 @@ class RecordedStops:
     def _start_stop(self, run: RunContext, end: RunEnd) -> None:
         end.is_over = True
         for call_id, result in end.results.items():
-            run.evidence.windows[call_id] = _RecordedWindow(result)
+            run.evidence.open_windows[call_id] = _RecordedWindow(result)
         if self.on_stop:
             self.on_stop(run.run_id, end.turn)
 

@@ -1,0 +1,5 @@
+"""Changes of files by effectful tools: the workspace before a call, compared with that after it.
+
+snapshot.py  the state of a workspace, and the comparison of two states
+watch.py     the comparison before and after each call; calls at the same time share snapshots
+"""

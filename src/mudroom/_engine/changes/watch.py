@@ -1,0 +1,184 @@
+"""ChangeWatch and ChangeWindow: files that changed while an effectful call ran."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..._core.ports import Workspace
+from ..._core.tools import ToolResult
+from .snapshot import Snapshot, compare_snapshots, list_folders_above, take_snapshot
+
+MAX_LISTED_CHANGES = 500
+"""Maximum changed files in the result of one call."""
+
+
+class ChangeWatch:
+    """Comparison of workspaces before and after the effectful calls of a session.
+
+    It lists files only when an effectful call starts and ends. Calls at the same time share a
+    snapshot.
+    A workspace that is too large is not listed again, nor is an ignored folder that is too large.
+
+    Arguments:
+        home: mudroom's state folder. Sessions change the files in it, not calls.
+    """
+
+    def __init__(self, home: str) -> None:
+        self._home_prefix = os.path.join(os.path.realpath(home), "")
+        self._scanners: dict[str, _Scanner] = {}
+        self._unknown: dict[str, str] = {}
+        self._writes: list[tuple[str, str]] = []
+        self._large_folders: dict[str, set[str]] = {}
+
+    def start_write(self, root: str, path: str) -> None:
+        """Record that a tool starts to write a file: the write is no change by calls that run.
+
+        Any thread may call this and `end_write`.
+        """
+        self._writes.append((root, path))
+        if scanner := self._scanners.get(root):
+            for window in tuple(scanner.windows):
+                window.written_by_tools.add(path)
+
+    def end_write(self, root: str, path: str) -> None:
+        """Record that a write has ended."""
+        self._writes.remove((root, path))
+
+    def is_state_file(self, path: str) -> bool:
+        """Return whether a file is in mudroom's state folder. `path`: absolute."""
+        return path.startswith(self._home_prefix)
+
+    def enter(self, window: ChangeWindow, workspace: Workspace) -> None:
+        """Open a window: it receives the files that tools write, until `leave`."""
+        scanner = self._scanners.get(workspace.root)
+        if scanner is None:
+            large_folders = self._large_folders.setdefault(workspace.root, set())
+            scanner = self._scanners[workspace.root] = _Scanner(workspace, large_folders)
+        scanner.windows.add(window)
+        writes = tuple(self._writes)
+        window.written_by_tools.update(path for root, path in writes if root == workspace.root)
+
+    def leave(self, window: ChangeWindow, workspace: Workspace) -> None:
+        """Close a window."""
+        windows = self._scanners[workspace.root].windows
+        windows.discard(window)
+        if not windows:
+            del self._scanners[workspace.root]
+
+    async def scan(self, workspace: Workspace) -> Snapshot | str:
+        """Return the files as of now, or why they are not known."""
+        root = workspace.root
+        if root in self._unknown:
+            return self._unknown[root]
+        snapshot = await self._scanners[root].scan()
+        if isinstance(snapshot, str):
+            self._unknown[root] = snapshot
+        return snapshot
+
+
+class ChangeWindow:
+    """The time in which one effectful call runs.
+
+    Arguments:
+        writes: files that the call writes with its context; the list grows while the call runs.
+
+    Attributes:
+        written_by_tools: files that tools wrote meanwhile.
+    """
+
+    def __init__(self, watch: ChangeWatch, workspace: Workspace, writes: Sequence[str]) -> None:
+        self.written_by_tools: set[str] = set()
+        self._watch = watch
+        self._workspace = workspace
+        self._writes = writes
+        self._before: Snapshot | str | None = None
+
+    async def start(self) -> None:
+        """Remember the files as they are before the call."""
+        self._watch.enter(self, self._workspace)
+        self._before = await self._watch.scan(self._workspace)
+
+    async def close(self, result: ToolResult) -> ToolResult:
+        """Return the result of the call with the files that changed meanwhile.
+
+        If this is cancelled, it can be called again.
+        """
+        paths, unknown = await self._find_changes()
+        self._watch.leave(self, self._workspace)
+        result = add_writes(result, self._writes)
+        written_by_tools = self.written_by_tools.union(map(os.path.normpath, result.changes))
+        # A tool makes the folder of a new file first: a scan may see the folder without the file.
+        folders = list_folders_above(written_by_tools)
+        root = self._workspace.root
+        observed = [
+            path
+            for path in paths
+            if path not in written_by_tools
+            and path not in folders
+            and not self._watch.is_state_file(os.path.join(root, path))
+        ]
+        if len(observed) > MAX_LISTED_CHANGES:
+            omission = f"only {MAX_LISTED_CHANGES:,} of {len(observed):,} files are listed"
+            unknown = ", ".join(filter(None, (omission, unknown)))
+            observed = observed[:MAX_LISTED_CHANGES]
+        if not observed and not unknown:
+            return result
+        return replace(result, observed_changes=tuple(observed), unknown_changes=unknown)
+
+    async def _find_changes(self) -> tuple[list[str], str]:
+        """Return the files that differ from those before, and why there may be more."""
+        before = self._before
+        if before is None:
+            return [], ""
+        after = await self._watch.scan(self._workspace)
+        if isinstance(before, str):
+            return [], before
+        if isinstance(after, str):
+            return [], after
+        unknown = before.explain_skipped() or after.explain_skipped()
+        if before is after:
+            return [], unknown
+        return await asyncio.to_thread(compare_snapshots, before, after), unknown
+
+
+def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
+    """Return a result whose `changes` include the files that the call wrote with its context."""
+    if not writes:
+        return result
+    return replace(result, changes=tuple(dict.fromkeys((*result.changes, *writes))))
+
+
+class _Scanner:
+    """Scanner of one workspace. Callers that wait at the same time share a snapshot.
+
+    Attributes:
+        windows: the open windows of the workspace.
+    """
+
+    def __init__(self, workspace: Workspace, large_folders: set[str]) -> None:
+        self.windows: set[ChangeWindow] = set()
+        self._workspace = workspace
+        self._large_folders = large_folders
+        self._lock = asyncio.Lock()
+        self._started_scans = 0
+        self._finished_scans = 0
+        self._latest: Snapshot | str = ""
+
+    async def scan(self) -> Snapshot | str:
+        """Return a snapshot that is taken after this call, or why there is none."""
+        earlier_scans = self._started_scans
+        async with self._lock:
+            if self._finished_scans <= earlier_scans:
+                self._started_scans += 1
+                number = self._started_scans
+                snapshot = await asyncio.to_thread(
+                    take_snapshot, self._workspace, self._large_folders
+                )
+                if snapshot != self._latest:  # else the old one is kept, to save memory
+                    self._latest = snapshot
+                self._finished_scans = number
+            return self._latest
