@@ -197,7 +197,11 @@ def find_home(environ: Mapping[str, str]) -> str:
 
 def _read_home_variable(environ: Mapping[str, str]) -> str:
     chosen = environ.get("MUDROOM_HOME")
-    return os.path.abspath(os.path.expanduser(chosen)) if chosen else ""
+    if not chosen:
+        return ""
+    if not chosen.strip():
+        raise UsageError("it is blank", where="$MUDROOM_HOME", remedy="Name a folder, or unset it.")
+    return os.path.abspath(os.path.expanduser(chosen))
 
 
 def load_home(environ: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from ._core.agents import Agent
 from ._core.budgets import Budget, check_amount
@@ -23,10 +23,11 @@ from ._core.ports import (
 )
 from ._core.tools import Tool
 from ._core.type_checks import check_type
-from .errors import UsageError, quote_value
+from .errors import UnknownName, UsageError, quote_value
 from .permissions.rules import Permissions
 
 PositiveInt = Annotated[int, Meta(ge=1)]
+JOURNALS = ("sqlite", "memory")
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
@@ -137,6 +138,16 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
 def check_options(options: SessionOptions) -> SessionOptions:
     """Return the options with an id. Raises UsageError for values of wrong types."""
     check_type("options", options, SessionOptions, "Session")
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if isinstance(value, str) and value != option.default and not value.strip():
+            raise UsageError(
+                f"{option.name} is blank",
+                where="Session",
+                remedy="Leave it out for the default, or give a value.",
+            )
+    if isinstance(options.journal, str) and options.journal not in JOURNALS:
+        raise UnknownName("journal", options.journal, JOURNALS, where="Session")
     try:
         session = uuid.UUID(options.id) if options.id else uuid.uuid4()
     except ValueError as error:

@@ -320,7 +320,7 @@ class SessionRunner:
         )
 
     def _resolve_model(self, agent: Agent, requested: str | None = None) -> str:
-        name = requested or agent.model
+        name = agent.model if requested is None else requested
         if name != "inherit":
             return self.resources.models.get_model(name).name
         rules = self.resources.services.child_models

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from ..errors import UsageError
 from .budgets import Budget, check_amount
 from .tool_patterns import call_patterns
 
@@ -124,13 +125,15 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     outputs: dict[str, Output] | None = None
     # `field(name=...)` is the key in the record, see `events.py`.
     describes_environment: bool = field(name="environment", default=True)
-    context_files: str = field(name="context", default="full")
+    context_files: Literal["none", "project", "full"] = field(name="context", default="full")
     children: tuple[str, ...] | None = None
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None
     workspace: WorkspaceKind = WorkspaceKind.SHARED
 
     def __post_init__(self) -> None:
+        if isinstance(self.name, str) and not self.name.strip():
+            raise UsageError("the name is blank", where="Agent", remedy="Give the agent a name.")
         if self.max_output_tokens is not None:
             amount = self.max_output_tokens
             check_amount("max_output_tokens", amount, "Agent", is_count=True, minimum=1)

@@ -16,6 +16,32 @@ _BARE_WORD = re.compile(r"[a-z][a-z0-9_-]*")
 _WORDS_SHOWN = 20
 
 
+class _TextType(click.types.StringParamType):
+    """Type of a text that is not blank, such as a name or a path."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """Return the text. Reject a blank one, such as that of an unset variable of the shell."""
+        text = super().convert(value, param, ctx)
+        if not text.strip():
+            self.fail("it is blank. Give a value, or leave it out.", param, ctx)
+        return text
+
+
+def reject_blank_texts(commands: Iterable[click.Command]) -> None:
+    """Let the commands and their subcommands reject blank texts of options and arguments.
+
+    A parameter of the type UNPROCESSED may be blank.
+    """
+    for command in commands:
+        for parameter in command.params:
+            if parameter.type is click.STRING:
+                parameter.type = _TextType()
+        if isinstance(command, click.Group):
+            reject_blank_texts(command.commands.values())
+
+
 def apply_leading_options(
     arguments: Sequence[str], root: click.Command, commands: Mapping[str, click.Command]
 ) -> list[str]:

@@ -12,7 +12,7 @@ import click
 
 from ...errors import UnknownName, UsageError
 from ..actions.load_permissions import MODES
-from ._command_line import reject_unknown_command
+from ._command_line import reject_blank_texts, reject_unknown_command
 from ._options import (
     CONTEXT_SETTINGS,
     folder_option,
@@ -29,8 +29,8 @@ from .sessions import COMMANDS as SESSION_COMMANDS
 from .setup import COMMANDS as SETUP_COMMANDS
 from .viewer import COMMANDS as VIEWER_COMMANDS
 
-PRINT_WITHOUT_PROMPT = "\0"
-"""Value of a `-p` that has no value of its own."""
+WITHOUT_VALUE = "\0"
+"""Value of a `-p` or `--resume` that has no value of its own."""
 
 _COUNT = click.IntRange(1)
 _AMOUNT = click.FloatRange(0, min_open=True)
@@ -83,13 +83,14 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @click.command(
     cls=RootCommand, context_settings=CONTEXT_SETTINGS | {"help_option_names": ["--help"]}
 )
-@click.argument("words", nargs=-1, metavar="[PROMPT]")
+@click.argument("words", nargs=-1, metavar="[PROMPT]", type=click.UNPROCESSED)
 @click.option(
     *PRINT_FLAGS,
     "print_prompt",
     is_flag=False,
-    flag_value=PRINT_WITHOUT_PROMPT,
+    flag_value=WITHOUT_VALUE,
     metavar="[PROMPT]",
+    type=click.UNPROCESSED,
     help="Answer one prompt and exit; piped text is added to it, - reads stdin.",
 )
 @folder_option("Work in this folder.")
@@ -172,7 +173,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "-r",
     "--resume",
     is_flag=False,
-    flag_value="",
+    flag_value=WITHOUT_VALUE,
     metavar="[ID|NAME]",
     help="Resume a session; without an ID, pick from a list.",
 )
@@ -234,6 +235,8 @@ def root_command(
     selection = {
         flag: flags.pop(flag) for flag in ("resume", "continue_last", "fork", "session_id", "name")
     }
+    if selection["resume"] == WITHOUT_VALUE:
+        selection["resume"] = ""
     if flags.pop("skip_permissions"):
         flags["permission_mode"] = "bypassPermissions"
     flags["color"] = "never" if no_color else None
@@ -263,7 +266,7 @@ def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str
     The prompt is None if there is none. A lone "-" after a prompt means: wait for stdin.
     """
     prompts = list(words)
-    if print_prompt is not None and print_prompt != PRINT_WITHOUT_PROMPT:
+    if print_prompt is not None and print_prompt != WITHOUT_VALUE:
         prompts.insert(0, print_prompt)
     if not prompts:
         return None, False
@@ -309,3 +312,4 @@ COMMANDS: dict[str, click.Command] = {
     **SETUP_COMMANDS,
     "help": help_,
 }
+reject_blank_texts((root_command, *COMMANDS.values()))

@@ -89,7 +89,7 @@ def resume(
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
-@click.argument("name")
+@click.argument("name", type=click.UNPROCESSED)
 def rename(session: str, name: str) -> int:
     """Give a session a name for --resume; "" removes it."""
     from ..actions.session_maintenance import rename_session

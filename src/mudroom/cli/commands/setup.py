@@ -67,7 +67,7 @@ def get(name: str | None) -> int:
 
 @config.command("set", context_settings=CONTEXT_SETTINGS)
 @click.argument("name")
-@click.argument("value")
+@click.argument("value", type=click.UNPROCESSED)
 def set_(name: str, value: str) -> int:
     """Set a value in your user config; an empty VALUE removes it."""
     from ..actions.edit_settings import change_setting

@@ -8,7 +8,7 @@ from ._options import CONTEXT_SETTINGS
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("session", required=False, default="", metavar="[RUN]")
+@click.argument("session", required=False, metavar="[RUN]")
 @click.option(
     "--from",
     "foreign",
@@ -41,7 +41,12 @@ from ._options import CONTEXT_SETTINGS
     help="Write a page with this session to FILE and start no server; - is stdout.",
 )
 def view(
-    session: str, foreign: str | None, port: int, host: str, open_browser: bool, target: str | None
+    session: str | None,
+    foreign: str | None,
+    port: int,
+    host: str,
+    open_browser: bool,
+    target: str | None,
 ) -> int:
     """Show runs in a browser: tree, timeline, transcripts, ledger.
 
@@ -51,9 +56,9 @@ def view(
     from ..actions.serve_viewer import export_html, serve_viewer
 
     if target:
-        return export_html(session, target, foreign=foreign or "")
+        return export_html(session or "", target, foreign=foreign or "")
     return serve_viewer(
-        session, foreign=foreign or "", host=host, port=port, open_browser=open_browser
+        session or "", foreign=foreign or "", host=host, port=port, open_browser=open_browser
     )
 
 

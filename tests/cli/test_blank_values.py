@@ -1,0 +1,92 @@
+"""Flags and arguments whose text is blank: each command refuses them, also ones that are new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from mudroom.cli.commands.root import COMMANDS, root_command
+from mudroom.cli.main import run
+
+ACCEPT_BLANK = {
+    ("mudroom", "words"): "a prompt has a message of its own",
+    ("mudroom", "print_prompt"): "a prompt has a message of its own",
+    ("rename", "name"): "a blank name removes the name",
+    ("config set", "value"): "a blank value removes the setting",
+}
+
+
+def list_texts(
+    command: click.Command, name: str
+) -> Iterator[tuple[str, click.Command, click.Parameter]]:
+    """Yield the command and its subcommands with each parameter that takes a text."""
+    for parameter in command.params:
+        is_flag = isinstance(parameter, click.Option) and parameter.is_flag
+        if not is_flag and parameter.type.name == "text" and not parameter.is_eager:
+            yield name, command, parameter
+    if isinstance(command, click.Group):
+        for word, subcommand in command.commands.items():
+            yield from list_texts(subcommand, f"{name} {word}")
+
+
+TEXTS = [
+    text
+    for name, command in {"mudroom": root_command, **COMMANDS}.items()
+    for text in list_texts(command, name)
+    if (text[0], text[2].name) not in ACCEPT_BLANK
+]
+
+
+def write_command_line(
+    name: str, command: click.Command, tested: click.Parameter, blank: str
+) -> list[str]:
+    """Return a command line with a blank for one parameter and "x" for the required others."""
+    line = [] if name == "mudroom" else name.split()
+    if isinstance(tested, click.Option):
+        line += [tested.opts[-1], blank]
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    for argument in arguments:
+        if argument is tested:
+            return [*line, blank]
+        line += ["x"] if argument.required or isinstance(tested, click.Argument) else []
+    return [*line, "list"] if isinstance(command, click.Group) else line
+
+
+@pytest.mark.parametrize("blank", ["", " \t"])
+@pytest.mark.parametrize(
+    ("name", "command", "tested"), TEXTS, ids=[f"{text[0]} {text[2].opts[-1]}" for text in TEXTS]
+)
+def test_a_blank_text_is_refused(
+    name: str,
+    command: click.Command,
+    tested: click.Parameter,
+    blank: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert run(write_command_line(name, command, tested, blank)) == 2
+    message = capsys.readouterr().err
+    assert tested.get_error_hint(click.Context(command)) in message
+    assert "it is blank" in message and "leave" in message.lower()
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_texts_of_all_commands_are_tested() -> None:
+    flags = {text[2].opts[-1] for text in TEXTS}
+    assert {"--agent", "--agents", "--json-schema", "--fallback-model", "--resume"} <= flags
+    assert len(TEXTS) > 40
+
+
+@pytest.mark.parametrize(("name", "parameter"), ACCEPT_BLANK)
+def test_the_exceptions_exist(name: str, parameter: str) -> None:
+    command: click.Command = {"mudroom": root_command, **COMMANDS}[name.partition(" ")[0]]
+    for word in name.split()[1:]:
+        assert isinstance(command, click.Group)
+        command = command.commands[word]
+    assert parameter in [each.name for each in command.params]
