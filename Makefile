@@ -41,9 +41,9 @@ reliability: dev ## run the long fault tests and print their figures (one to two
 real: dev ## run the tests against a real model on this machine; the first run builds its server (10 to 40 minutes)
 	scripts/real
 
-mutants: dev ## run the tests of a module on mutants of it: make mutants MODULE=src/... TESTS=tests/... (minutes to hours)
+mutants: dev ## change code in small ways and print what no test notices: make mutants MODULE=src/... TESTS=tests/... MINUTES=8
 	$(PY) -m pip install -q --require-hashes -r requirements/mutants.txt
-	$(PY) scripts/mutants $(MODULE) $(TESTS)
+	$(PY) scripts/mutants $(if $(MINUTES),--minutes $(MINUTES)) $(MODULE) $(TESTS)
 
 lock: ## write requirements/*.txt from pyproject.toml
 	scripts/lock

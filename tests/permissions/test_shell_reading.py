@@ -18,6 +18,10 @@ READINGS = {
     "ls > a b c": ["ls b c | >a"],
     "ls &> a": ["ls | &>a"],
     "> out": [" | >out"],
+    "> out ls b": ["ls b | >out"],
+    "x='a\nb' ls": ["x: ls"],
+    "if ls; then rm x; fi > out": ["ls", "rm x", " | >out"],
+    "while read l; do rm $l; done < f": ["read l", "rm $l", " | <f"],
     "ls <&- a": ["ls a | <&-"],
     "ls a 2>&- b": ["ls a b | >&-"],
     "ls <&-a": ["ls a | <&-"],
@@ -56,6 +60,19 @@ def test_words_and_redirects_are_those_of_bash(command: str) -> None:
         part.strip() for part in READINGS[command]
     ]
     assert parse_command(command).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "texts"),
+    [
+        ("cat <<E && rm a\nx\nE", ["cat <<E && rm a", "rm a"]),
+        ("for f in a; do ls; done", ["for f", "ls"]),
+        ("{ ls; } > a", ["ls", "{ ls; } > a"]),
+        ("A=1 B=2", ["A=1 B=2"]),
+    ],
+)
+def test_each_part_is_shown_on_one_line(command: str, texts: list[str]) -> None:
+    assert [part.text for part in parse_command(command).commands] == texts
 
 
 @pytest.mark.parametrize(
