@@ -26,7 +26,6 @@ class Technology(Struct, frozen=True):
     packages: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     tool: str = ""
-    bundled_with: str = ""
 
 
 class OutlineRules(Struct, frozen=True):
@@ -34,7 +33,6 @@ class OutlineRules(Struct, frozen=True):
 
     suffixes: tuple[str, ...] = ()
     purpose: str = NEVER
-    about: str = NEVER
     names: tuple[str, ...] = ()
     definition: str = NEVER
     is_source: bool = True

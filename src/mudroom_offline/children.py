@@ -40,7 +40,8 @@ def run_children(
     whole = yield from read_files(report.spill for report in reports if report.spill)
     answers: list[ChildAnswer] = []
     for title, output, report in zip(titles, outputs, reports, strict=True):
-        warning = report.warning or (report.text if output.error else "")
+        warning = report.warning.partition("; what follows is")[0]
+        warning = warning or (report.text if output.error else "")
         text = whole[report.spill].text.strip() if report.spill else report.text
         problem = f"⚠ {title}: {warning}" if warning else ""
         answers.append(ChildAnswer(text if report.warning or not output.error else "", problem))

@@ -12,10 +12,6 @@ from .tool_output import FileText
 _LENGTH = 400
 _MOST_NAMES = 6
 _HEAD_LINES = 60
-_BLOCK = re.compile(r"[ \t]*/\*(?s:.*?)\*/.*\n?|(?:[ \t]*(?:#+(?!\S)|//|--).*\n?)+|.*\n?")
-_MARK = r"[ \t]*\*+/[ \t]*$|^[ \t]*(?:#+(?!\S)|//+!?|/\*+!?|--+|\*+(?=\s|$))"
-_CONTINUATION = re.compile(r"[^-*+#|=~<@.:]")
-_PROSE = re.compile(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]")
 
 
 def describe_file(file: FileText, say: Translator) -> str:
@@ -31,43 +27,27 @@ def describe_file(file: FileText, say: Translator) -> str:
     return ". ".join([*parts, _list_names(file, say)]).removesuffix(". ")
 
 
-def find_prose(text: str, start: int = 0, mark: str = NEVER) -> tuple[int, str]:
-    """Return line number and text of the first paragraph of prose after a position."""
-    paragraph: list[str] = []
-    number = text.count("\n", 0, start) + 1
-    for line in text[start:].split("\n"):
-        words = re.sub(mark, "", line).strip()
-        is_start = _PROSE.search(words) and not re.match(load_data("outline")["markup"], words)
-        if paragraph and not _CONTINUATION.match(words):
-            break
-        if paragraph or is_start:
-            paragraph.append(words)
-        number += not paragraph
-    return number, shorten(" ".join(paragraph), _LENGTH, placeholder="…")
-
-
 def _find_first_words(file: FileText) -> tuple[int, str]:
     """Return line number and text of the first paragraph of documentation, "" for none."""
-    rules = find_outline_rules(file.path)
-    if match := re.search(rules.purpose, file.text):
-        start, end = match.span(match.lastindex or 0)
-        number, quote = find_prose(file.text[:end], start)
-        title = file.text[start:end].strip().partition("\n")[0]
-        return (number, quote) if quote else (file.text.count("\n", 0, start) + 1, title)
-    start, end = _find_head_comment(file.text)
-    if not end and (match := re.search(rules.about, file.text)):
-        start, end = match.span("text")
-    return find_prose(file.text[:end], start, _MARK)
+    match = re.search(find_outline_rules(file.path).purpose, file.text)
+    start, end = match.span(match.lastindex or 0) if match else _find_head_comment(file.text)
+    outline = load_data("outline")
+    mark = NEVER if match else outline["mark"]
+    lines = [re.sub(mark, "", line).strip() for line in file.text[start:end].split("\n")]
+    text = "\n".join(lines)
+    quote = re.search(outline["paragraph"], text) or re.search(r"\S.*" if match else NEVER, text)
+    number = file.text.count("\n", 0, start) + text.count("\n", 0, quote.start() if quote else 0)
+    return number + 1, shorten(quote[0] if quote else "", _LENGTH, placeholder="…")
 
 
 def _find_head_comment(text: str) -> tuple[int, int]:
     """Return the first comment that is not a licence or a setting and has only such before it."""
     outline = load_data("outline")
     head = "\n".join(text.split("\n")[:_HEAD_LINES])
-    for match in _BLOCK.finditer(head):
+    for match in re.finditer(outline["block"], head):
         block = match[0].strip()
-        is_comment = bool(re.match(_MARK, block))
-        words = "\n".join(re.sub(_MARK, "", line) for line in block.split("\n")).strip()
+        is_comment = bool(re.match(outline["mark"], block))
+        words = re.sub(f"(?m){outline['mark']}", "", block).strip()
         if is_comment and words and not re.search(outline["noise"], words):
             return (0, 0) if re.match(outline["attached"], head[match.start() :]) else match.span()
         if block and not is_comment and not re.match(outline["preamble"], block):
@@ -76,15 +56,14 @@ def _find_head_comment(text: str) -> tuple[int, int]:
 
 
 def _list_names(file: FileText, say: Translator) -> str:
-    """Return a phrase with the names on lines of a known form; a leading _ leaves a name out."""
+    """Return a phrase with names on lines of a known form; a leading _ leaves a name out."""
     rules = find_outline_rules(file.path)
     matches = [match for pattern in rules.names for match in re.finditer(pattern, file.text)]
     matches.sort(key=lambda match: match.start())
-    names = dict.fromkeys(match[match.lastindex or 0].strip() for match in matches)
-    public = [name for name in names if not name.startswith("_")]
-    if not public:
-        return ""
-    shown = public[:_MOST_NAMES]
-    is_cut = len(shown) < len(public)
-    more = say("more_names", shown=len(shown), total=len(public)) if is_cut else ""
-    return say("defines" if rules.is_source else "sections", names=say.join(shown), more=more)
+    numbers: dict[str, int] = {}
+    for match in matches:
+        group = match.lastindex or 0
+        numbers.setdefault(match[group].strip(), file.text.count("\n", 0, match.start(group)) + 1)
+    public = [(name, number) for name, number in numbers.items() if not name.startswith("_")]
+    shown = [say("name_on_line", name=name, number=number) for name, number in public[:_MOST_NAMES]]
+    return say("names", names=say.join(shown)) if shown else ""

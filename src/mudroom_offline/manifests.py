@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import cast
 
@@ -13,19 +14,15 @@ from msgspec import Struct, field
 
 from .catalog import ManifestFormat, load_rows, matches_any
 
-_REQUIREMENT = re.compile(
-    r"^\s*([A-Za-z][\w.-]*)\s*(?:\[[^\]]*\])?\s*"
-    r"\(?\s*((?:[<>=!~^]=?=?\s*[\w.*+!-]+\s*,?\s*)*)"
-)
-_IS_URL = re.compile(r"\s*[\w.-]+[:+/]")
+_NAME = re.compile(r"\s*([A-Za-z@][\w./@-]*)(?![\w.-]*[:+])")
 
 
 class Dependency(Struct, frozen=True):
-    """A package that a manifest lists."""
+    """An entry of a manifest as it is written there."""
 
     name: str
-    version: str  # as written, "" for none
-    place: str  # path with a line or a section
+    text: str  # a requirement, a name with its value, or a line
+    section: str  # name of a section, or number of a line
 
 
 class Manifest(Struct):
@@ -34,8 +31,8 @@ class Manifest(Struct):
     path: str
     rules: ManifestFormat
     dependencies: list[Dependency] = field(default_factory=list[Dependency])
+    sections: list[str] = field(default_factory=list[str])  # the sections that were read
     tools: str = ""  # names of configured tools, and test commands
-    problem: str = ""  # why its dependencies are not known
 
 
 def find_format(path: str) -> ManifestFormat | None:
@@ -51,19 +48,16 @@ def parse_manifest(path: str, text: str) -> Manifest:
     if rules.format in ("text", "program"):
         _read_text(text, manifest)
         return manifest
-    try:
-        data = tomllib.loads(text) if rules.format == "toml" else json.loads(text)
-        _read_data(data, manifest)
-    except (ValueError, RecursionError) as error:
-        manifest.dependencies.clear()
-        manifest.problem = f"`{path}`: {error}"
+    with suppress(ValueError, RecursionError):
+        _read_data(tomllib.loads(text) if rules.format == "toml" else json.loads(text), manifest)
     return manifest
 
 
 def _read_data(data: object, manifest: Manifest) -> None:
     for path in manifest.rules.sections:
         for section, value in _read_values_at(data, path):
-            manifest.dependencies += _read_dependencies(value, manifest.path, section)
+            manifest.sections.append(section)
+            manifest.dependencies += _read_dependencies(value, section)
     for path in manifest.rules.tools:
         for section, value in _read_values_at(data, path):
             if isinstance(value, dict):
@@ -83,25 +77,22 @@ def _read_values_at(data: object, path: str, section: str = "") -> Iterator[tupl
                 yield from _read_values_at(value, rest, f"{section}/{name}")
 
 
-def _read_dependencies(value: object, path: str, section: str) -> Iterator[Dependency]:
+def _read_dependencies(value: object, section: str) -> Iterator[Dependency]:
     if isinstance(value, list):
-        for line in cast("list[object]", value):
-            match = _REQUIREMENT.match(line) if isinstance(line, str) else None
-            if match and not _IS_URL.match(match.string):
-                version = re.sub(r"\s+", "", match[2]).rstrip(",")
-                yield Dependency(match[1], version, f"`{path}` `[{section}]`")
+        for entry in cast("list[object]", value):
+            text = entry if isinstance(entry, str) else json.dumps(entry, default=str)
+            match = _NAME.match(text)
+            yield Dependency(match[1] if match else "", text, section)
     elif isinstance(value, dict):
-        for name, constraint in cast("dict[str, object]", value).items():
-            if isinstance(constraint, dict):
-                constraint = cast("dict[str, object]", constraint).get("version", "")
-            version = constraint if isinstance(constraint, str) else ""
-            yield Dependency(name, version, f"`{path}` `[{section}]`")
+        for name, entry in cast("dict[str, object]", value).items():
+            text = entry if isinstance(entry, str) else json.dumps(entry, default=str)
+            yield Dependency(name, f"{name}: {text}", section)
 
 
 def _read_text(text: str, manifest: Manifest) -> None:
     rules = manifest.rules
     manifest.tools = re.sub(rules.comment, lambda match: "\n" * match[0].count("\n"), text)
+    lines = text.split("\n")
     for match in re.finditer(rules.dependency, manifest.tools):
-        place = f"`{manifest.path}:{manifest.tools.count(chr(10), 0, match.start('n')) + 1}`"
-        version = (match["v"] or "").strip()
-        manifest.dependencies.append(Dependency(match["n"].strip(), version, place))
+        number = manifest.tools.count("\n", 0, match.start("n")) + 1
+        manifest.dependencies.append(Dependency(match["n"].strip(), lines[number - 1], f"{number}"))

@@ -42,7 +42,7 @@ _PLANS: dict[str, Callable[[Request, Context], Plan]] = {
 }
 _READS_MUCH = ("tests", "stack")
 _STARTS_CHILDREN = ("create", "summarise")
-_ABOUT_PROJECT = ("tests", "stack", "description", "run_tests", "licence")
+_SEARCHES_NOTHING = ("help", "create")
 
 
 class FinalAnswer(Struct, frozen=True):
@@ -101,8 +101,8 @@ def _run_in_order(
     if not parts:
         raise CannotAnswer("\n".join(refusals))
     note = say("below_repository", folder=context.repository)
-    is_about_project = any(request.kind in _ABOUT_PROJECT for request in requests)
-    if context.repository and is_about_project and note not in combine(parts):
+    has_searched = any(request.kind not in _SEARCHES_NOTHING for request in requests)
+    if context.repository and has_searched and note not in combine(parts):
         parts.insert(0, note)
     refusals += [say("not_done", part=part) for part in unsupported]
     return FinalAnswer(combine([*parts, *refusals]), not refusals and not context.problems)

@@ -51,10 +51,10 @@ class Context(Struct, frozen=True):
         if missing:
             raise CannotAnswer(self.say("no_tool", listed=missing))
 
-    def describe_problems(self, problems: list[str], notes: list[str] | None = None) -> str:
+    def describe_problems(self, problems: list[str]) -> str:
         """Return a note that not all was searched, "" if it was. Problems end a run not done."""
         self.problems.extend(filter(None, problems))
-        reasons = self.say.join(dict.fromkeys(filter(None, [*problems, *(notes or [])])))
+        reasons = self.say.join(dict.fromkeys(filter(None, problems)))
         return self.say("not_all_searched", reasons=reasons) if reasons else ""
 
 
@@ -65,6 +65,10 @@ class Request(Struct, frozen=True):
     text: str  # the part of the prompt that asks for it
     delegate: bool = False  # True when the user wants child runs to do it
     folder: str | None = None  # the folder to look in; None for everything
+
+    def name_place(self, say: Translator) -> str:
+        """Return the name of the folder that the answer is about."""
+        return f"`{self.folder}/`" if self.folder else say("this_folder")
 
 
 class CannotAnswer(Exception):

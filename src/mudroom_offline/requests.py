@@ -78,9 +78,6 @@ def find_symbols(text: str) -> list[str]:
     names = quoted or [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
     known, _ = _load_vocabulary("find")
     names = [name.removesuffix("()").rstrip(".") for name in names if name.lower() not in known]
-    if not names and load_pattern("asks_for_name").search(bare):
-        words = [word for word in _NAME.findall(bare) if word.lower() not in known]
-        names = words if len(words) == 1 else []
     return list(dict.fromkeys(names))
 
 

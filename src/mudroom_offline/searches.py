@@ -31,20 +31,22 @@ def find_symbol(request: Request, context: Context) -> Plan:
         first = (yield from search_all(request, [(definition, "**/*")], "content"))[0]
         listing.rows = list(dict.fromkeys([*first.rows, *listing.rows]))
     problem = context.describe_problems([listing.problem])
-    lines = sorted(listing.lines, key=lambda line: not find_outline_rules(line[1]).is_source)
     lead = "" if name == names[0] else say("last_part", name=name, whole=names[0])
-    if not lines and not problem:
-        return combine([lead, say("no_line", name=name)])
-    defined = [line for line in lines if _looks_like_definition(name, line)]
-    others = [line for line in lines if line not in defined]
+    lines = listing.lines
+    lines.sort(key=lambda line: not find_outline_rules(line[1]).is_source)
     at_least = say("at_least") if problem else ""
-    files = say.count(len({line[1] for line in lines}), "file")
-    count = at_least + say.count(len(others), "line")
-    key = "definitions" if defined else "no_definition"
-    parts = [say(key, name=name, count=count, files=files), format_lines(defined, say)]
+    files = at_least + say.count(len({line[1] for line in lines}), "file")
+    count = at_least + say.count(len(lines), "line")
+    key = "lines_with_name" if lines or problem else "no_line_with_name"
+    summary = say(key, name=name, place=request.name_place(say), count=count, files=files)
+    parts = [lead, f"{summary} {say('left_out_lines')}"]
+    likely = [line for line in lines if _looks_like_definition(name, line)]
+    others = [line for line in lines if line not in likely]
+    if likely:
+        parts += [say("likely_definitions"), format_lines(likely, say)]
     if others:
-        parts += [say("other_lines", name=name, count=count), format_lines(others, say)]
-    return combine([lead, *parts, problem])
+        parts += [say("other_lines" if likely else "all_lines"), format_lines(others, say)]
+    return combine([*parts, problem])
 
 
 def count_lines(request: Request, context: Context) -> Plan:
@@ -52,9 +54,10 @@ def count_lines(request: Request, context: Context) -> Plan:
     context.require("grep", "glob")
     say = context.say
     globs = find_patterns(request.text) or ["**/*"]
+    texts = {"globs": say.join(f"`{glob}`" for glob in globs), "place": request.name_place(say)}
     listing = yield from list_files(request, globs)
     if not listing.total:
-        return say("no_file")
+        return say("no_file", **texts)
     counts = (yield from search_all(request, [("^", join_globs(globs))], "count"))[0]
     problem = context.describe_problems([listing.problem, counts.problem])
     by_kind: dict[str, list[int]] = {}
@@ -68,9 +71,8 @@ def count_lines(request: Request, context: Context) -> Plan:
     total = sum(map(sum, by_kind.values()))
     cells.append((say("total"), f"{counted:,}", f"{total:,}"))
     at_least = say("at_least") if problem else ""
-    texts = {"globs": say.join(f"`{glob}`" for glob in globs), "counted": f"{counted:,}"}
     texts |= {"lines": say.count(total, "line"), "files": say.count(listing.total, "file")}
-    lead = say("counts", at_least=at_least, **texts)
+    lead = say("counts", at_least=at_least, counted=f"{counted:,}", **texts)
     table_text = format_table(map(say, ("kind", "files", "lines")), cells)
     return combine([lead, table_text if counted else "", problem])
 

@@ -16,9 +16,9 @@ _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
 _NOTHING = re.compile(r"\(no (?:files match|matches)\b")
 _LINE = re.compile(r"(.+?):(\d+):(.*)")
+_SHOWN = re.compile(r"([\d,]+) lines? shown, there are more; narrow the search or raise head_limit")
 _FILES_PER_TURN = 20
 _MOST_LINES = 60
-_LONGEST_LINE = 240
 
 
 class FileText(Struct):
@@ -40,11 +40,6 @@ class Listing(Struct):
     def lines(self) -> list[re.Match[str]]:
         """Path, number and text of each line, for a search in mode "content"."""
         return [match for row in self.rows if (match := _LINE.fullmatch(row))]
-
-    def describe_cut(self) -> str:
-        """Return how many files are listed, "" when all are."""
-        text = f"listed {len(self.rows):,} of {self.total:,} files, without empty and binary ones"
-        return text if len(self.rows) < self.total else ""
 
 
 def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
@@ -69,6 +64,7 @@ def parse_listing(output: ToolResultBlock) -> Listing:
     cut = _CUT.search(note)
     total = int(cut[1].replace(",", "")) if cut else len(rows)
     problem = "" if _NOTHING.match(note) else _CUT.sub("", note).strip("()")
+    problem = _SHOWN.sub(r"the search ended after \1 matching lines or files", problem)
     return Listing(rows, total, problem)
 
 
@@ -106,15 +102,19 @@ def search_all(
     return [parse_listing(output) for output in outputs]
 
 
-def format_lines(lines: list[re.Match[str]], say: Translator) -> str:
-    """Quote lines with their places, up to a limit."""
-    rows: list[str] = []
-    for line in lines[:_MOST_LINES]:
-        quote = line[3].strip().replace("`", "'")
-        quote = f"{quote[:_LONGEST_LINE]}…" if len(quote) > _LONGEST_LINE else quote
-        rows.append(f"- `{line[1]}:{line[2]}` `{quote}`")
-    left = len(lines) - _MOST_LINES
-    return "\n".join([*rows, say("more", left=left)] if left > 0 else rows)
+def format_lines(lines: Iterable[re.Match[str]], say: Translator) -> str:
+    """Quote lines with their places."""
+    return format_block([line[0] for line in lines], say)
+
+
+def format_block(rows: list[str], say: Translator, most: int = _MOST_LINES) -> str:
+    """Return rows unchanged between two fences, up to a limit, and the number of the others."""
+    if not rows:
+        return ""
+    text = "\n".join(rows[:most])
+    fence = "`" * (max([2, *map(len, re.findall("`+", text))]) + 1)
+    left = len(rows) - most
+    return f"{fence}text\n{text}\n{fence}" + (f"\n{say('more', left=left)}" if left > 0 else "")
 
 
 def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:

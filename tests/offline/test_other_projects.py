@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -45,20 +44,23 @@ OTHER_LINES = {
 
 async def test_every_form_of_a_definition_is_seen(ask: Ask) -> None:
     text = (await ask(_join(DEFINITIONS), "Where is `thing` defined?")).text
-    definitions = text.partition("Other lines that contain")[0]
-    lines = [line.strip() for lines in DEFINITIONS.values() for line in lines]
-    assert [line for line in lines if f"`{line}`" not in definitions] == []
+    assert "Other lines:" not in text
+    rows = [
+        f"{path}:{n}:{x}" for path, lines in DEFINITIONS.items() for n, x in enumerate(lines, 1)
+    ]
+    assert [row for row in rows if f"\n{row}\n" not in text] == []
 
 
 async def test_a_line_that_only_names_it_is_no_definition(ask: Ask) -> None:
     text = (await ask(_join(OTHER_LINES), "Where is `thing` defined?")).text
-    assert text.startswith("No line was recognised as a definition of `thing` among 26 lines of 13")
+    assert text.startswith("`thing` as a whole word is in 26 lines of 13 files in this folder.")
+    assert "look like a definition" not in text
 
 
 async def test_a_name_that_ends_in_a_dollar_sign_is_another_name(ask: Ask) -> None:
     tree = {"a.js": "function thing$1(a) {\n}\n", "b.js": "function thing(a) {\n}\n"}
     text = (await ask(tree, "Where is `thing` defined?")).text
-    assert text.partition("Other lines that contain")[0].count("function") == 1
+    assert text.partition("Other lines:")[0].count("function") == 1
 
 
 @pytest.mark.parametrize("kind", ["fn", "func", "interface", "trait", "module"])
@@ -67,20 +69,20 @@ async def test_the_kind_of_a_definition_is_not_its_name(ask: Ask, kind: str) -> 
     report = await ask(tree, f"Where is {kind} main defined?")
     assert f"`{kind}`" not in report.text and report.reason is Reason.ERROR
     text = (await ask(tree, f"Where is {kind} Shape defined?")).text
-    assert "definition or declaration of `Shape`:\n\n- `b.rs:1`" in text
+    assert "```text\nb.rs:1:trait Shape {\n```" in text
 
 
 @pytest.mark.parametrize("name", ["Box::Lid", "box.Lid", "Box#Lid"])
 async def test_the_last_part_of_a_qualified_name_is_searched(ask: Ask, name: str) -> None:
     tree = {"a.rb": "module Box\n  class Lid\n  end\nend\nBox::Lid.new\n"}
     text = (await ask(tree, f"Where is `{name}` defined?")).text
-    assert text.startswith(f"Searched for `Lid`, the last part of `{name}`.\n\nLines that look")
-    assert "- `a.rb:2` `class Lid`" in text
+    assert text.startswith(f"Searched for `Lid`, the last part of `{name}`.\n\n`Lid` as a")
+    assert "\na.rb:2:  class Lid\n" in text
 
 
 async def test_a_prototype_is_a_definition_or_declaration(ask: Ask) -> None:
     text = (await ask({"a.h": "int thing(int a);\n"}, "Where is `thing` defined?")).text
-    assert text.startswith("Lines that look like a definition or declaration of `thing`:\n\n- `a.h")
+    assert "Lines that look like a definition or declaration;" in text and "\na.h:1:int" in text
 
 
 async def test_a_cut_search_ends_not_done(ask: Ask) -> None:
@@ -92,9 +94,9 @@ async def test_a_cut_search_ends_not_done(ask: Ask) -> None:
 async def test_a_definition_is_seen_among_very_many_uses(ask: Ask) -> None:
     uses = {f"a{n}.py": f"{' ' * n}x = thing  # {'-' * 60}\n" * 200 for n in range(9)}
     text = (await ask({**uses, "z.py": "class thing:\n    pass\n"}, "Where is `thing`?")).text
-    assert "declaration of `thing`:\n\n- `z.py:1`" in text and "at least" in text
+    assert "```text\nz.py:1:class thing:\n```" in text and "is in at least" in text
     text = (await ask({"z.py": "x = thing\n"}, "Where is `thing`?")).text
-    assert "among at least" in text and "Not everything was searched" in text
+    assert "is in at least" in text and "the search ended after" in text
 
 
 async def test_a_plain_describe_block_is_no_sign_of_rspec(ask: Ask) -> None:
@@ -103,26 +105,25 @@ async def test_a_plain_describe_block_is_no_sign_of_rspec(ask: Ask) -> None:
         "test/spec_a.rb": "require_relative 'helper'\n\ndescribe A do\nend\n",
     }
     text = (await ask(tree, "Which testing framework does this project use?")).text
-    assert (
-        "signs of **Minitest**;" in text and "RSpec" not in text and "its use in 1 file (" in text
-    )
+    assert "| **Minitest** |" in text and "RSpec" not in text and "its use in 1 file:" in text
 
 
 async def test_the_mocks_of_rspec_are_no_sign_of_rspec(ask: Ask) -> None:
     tree = {"test/helper.rb": "require 'minitest/autorun'\nrequire 'rspec/mocks'\n"}
     text = (await ask(tree, "Which testing framework does this project use?")).text
-    assert text.startswith("The project has signs of **Minitest**;")
+    assert "| **Minitest** |" in text and "RSpec" not in text
 
 
 async def test_the_tests_of_contributions_are_not_the_project_s(ask: Ask) -> None:
     tree = {"contrib/net/T.cs": "using NUnit.Framework;\n", "a.c": "int a;\n"}
     text = (await ask(tree, "Which testing framework does this project use?")).text
-    assert text.startswith("The project: **no testing framework** was recognised.")
+    assert text.startswith("**No testing framework** was recognised in this folder.")
+    assert "below folders with these names:" in text and "`contrib`" in text
 
 
 async def test_a_shell_project_has_a_language(ask: Ask) -> None:
     text = (await ask({"run.sh": "echo\n"}, "What is the technology stack?")).text
-    assert "| Shell | Language |  | `*.sh` `*.bash` `*.zsh` `*.bats`: 1 file |" in text
+    assert "| Shell | Language | `*.sh` `*.bash` `*.zsh` `*.bats`: 1 file |" in text
 
 
 async def test_the_packages_of_examples_are_not_the_project_s(ask: Ask) -> None:
@@ -141,10 +142,10 @@ jmh-core = { module = "org.openjdk.jmh:jmh-core", version.ref = "jmh" }
         "derive/Cargo.toml": "[dependencies]\nsyn = { workspace = true }\n",
     }
     text = (await ask(tree, "What are the dependencies?")).text
-    assert "| junit:junit | 4.13.2 | `gradle/libs.versions.toml:2` |" in text
-    assert "| org.openjdk.jmh:jmh-core | not seen |" in text
-    assert "| syn | 2.0.81 | `Cargo.toml` `[workspace/dependencies]` |" in text
-    assert "| syn | not seen | `derive/Cargo.toml` `[dependencies]` |" in text
+    assert '\n2: junit = { module = "junit:junit", version = "4.13.2" }\n' in text
+    assert "\n3: jmh-core = {" in text
+    assert "`Cargo.toml`:\n\n```text\n[workspace/dependencies]\n    syn: 2.0.81\n```" in text
+    assert '[dependencies]\n    syn: {"workspace": true}\n' in text
 
 
 async def test_a_dependency_has_its_section_or_its_line(ask: Ask) -> None:
@@ -152,17 +153,16 @@ async def test_a_dependency_has_its_section_or_its_line(ask: Ask) -> None:
     tree = {"package.json": package, "requirements.txt": "pytest==8.4\n"}
     tree["tools/package.json"] = '{"dependencies": {"lint": "2"}}'
     text = (await ask(tree, "What are the dependencies?")).text
-    assert "| Package | Version as written | Listed in |" in text
-    assert "| box | 1 | `package.json` `[dependencies]` |" in text
-    both = "`package.json` `[devDependencies]`, `tools/package.json` `[dependencies]`"
-    assert f"| lint | 2 | {both} |" in text
-    assert "| pytest | ==8.4 | `requirements.txt:1` |" in text
+    sections = "[dependencies]\n    box: 1\n[devDependencies]\n    lint: 2\n"
+    assert f"`package.json`:\n\n```text\n{sections}```" in text
+    assert "`tools/package.json`:\n\n```text\n[dependencies]\n    lint: 2\n```" in text
+    assert "`requirements.txt`:\n\n```text\n1: pytest==8.4\n```" in text
 
 
 async def test_a_manifest_that_cannot_be_read_is_not_called_empty(ask: Ask) -> None:
     text = (await ask({"package.json": '{"dependencies": {'}, "What are the dependencies?")).text
-    assert text.startswith("No dependencies were read from manifests.")
-    assert "Not everything was searched: `package.json`" in text
+    assert text.startswith("No packages were read from manifests in this folder.")
+    assert "No packages, or not all, were read from 1 of the manifests: `package.json`." in text
 
 
 @pytest.mark.parametrize(
@@ -188,12 +188,12 @@ async def test_the_version_of_a_bundle_is_not_that_of_its_framework(
     ask: Ask, tree: dict[str, str], framework: str
 ) -> None:
     text = (await ask(tree, "Which testing framework does this project use?")).text
-    assert f"| **{framework}** | Testing framework | not seen | a configuration file" in text
+    assert f"| **{framework}** | Testing framework | a configuration file" in text
 
 
 async def test_a_version_with_a_plus_sign_is_read(ask: Ask) -> None:
     tree = {"gradle/libs.versions.toml": 'j = { module = "a:j", version = "9+181-r4" }\n'}
-    assert "| a:j | 9+181-r4 |" in (await ask(tree, "What are the dependencies?")).text
+    assert 'version = "9+181-r4"' in (await ask(tree, "What are the dependencies?")).text
 
 
 async def test_the_version_of_a_framework_is_not_that_of_another_group(ask: Ask) -> None:
@@ -203,7 +203,8 @@ async def test_the_version_of_a_framework_is_not_that_of_another_group(ask: Ask)
         "src/test/ATest.java": "import org.junit.Test;\n",
     }
     text = (await ask(tree, "Which testing framework does this project use?")).text
-    assert "| **JUnit 4** | Testing framework | 4.13.2 |" in text
+    assert '`testImplementation "junit:junit:4.13.2"` (`build.gradle` 2)' in text
+    assert "1.3.0" not in text
 
 
 async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask) -> None:
@@ -212,37 +213,31 @@ async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask)
     text = (
         await ask({"pom.xml": f"<project>{items}</project>"}, "What are the dependencies?")
     ).text
-    assert "| codec | not seen | `pom.xml:1` |" in text
-    assert "| handler | not seen | `pom.xml:2` |" in text
+    assert "\n1: <project><dependency><groupId>g</groupId><artifactId>codec<" in text
+    assert "\n2: <dependency><groupId>g</groupId><artifactId>handler<" in text
 
 
-@pytest.mark.parametrize(
-    ("readme", "expected"),
-    [
-        (
-            "# x\n\n`chip` is a small router.\n\nThe focus is on design.\n",
-            "`chip` is a small router.",
-        ),
-        ("=====\nA web framework\n=====\n\nTo get it:\n\n- one\n", "A web framework"),
-        ("<!-- Copyright me.\n\nAll rights. -->\n\nA web server.\n", "A web server."),
-        ("Located at the web site.\n\nA small object mapper.\n", "A small object mapper."),
-        ("🔥️ **NEW**: version 4 is out!\n\nIt helps with dates.\n", "It helps with dates."),
-        (
-            "<div>\n<p>Thanks all.</p>\n<b>Fast builds by us.</b>\n</div>\n\n> A web server.\n",
-            "A web server.",
-        ),
-        (
-            "<div><h3>Fast.</h3>\n<p>See the picture above.</p></div>\n\nEasy web apps.\n",
-            "Easy web apps.",
-        ),
-        ("# x\n\nBox is a web server. It:\n\n- runs\n", "Box is a web server. It:"),
-    ],
-)
+README_ROWS = [
+    ("# `chip`\n\n`chip` is a router.\n\nThe focus.\n", ["1:# `chip`", "3:`chip` is a router."]),
+    ("Box\n===\n\n**Box** is a\nweb server.\n", ["1:Box", "4:**Box** is a", "5:web server."]),
+    (
+        "# Box\n\nBox, no.\n\n```\nBox is a\n```\n\n[Box](https://b.invalid) lets you go.\n",
+        ["1:# Box", "9:[Box](https://b.invalid) lets you go."],
+    ),
+    (
+        "<p>Thanks.</p>\n\n# Box: web\n\nWe need help.\n\nBox is a web server. It:\n\n- runs\n",
+        ["3:# Box: web", "7:Box is a web server. It:"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("readme", "rows"), README_ROWS)
 async def test_a_readme_is_quoted_where_it_says_what_the_project_is(
-    ask: Ask, readme: str, expected: str
+    ask: Ask, readme: str, rows: list[str]
 ) -> None:
     text = (await ask({"README.md": readme}, "What is this project?")).text
-    assert re.search(rf"\n- `README.md:\d+` “{re.escape(expected)}”$", text), text
+    quote = "".join(f"README.md:{row}\n" for row in rows)
+    assert text.endswith(f"```text\n{quote}```"), text
 
 
 @pytest.mark.parametrize(("link", "prompt"), [("README.md", ""), ("lib/README.rst", " in lib/")])
@@ -252,21 +247,22 @@ async def test_a_readme_that_is_a_link_is_quoted(
     path = tmp_path / "tree" / link
     path.parent.mkdir(parents=True)
     path.symlink_to(Path(os.path.relpath(tmp_path / "tree" / "doc" / "about.txt", path.parent)))
-    tree = {"doc/about.txt": "Box is a small router.\n"}
+    tree = {"doc/about.txt": "# Box\n\nBox is a small router.\n"}
     text = (await ask(tree, f"Summarize the project{prompt}.")).text
-    assert text.endswith(f"\n- `{link}:1` “Box is a small router.”")
+    assert text.endswith(f"\n{link}:3:Box is a small router.\n```")
 
 
-async def test_a_readme_without_a_description_is_not_called_missing(ask: Ask) -> None:
-    readme = "## Box\n\n- one\n- two\n"
+@pytest.mark.parametrize(
+    "readme",
+    [
+        "## Box\n\n- one\n- two\n",
+        "# Box\n\nThanks to all sponsors.\n\nBox will move to another host.\n",
+        "Boxes are easy.\n\nWe like boxes.\n",
+    ],
+)
+async def test_a_readme_without_a_description_is_not_quoted(ask: Ask, readme: str) -> None:
     text = (await ask({"README.md": readme}, "What is this project?")).text
-    assert text.startswith("No description was recognised in a README or a manifest")
-
-
-async def test_a_cut_quotation_is_marked(ask: Ask) -> None:
-    readme = f"Box is a library {'of words ' * 100}\n"
-    text = (await ask({"README.md": readme}, "What is this project?")).text
-    assert text.endswith("…”")
+    assert text.startswith("No description was recognised in a manifest or a README at the top of")
 
 
 @pytest.mark.parametrize(
@@ -280,59 +276,59 @@ async def test_a_cut_quotation_is_marked(ask: Ask) -> None:
         (
             "os.c",
             "// Copyright me\n\n// Stop warnings.\n#ifdef X\n\nint f(int a) {\n",
-            "definitions: f.",
+            "Names: f (line",
         ),
         (
             "ai.c",
             "/* Copyright me */\n\n/* Show codes.\n */\n#define A\nint f(int a) {\n",
-            "definitions: f.",
+            "Names: f (line",
         ),
         (
             "e.h",
             "void Log(const char* a, int b)\n#if A\n;\n#endif\nint f(int a)\n{\n",
-            "definitions: f.",
+            "Names: f (line",
         ),
         (
             "h.c",
             "/* Copyright me */\n\n/*\n * Change history:\n */\nint f(int a)\n{\n",
-            "definitions: f.",
+            "Names: f (line",
         ),
         (
             "m.rs",
             "/// Adds.\n#[macro_export]\nmacro_rules! a {\n}\npub fn f() {}\n",
-            "definitions: f.",
+            "Names: f (line",
         ),
-        ("o.cs", "public class O {\n    object tmp = f();\n}\n", "definitions: O."),
+        ("o.cs", "public class O {\n    object tmp = f();\n}\n", "Names: O (line"),
         (
             "t.py",
             'class T:\n    """\n    t = T("a")\n\n    return t.run()\n    """\n',
-            "definitions: T.",
+            "Names: T (line",
         ),
         (
             "io.js",
             "// Built-in modules.\nimport fs from 'fs'\n\nexport const a = 1\n",
-            "definitions: a.",
+            "Names: a (line",
         ),
-        ("t.ts", "/**\n * @internal\n */\nexport class T {}\n", "definitions: T."),
+        ("t.ts", "/**\n * @internal\n */\nexport class T {}\n", "Names: T (line"),
         (
             "u.ts",
             "/**\n * Sends mail.\n * @public\n */\nexport class U {}\n",
-            "“Sends mail.”. Lines that look like definitions: U.",
+            "“Sends mail.”. Names: U (line 5)",
         ),
         (
             "S.swift",
             "extension URL {}\n\npublic class S {\n    class func a() {}\n    private func b()\n",
-            "definitions: S, a.",
+            "Names: S (line",
         ),
         (
             "n.h",
             "namespace std {\ntemplate <> struct hash<A> {\n};\n}\nstruct B {\n",
-            "definitions: B.",
+            "Names: B (line",
         ),
         (
             "A.java",
             "package a;\n\n/* Thank you, B. */\nimport b.C;\n\n/** Cleans HTML. */\nclass A {}\n",
-            "Line 6: “Cleans HTML.”. Lines that look like definitions: A.",
+            "8 lines. Names: A (line 7)",
         ),
     ],
 )
@@ -346,7 +342,7 @@ def test_a_summary_reads_whole_sentences_about_the_file(
 async def test_all_suffixes_of_a_language_are_counted(ask: Ask) -> None:
     tree = {"a.js": "1\n", "b.mjs": "1\n", "c.cjs": "1\n", "d.ts": "1\n"}
     assert (
-        "3 files match `**/*.js`, `**/*.mjs`"
+        "3 files in this folder match `**/*.js`, `**/*.mjs`"
         in (await ask(tree, "How many JavaScript files are there?")).text
     )
 
@@ -361,13 +357,31 @@ async def test_the_licence_is_quoted_with_its_place(ask: Ask) -> None:
         "pyproject.toml": '[project]\nname = "a"\nlicense = "MIT"\n',
     }
     text = (await ask(tree, "What is the licence of this project?")).text
-    assert "`LICENSE:1` `MIT License`" in text
+    assert '\npyproject.toml:3:license = "MIT"\n' in text
+    assert "\nLICENSE:1:MIT License\nLICENSE:3:Copyright (c) 2020 Ada\nLICENSE:5:Perm" in text
 
 
 async def test_lines_with_test_commands_are_quoted_with_their_places(ask: Ask) -> None:
     tree = {"Makefile": "test:\n\tpytest -q tests\n", "tests/test_a.py": "def test_a(): ...\n"}
     text = (await ask(tree, "How do I run the tests?")).text
-    assert "`Makefile:2` `pytest -q tests`" in text
+    assert "\nMakefile:1:test:\n" in text and "None was run" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "is_quoted"),
+    [
+        ("mix.exs", "      description: description(),", False),
+        ("a.gemspec", "  s.description = <<~TEXT", False),
+        ("a.gemspec", "  s.summary = 'Boxes for cats'", True),
+        ("a.gemspec", "  s.summary = %q{Boxes for cats}", True),
+        ("setup.cfg", "description = Boxes for cats", True),
+    ],
+)
+async def test_a_description_is_text_and_no_code(
+    ask: Ask, name: str, line: str, is_quoted: bool
+) -> None:
+    text = (await ask({name: f"{line}\n"}, "What is this project?")).text
+    assert (f"\n{name}:1:{line}\n" in text) is is_quoted
 
 
 async def test_the_description_of_the_manifest_is_quoted_before_the_readme(ask: Ask) -> None:
@@ -376,5 +390,57 @@ async def test_the_description_of_the_manifest_is_quoted_before_the_readme(ask: 
         "README.md": "# Box\n\nBox is a library for dogs.\n",
     }
     text = (await ask(tree, "What is this project?")).text
-    assert '`pyproject.toml:3` `description = "Boxes for cats."`' in text
+    assert '\npyproject.toml:3:description = "Boxes for cats."\n' in text
     assert "dogs" not in text
+
+
+async def test_quoted_lines_are_unchanged_also_with_backticks(ask: Ask) -> None:
+    line = "    x = `thing` + ```thing``` | thing  "
+    text = (await ask({"a.js": f"{line}\n"}, "Where is `thing` used?")).text
+    assert f"\n````text\na.js:1:{line}\n````" in text
+
+
+async def test_test_commands_are_commands_and_no_prose(ask: Ask) -> None:
+    readme = "To start, just test it.\nmake tests pass here.\n\n    make test\n\nRun `npm test`.\n"
+    nightly = "jobs:\n  a:\n    steps:\n      - run: go test ./other/...\n"
+    tree = {"README.md": readme, ".github/workflows/nightly.yml": nightly}
+    text = (await ask(tree, "How do I run the tests?")).text
+    rows = "README.md:4:    make test\nREADME.md:6:Run `npm test`.\n"
+    assert f"```text\n{rows}```" in text
+
+
+async def test_samples_and_tests_are_no_part_of_the_stack(ask: Ask) -> None:
+    tree = {
+        "a.py": "x = 1\n",
+        "tests/run.rb": "p 1\n",
+        "tests/pom.xml": "<project/>\n",
+        "samples/app/go.mod": "module a\n",
+        "samples/app/a.go": "package a\n",
+    }
+    text = (await ask(tree, "What is the technology stack?")).text
+    table, _, left_out = text.partition("Left out:")
+    assert "| Python | Language | `*.py`: 1 file |" in table
+    assert not any(name in table for name in ("Ruby", "Maven", "Go"))
+    assert "`samples`" in left_out and "`tests`" in left_out
+
+
+async def test_a_summary_of_a_folder_names_all_its_files(ask: Ask) -> None:
+    tree = {"lib/a.py": "x = 1\n", "lib/b.xyz": "one\n", "lib/c.png": "\0\0\n", "d.py": "x = 1\n"}
+    text = (await ask(tree, "Summarise each file in lib/")).text
+    assert text.startswith("3 of 3 files that match `**/*` in `lib/`;")
+    assert (
+        all(f"`lib/{name}`" in text for name in ("a.py", "b.xyz", "c.png")) and "d.py" not in text
+    )
+
+
+async def test_very_many_files_are_not_summarised(ask: Ask) -> None:
+    tree = {f"lib/m{n}.py": "x\n" for n in range(401)}
+    report = await ask(tree, "Summarise all .py files")
+    assert report.reason is Reason.ERROR and "401 files in this folder match" in report.error
+
+
+async def test_a_definition_in_a_group_is_listed_first_and_nothing_is_denied(ask: Ask) -> None:
+    tree = {"a.go": 'package a\n\nconst (\n\tThing = "t"\n)\n', "b.md": "Thing is here.\n"}
+    text = (await ask(tree, "Where is Thing defined?")).text
+    assert "Which of them is a definition was not established:" in text
+    assert text.index("a.go:4:") < text.index("b.md:1:") and "No line" not in text

@@ -34,6 +34,7 @@ PROMPTS = {
     "分析这个项目的技术栈:依赖、构建工具": ["stack"],
     "what test runner and build tool are used?": ["tests", "stack"],
     "summarise src/**/*.ts": ["summarise"],
+    "Summarise lib/tea/adapter": ["summarise"],
     "all markdown files": ["summarise"],
     "总结 tests/ 目录下的所有 .py 文件": ["summarise"],
     "what does this project do?": ["description"],
