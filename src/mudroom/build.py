@@ -242,7 +242,7 @@ class _Builder:
         return SessionResources(
             services=services,
             journal=journal,
-            worker=_choose_worker(self._options, services, catalog, self._home, limits),
+            worker=self._choose_worker(services, catalog, limits),
             models=self._models,
             root_agent=catalog.root_agent,
             model=model,
@@ -324,6 +324,7 @@ class _Builder:
         else:
             await self._models.find_windows(requested)
         if self._options.fallback_model:
+            await self._models.find_windows(self._options.fallback_model)
             requested = f"{requested},{self._options.fallback_model}"
         return self._models.get_model(requested).name
 
@@ -358,33 +359,33 @@ class _Builder:
         can_copy = isinstance(options.sandbox, str) and options.workspace is None
         return SessionEnvironments(shared, factory.open_copy if can_copy else None)
 
+    def _choose_worker(
+        self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
+    ) -> LocalWorker | ProcessWorker:
+        options = self._options
+        kind, _, count = options.worker.partition(":")
+        if kind == "local" and not count:
+            return LocalWorker(services, options.max_children)
+        if kind != "process" or (count and not count.isdecimal()):
+            raise UsageError(
+                f"unknown worker {quote_value(options.worker)}",
+                remedy='Use "local", "process" or "process:N".',
+            )
+        has_objects = options.tools or options.tool_sources or options.workspace
+        if has_objects or not isinstance(options.sandbox, str):
+            raise UsageError(
+                "worker processes cannot use tool, workspace or sandbox objects of the caller",
+                where="worker",
+                remedy='Use worker="local", or leave the objects out.',
+            )
+        from .worker_services import make_process_worker
 
-def _choose_worker(
-    options: SessionOptions,
-    services: SessionServices,
-    catalog: AgentCatalog,
-    home: str,
-    limits: ListingLimits,
-) -> LocalWorker | ProcessWorker:
-    kind, _, count = options.worker.partition(":")
-    if kind == "local" and not count:
-        return LocalWorker(services, options.max_children)
-    if kind != "process" or (count and not count.isdecimal()):
-        raise UsageError(
-            f"unknown worker {quote_value(options.worker)}",
-            remedy='Use "local", "process" or "process:N".',
+        return make_process_worker(
+            options,
+            services,
+            catalog.skills,
+            home=self._home,
+            processes=int(count or 0),
+            limits=limits,
+            windows=self._models.windows,
         )
-    if (
-        options.tools
-        or options.tool_sources
-        or options.workspace
-        or not isinstance(options.sandbox, str)
-    ):
-        raise UsageError(
-            "worker processes cannot use tool, workspace or sandbox objects of the caller",
-            where="worker",
-            remedy='Use worker="local", or leave the objects out.',
-        )
-    from .worker_services import make_process_worker
-
-    return make_process_worker(options, services, catalog.skills, home, int(count or 0), limits)

@@ -29,6 +29,7 @@ class ModelRegistry:
         environ: variables with keys and addresses.
         make_replay: returns the model of a `replay:` model string.
         takes_images: send images to all models, also to those not known to accept them.
+        windows: context windows that local servers reported, in tokens, by model string.
     """
 
     def __init__(
@@ -38,14 +39,15 @@ class ModelRegistry:
         make_replay: Callable[[str], Model],
         *,
         takes_images: bool = False,
+        windows: Mapping[str, int] = {},
     ) -> None:
+        self.windows = dict(windows)
         self._environ = environ
         self._clock = clock
         self._make_replay = make_replay
         self._takes_images = takes_images
         self._models: dict[str, Model] = {}
         self._connections: dict[str, HttpClient] = {}
-        self._windows: dict[str, int] = {}
 
     def get_model(self, name: str) -> Model:
         """Return the model of that name; several names, with commas, are one model.
@@ -63,7 +65,7 @@ class ModelRegistry:
         """
         name, window = await asyncio.to_thread(choose_default_model, self._environ)
         if name:
-            self._windows[name] = window
+            self.windows[name] = window
         return name
 
     async def find_windows(self, name: str) -> None:
@@ -71,7 +73,7 @@ class ModelRegistry:
         for part in map(str.strip, name.split(",")):
             if provider := find_local_provider(part):
                 served = await asyncio.to_thread(list_models, provider, self._environ)
-                self._windows |= {
+                self.windows |= {
                     f"{provider.name}:{model.name}": model.context_window for model in served
                 }
 
@@ -158,7 +160,7 @@ class ModelRegistry:
             headers=providers.get_headers(provider, self._environ),
             name=name,
             takes_images=self._takes_images or providers.takes_images(provider, model),
-            context_window=self._windows.get(name, 0),
+            context_window=self.windows.get(name, 0),
         )
 
     def _get_connection(self, provider: providers.Provider) -> HttpClient:

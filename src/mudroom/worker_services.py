@@ -36,9 +36,11 @@ def make_process_worker(
     options: SessionOptions,
     services: SessionServices,
     skills: Mapping[str, agent_files.Skill],
+    *,
     home: str,
     processes: int,
     limits: ListingLimits,
+    windows: dict[str, int],
 ) -> ProcessWorker:
     """Return the worker of a session that executes children in worker processes.
 
@@ -46,6 +48,7 @@ def make_process_worker(
         home: mudroom's state folder.
         processes: number of worker processes; 0 means one per processor.
         limits: what descriptions of tools may list.
+        windows: context windows that local servers reported, by model string.
     """
     environ = options.environ
     config = WorkerConfig(
@@ -66,6 +69,7 @@ def make_process_worker(
         child_models=dict(services.child_models),
         max_output_tokens=services.max_output_tokens,
         listing_limits=limits,
+        windows=windows,
         child_budget=services.child_budget,
         reports_costs=services.reports_costs,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
@@ -101,7 +105,11 @@ def build_worker_services(
     environ = os.environ if config.environ is None else config.environ
     clock = SystemClock()
     models = ModelRegistry(
-        environ, clock, lambda name: RemoteModel(link, name), takes_images=config.takes_images
+        environ,
+        clock,
+        lambda name: RemoteModel(link, name),
+        takes_images=config.takes_images,
+        windows=config.windows,
     )
     for name in config.bridged_models:
         models.register(RemoteModel(link, name))

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -23,10 +24,18 @@ QWEN = {"/v1/models": {"object": "list", "data": [{"id": "qwen3-8b"}]}}
 
 
 @asynccontextmanager
-async def serve(pages: Mapping[str, object]) -> AsyncGenerator[str]:
-    """Serve JSON values and streams (bytes) by path; yield the URL."""
+async def serve(
+    pages: Mapping[str, object], bodies: list[Any] | None = None
+) -> AsyncGenerator[str]:
+    """Serve JSON values and streams (bytes) by path; yield the URL.
+
+    Arguments:
+        bodies: the JSON bodies of POST requests are added here.
+    """
 
     async def answer(request: web.BaseRequest) -> web.Response:
+        if bodies is not None and request.method == "POST":
+            bodies.append(json.loads(await request.read()))
         if request.path not in pages:
             return web.Response(status=404)
         page = pages[request.path]
@@ -119,6 +128,44 @@ async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:
         async with Session(environ=environ, home=str(tmp_path), journal="memory") as session:
             report = await session.run("Who are you?")
     assert (report.text, report.model) == ("Hello.", "vllm:qwen3-8b")
+
+
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "vllm:m"},
+        {"model": "offline", "child_model": "explore=vllm:m"},
+        {"model": "groq:m", "fallback_model": "vllm:m"},
+    ],
+    ids=["model", "rule", "fallback"],
+)
+async def test_children_know_the_window_of_a_local_server(
+    tmp_path: Path, worker: str, options: dict[str, Any]
+) -> None:
+    answer = WireAnswer((TextBlock("Hello."),), "m", "r1", Usage(9, 2), StopReason.END)
+    pages = {
+        "/v1/models": {"data": [{"id": "m", "max_model_len": 4096}]},
+        "/v1/chat/completions": b"".join(openai_stream(answer)),
+    }
+    bodies: list[Any] = []
+    async with serve(pages, bodies) as url:
+        environ = {
+            "VLLM_BASE_URL": f"{url}/v1",
+            "GROQ_BASE_URL": f"{url}/no",
+            "GROQ_API_KEY": "k",
+        }
+        async with Session(
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            environ=environ,
+            journal="memory",
+            worker=worker,
+            **options,
+        ) as session:
+            report = await session.task("Say hello.", agent="explore")
+    assert report.text == "Hello.", report.error
+    assert bodies[-1]["max_tokens"] == 1024
 
 
 async def test_the_model_of_a_rule_has_the_window_of_its_local_server() -> None:

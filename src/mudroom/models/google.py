@@ -24,6 +24,7 @@ from ._images import image_label
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from ._wire import WireModel, get_sampling
+from .model_facts import find_facts
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts instead of the signature of a call that another model made.
@@ -131,10 +132,11 @@ def _encode_assistant_message(
 
     Arguments:
         needs_signature: the model requires a signature on the first call, also on one of another
-            model or of an older Gemini that signed none.
+            model, or of an older Gemini that signed none.
     """
     is_own = message.wire == WIRE
-    signature_missing = needs_signature
+    is_unsigned = not is_own or find_facts(message.model).takes_unsigned_calls
+    signature_missing = needs_signature and is_unsigned
     for block in message.content:
         signature = {}
         if is_own and block.signature:

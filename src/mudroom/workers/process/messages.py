@@ -30,6 +30,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         skills: a mapping of skill names to skills, encoded.
         bridged_models: names of models that the session's process calls for its workers.
         max_children: runs that a worker process executes at once at each depth.
+        windows: context windows that local servers reported, by model string.
     """
 
     session: str
@@ -55,6 +56,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     takes_images: bool = False
     max_output_tokens: int | None = None
     listing_limits: ListingLimits = ListingLimits()
+    windows: dict[str, int] = {}
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):
