@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
-from mudroom.testing.wire_formats import WireAnswer, anthropic_stream
+from mudroom.testing.wire_formats import Block, WireAnswer, anthropic_stream
 
 from .conftest import Mudroom
 
@@ -243,3 +245,29 @@ async def test_doctor_reports_a_request_that_a_local_server_refuses(mudroom: Mud
     assert (code, check["state"]) == (1, "fail")
     assert "no model is loaded" in check["found"]
     assert check["remedy"] == "See the log of the server."
+
+
+@pytest.mark.parametrize(
+    "model", ["anthropic:claude-sonnet-4-5", "openai-chat:gpt-5", "openai-responses:gpt-5"]
+)
+async def test_a_call_with_the_same_key_twice_is_refused_and_sent_again(
+    model: str, mudroom: Mudroom
+) -> None:
+    wrong = '{"file_path": "a.txt", "content": "first", "content": "second"}'
+    right = {"file_path": "a.txt", "content": "first"}
+
+    def answer(request: ServerRequest) -> Sequence[Block] | str:
+        if request.turn == 0:
+            return [ToolCallBlock("c1", "write", {}, malformed=wrong)]
+        if request.turn == 1:
+            assert b"the key 'content' is there twice" in request.body
+            assert not Path(mudroom.project, "a.txt").exists()
+            return [ToolCallBlock("c2", "write", right)]
+        return "Done."
+
+    async with ModelServer(answer) as server:
+        keys = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "k"}
+        options = ("--permission-mode", "acceptEdits", "--model", model)
+        done = await mudroom("-p", "Write.", *options, url=server.url, env=keys)
+    assert (done.code, done.out) == (0, "Done.\n"), done.err
+    assert Path(mudroom.project, "a.txt").read_text() == "first"

@@ -64,6 +64,11 @@ def test_json_that_strict_parsers_refuse_is_read() -> None:
         ("[1]", {}, "[1]"),
         ('{"a": "\\ud800"}', {"a": "\ufffd"}, ""),
         ('{"a\\u0000": 1}', {"a": 1}, ""),
+        ('{"a": 1, "a": 2}', {}, "the key 'a' is there twice"),
+        ('{"a": 1, "\\u0061" : 1}', {}, "the key 'a' is there twice"),
+        ('{"a": [{"b": 1}, {"c": {"d": 1, "d": 1}}]}', {}, "the key 'd' is there twice"),
+        ('{"a": [{"b": 1}, {"b": 2}]}', {"a": [{"b": 1}, {"b": 2}]}, ""),
+        ('{"a": "\\"b\\": 1, \\"b\\": 2"}', {"a": '"b": 1, "b": 2'}, ""),
     ],
 )
 def test_arguments_that_are_no_object_are_kept_as_malformed_text(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from .._core.json_values import clean_text, find_json_fault
+from ..errors import quote_value
 
 _T = TypeVar("_T")
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
+_KEY_ENDS = re.compile(r'"[ \t\r\n]*:')
 
 
 def encode(value: object) -> bytes:
@@ -69,8 +72,8 @@ _decode_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     """Return the arguments of a tool call and "".
 
-    If the text is not a JSON object, return {} and the text; if a value in it cannot be recorded,
-    {} and the reason. An empty text means no arguments.
+    If the text is not a JSON object, return {} and the text; if a value in it cannot be recorded
+    or a key is in an object twice, {} and the reason. An empty text means no arguments.
     """
     if not text.strip():
         return {}, ""
@@ -80,9 +83,31 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
         return {}, clean(text)
     if isinstance(value, dict):
         arguments = cast("dict[str, object]", value)
-        fault = find_json_fault(arguments)
+        fault = find_json_fault(arguments) or _find_repeated_key(text, len(arguments))
         return {} if fault else _clean_mapping(arguments), fault
     return {}, clean(text)
+
+
+def _find_repeated_key(text: str, count: int) -> str:
+    """Return which key an object of a JSON text has twice, "" if none has.
+
+    Arguments:
+        count: keys of the outer object. A text without further keys needs no second reading.
+    """
+    if len(_KEY_ENDS.findall(text)) == count:
+        return ""
+    repeated: list[str] = []
+
+    def check(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        fields: dict[str, object] = {}
+        for name, value in pairs:
+            if name in fields:
+                repeated.append(name)
+            fields[name] = value
+        return fields
+
+    json.loads(text, object_pairs_hook=check, parse_int=str)
+    return f"the key {quote_value(clean(repeated[0]))} is there twice" if repeated else ""
 
 
 def _clean_value(value: object) -> object:
