@@ -10,6 +10,8 @@ import pytest
 
 from mudroom import agent_files
 from mudroom._platform.regular_files import MAX_BYTES
+from mudroom.agent_files.safe_read import MAX_FILES
+from mudroom.agent_files.skills import MAX_LISTED_FILES
 from mudroom.cli.main import run
 from mudroom.config import load_home
 from mudroom.errors import UsageError
@@ -34,6 +36,7 @@ TEXTS = {
     "number": b"5",
     "wrong type": b'{"permissions": {"deny": "Bash"}}',
     "empty": b"",
+    "agent": b"---\ndescription: Works.\n---\nWork.",
 }
 SETTINGS = [".claude/settings.json", ".claude/settings.local.json", ".mcp.json"]
 OTHERS = [".gemini/settings.json", ".codex/config.toml", "opencode.json"]
@@ -60,7 +63,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("kind", [*PLACES, *TEXTS])
+@pytest.mark.parametrize("kind", [*PLACES, *sorted(TEXTS.keys() - {"agent"})])
 @pytest.mark.parametrize("name", [*SETTINGS, "user"])
 def test_a_settings_file_that_cannot_be_used_is_named(name: str, kind: str, folder: Path) -> None:
     is_user = name == "user"
@@ -109,6 +112,62 @@ def test_an_agent_file_that_cannot_be_read_is_named(name: str, kind: str, folder
     context = agent_files.load_context_files(project, user_home=home)
     faults = [*agents.diagnostics, *context.diagnostics]
     assert any(str(path) in str(fault) for fault in faults)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to itself", "link to nothing", "device"])
+@pytest.mark.parametrize("name", [".claude/agents", ".claude/skills"])
+def test_a_folder_of_agent_files_that_cannot_be_listed_is_named(
+    name: str, kind: str, folder: Path
+) -> None:
+    path = put(folder / "project" / name, kind)
+    faults = agent_files.load_agent_files(
+        str(folder / "project"), user_home="", tools=()
+    ).diagnostics
+    assert [(fault.path, fault.severity) for fault in faults] == [(str(path), "error")]
+
+
+@pytest.mark.parametrize("name", [".claude/agents", ".claude/skills"])
+def test_a_folder_of_agent_files_outside_the_project_is_named(name: str, folder: Path) -> None:
+    put(folder / "home/agents/a.md", "empty")
+    path = folder / "project" / name
+    path.parent.mkdir()
+    path.symlink_to(folder / "home/agents")
+    loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
+    assert [fault.path for fault in loaded.diagnostics] == [str(path)]
+    assert "a link that leads out of" in loaded.diagnostics[0].text
+
+
+def test_a_file_named_like_a_folder_of_skills_is_no_problem(folder: Path) -> None:
+    (folder / "project/skills").write_text("a list")
+    loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
+    assert not loaded.diagnostics
+
+
+def test_agent_files_beyond_the_limits_are_named(folder: Path) -> None:
+    agents = folder / "project/.claude/agents"
+    for number in range(MAX_FILES + 1):
+        put(agents / f"a{number:04}.md", "agent")
+    put(agents.joinpath(*"1234567", "deep.md"), "agent")
+    loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
+    remarks = [fault.text for fault in loaded.diagnostics if fault.path == str(agents)]
+    assert remarks == ["more than 1,000 files; the others are not used"]
+    for path in agents.glob("*.md"):
+        path.unlink()
+    loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
+    remarks = [str(fault) for fault in loaded.diagnostics]
+    place = agents.joinpath(*"12345")
+    assert remarks == [f"{place}:1: note: its folders are not searched: 6 levels are the limit"]
+
+
+def test_a_skill_says_that_it_has_more_files_than_it_lists(folder: Path) -> None:
+    path = folder / "project/.claude/skills/a/SKILL.md"
+    put(path, "agent")
+    for number in range(MAX_LISTED_FILES + 1):
+        put(path.parent / f"{number:03}.txt", "empty")
+    project = str(folder / "project")
+    skill = agent_files.load_agent_files(project, user_home="", tools=()).skills["a"]
+    names = skill.list_files()
+    assert len(names) == MAX_LISTED_FILES + 1 and "more files" in names[-1]
 
 
 def test_a_long_wrong_value_of_a_flag_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:

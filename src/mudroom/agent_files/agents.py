@@ -102,7 +102,14 @@ def _list_agent_files(
         declared_paths: files that such a configuration names; they are yielded only with it.
     """
     kind = location.kind
-    for path in find_files(location.folder, kind.suffix, recursive=kind.is_recursive):
+    paths = find_files(
+        location.folder,
+        kind.suffix,
+        diagnostics,
+        boundary=location.boundary,
+        recursive=kind.is_recursive,
+    )
+    for path in paths:
         if kind.suffix == CONFIG_NAME:
             findings = FileDiagnostics(path)
             declared = read_declared_agents(path, location.boundary, findings)

@@ -101,11 +101,14 @@ def find_locations(
 
 
 def _is_new(location: Location, seen: set[str]) -> bool:
-    """Return True, once, for a folder that exists and lies where it must."""
-    real = os.path.realpath(location.folder)
-    if real in seen or not os.path.isdir(location.folder):
+    """Return True, once, for a folder, and for anything in its place but a file.
+
+    `find_files` reports what cannot be listed.
+    """
+    path = location.folder
+    real = os.path.realpath(path)
+    if real in seen or not os.path.lexists(path) or os.path.isfile(path):
         return False
-    if location.boundary and not is_beneath(real, location.boundary):
-        return False
-    seen.add(real)
+    if not location.boundary or is_beneath(real, location.boundary):
+        seen.add(real)
     return True

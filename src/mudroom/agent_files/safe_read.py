@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from .._platform.regular_files import read_regular_file
-from .diagnostics import FileDiagnostics
+from .diagnostics import Diagnostic, FileDiagnostics
 
 MAX_FILES = 1_000
 """Files listed below one folder."""
@@ -52,27 +52,56 @@ def is_beneath(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def find_files(folder: str, suffix: str, *, recursive: bool = True) -> Iterator[str]:
+def find_files(
+    folder: str,
+    suffix: str,
+    diagnostics: list[Diagnostic],
+    *,
+    boundary: str = "",
+    recursive: bool = True,
+) -> Iterator[str]:
     """Yield the sorted paths of files, and of folders in their place, that end with `suffix`.
 
-    Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep.
+    Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep, and
+    adds to `diagnostics` what is left out.
+
+    Arguments:
+        boundary: see `read_text`.
     """
-    remaining = MAX_FILES
+    problems = FileDiagnostics(folder)
     folders = [(folder, 1)]
-    while folders and remaining:
+    if boundary and not is_beneath(os.path.realpath(folder), boundary):
+        problems.add_error(1, f"a link that leads out of {boundary}")
+        folders.clear()
+    remaining = MAX_FILES
+    while folders and remaining >= 0:
         parent, depth = folders.pop()
-        try:
-            with os.scandir(parent) as scan:
-                entries = sorted(scan, key=lambda entry: entry.name)
-        except OSError:
-            continue
         subfolders: list[tuple[str, int]] = []
-        for entry in entries:
+        for entry in _list_folder(parent, diagnostics):
             is_named_like_file = suffix and entry.name.endswith(suffix)
             if entry.is_dir(follow_symlinks=False) and not is_named_like_file:
                 subfolders.append((entry.path, depth + 1))
-            elif entry.name.endswith(suffix) and remaining:
+            elif entry.name.endswith(suffix):
                 remaining -= 1
-                yield entry.path
+                if remaining >= 0:
+                    yield entry.path
         if recursive and depth < MAX_DEPTH:
             folders.extend(reversed(subfolders))
+        elif recursive and subfolders:
+            problem = FileDiagnostics(parent)
+            problem.add_note(1, f"its folders are not searched: {MAX_DEPTH} levels are the limit")
+            diagnostics += problem.items
+    if remaining < 0:
+        problems.add_warning(1, f"more than {MAX_FILES:,} files; the others are not used")
+    diagnostics += problems.items
+
+
+def _list_folder(folder: str, diagnostics: list[Diagnostic]) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as scan:
+            return sorted(scan, key=lambda entry: entry.name)
+    except OSError as error:
+        problem = FileDiagnostics(folder)
+        problem.add_error(1, f"the folder cannot be listed: {error.strerror}")
+        diagnostics += problem.items
+        return []

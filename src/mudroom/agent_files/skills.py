@@ -60,11 +60,14 @@ class Skill(Struct, frozen=True):
         return os.path.dirname(self.path)
 
     def list_files(self) -> list[str]:
-        """Return its other files, relative to its folder, at most MAX_LISTED_FILES."""
+        """Return its other files, relative to its folder; after MAX_LISTED_FILES a remark."""
         if os.path.basename(self.path) != "SKILL.md":
             return []
-        paths = (os.path.relpath(path, self.folder) for path in find_files(self.folder, ""))
-        return [path for path in paths if path != "SKILL.md"][:MAX_LISTED_FILES]
+        paths = (os.path.relpath(path, self.folder) for path in find_files(self.folder, "", []))
+        others = [path for path in paths if path != "SKILL.md"]
+        if len(others) > MAX_LISTED_FILES:
+            others[MAX_LISTED_FILES:] = ["… and more files; list the folder to see them"]
+        return others
 
     def load_text(self, arguments: str = "") -> str:
         """Return the text with its placeholders filled in, "" when it cannot be read.
@@ -109,8 +112,10 @@ def load_skills(folder: str, *, user_home: str) -> LoadedSkills:
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
     for location in find_locations(SKILL_LOCATIONS, folder, user_home):
-        for path in find_files(location.folder, location.kind.suffix):
-            is_single_file = location.kind.suffix == ".md" and _is_single_file(path, location)
+        suffix = location.kind.suffix
+        paths = find_files(location.folder, suffix, diagnostics, boundary=location.boundary)
+        for path in paths:
+            is_single_file = suffix == ".md" and _is_single_file(path, location)
             if os.path.basename(path) != "SKILL.md" and not is_single_file:
                 continue
             skill, remarks = load_skill(path, location.boundary)

@@ -202,7 +202,7 @@ def _check_path(path: str) -> list[Diagnostic]:
     if not os.path.isdir(path):
         return _check_file(path)
     findings: list[Diagnostic] = []
-    for file in agent_files.find_files(path, ""):
+    for file in agent_files.find_files(path, "", findings):
         if os.path.basename(file) == "SKILL.md" or not _is_part_of_skill(file, path):
             findings += _check_file(file)
     return findings
