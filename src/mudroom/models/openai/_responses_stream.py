@@ -76,7 +76,7 @@ class _Response(Struct):
 class _Event(Struct):
     type: str = ""
     delta: Any = None
-    output_index: int = 0
+    output_index: int | None = None
     summary_index: int = 0
     item: _Item | None = None
     response: _Response | None = None
@@ -147,7 +147,8 @@ class ResponsesReader:
         if kind == "response.reasoning_summary_part.added" and event.summary_index:
             return [StreamChunk("thinking", _SUMMARY_SEPARATOR)]
         if kind == "response.output_item.done" and event.item:
-            self._items[event.output_index] = event.item
+            index = len(self._items) if event.output_index is None else event.output_index
+            self._items[index] = event.item
         elif kind == "response.failed":
             raise to_stream_error(event.response.error if event.response else None)
         elif kind in _LAST_EVENTS:
