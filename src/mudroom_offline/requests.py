@@ -24,7 +24,7 @@ _PATH = r"(?<![\w*/.-])[\w@.-]+(?:/[\w@.-]+)*/[\w@-]+(?![\w*/-]|\.\w)"
 _PATH_LIKE = re.compile(r"`?[\w@.*{},-]*/[\w@./*{},-]*`?")
 _WORD = re.compile(r"[A-Za-z][\w'’#+-]*|\d+|[\u3400-\u9fff]+|[?？\"“”‘’「」]")
 _QUOTED = re.compile(r"`([^`\s]+)`|[\"'“‘「]([^\"'”’」\s]+)[\"'”’」]")
-_NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_]\w*)*(?:\(\))?")
+_NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#|-)[A-Za-z_]\w*)*(?:\(\))?")
 _LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
 _TAKES_FILES = ("count", "summarise", "create")
 

@@ -30,6 +30,8 @@ def find_symbol(request: Request, context: Context) -> Plan:
         definition = load_data("languages")["keyword_definition"].replace("NAME", plain)
         first = (yield from search_all(request, [(definition, "**/*")], "content"))[0]
         listing.rows = list(dict.fromkeys([*first.rows, *listing.rows]))
+    if listing.problem and not listing.rows:
+        raise CannotAnswer(listing.problem)
     problem = context.describe_problems([listing.problem])
     lead = "" if name == names[0] else say("last_part", name=name, whole=names[0])
     lines = listing.lines
@@ -37,7 +39,7 @@ def find_symbol(request: Request, context: Context) -> Plan:
     at_least = say("at_least") if problem else ""
     files = at_least + say.count(len({line[1] for line in lines}), "file")
     count = at_least + say.count(len(lines), "line")
-    key = "lines_with_name" if lines or problem else "no_line_with_name"
+    key = "lines_with_name" if lines else "no_line_with_name"
     summary = say(key, name=name, place=request.name_place(say), count=count, files=files)
     parts = [lead, f"{summary} {say('left_out_lines')}"]
     likely = [line for line in lines if _looks_like_definition(name, line)]

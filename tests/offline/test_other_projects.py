@@ -162,7 +162,7 @@ async def test_a_dependency_has_its_section_or_its_line(ask: Ask) -> None:
 async def test_a_manifest_that_cannot_be_read_is_not_called_empty(ask: Ask) -> None:
     text = (await ask({"package.json": '{"dependencies": {'}, "What are the dependencies?")).text
     assert text.startswith("No packages were read from manifests in this folder.")
-    assert "No packages, or not all, were read from 1 of the manifests: `package.json`." in text
+    assert "or that were not read to their end (1): `package.json`." in text
 
 
 @pytest.mark.parametrize(
@@ -402,10 +402,11 @@ async def test_quoted_lines_are_unchanged_also_with_backticks(ask: Ask) -> None:
 
 async def test_test_commands_are_commands_and_no_prose(ask: Ask) -> None:
     readme = "To start, just test it.\nmake tests pass here.\n\n    make test\n\nRun `npm test`.\n"
+    readme += "- install `tox`\n- `tox -e py`\n"
     nightly = "jobs:\n  a:\n    steps:\n      - run: go test ./other/...\n"
     tree = {"README.md": readme, ".github/workflows/nightly.yml": nightly}
     text = (await ask(tree, "How do I run the tests?")).text
-    rows = "README.md:4:    make test\nREADME.md:6:Run `npm test`.\n"
+    rows = "README.md:4:    make test\nREADME.md:6:Run `npm test`.\nREADME.md:8:- `tox -e py`\n"
     assert f"```text\n{rows}```" in text
 
 
@@ -444,3 +445,20 @@ async def test_a_definition_in_a_group_is_listed_first_and_nothing_is_denied(ask
     text = (await ask(tree, "Where is Thing defined?")).text
     assert "Which of them is a definition was not established:" in text
     assert text.index("a.go:4:") < text.index("b.md:1:") and "No line" not in text
+
+
+async def test_a_name_with_a_hyphen_is_searched_whole(ask: Ask) -> None:
+    tree = {
+        "a.ps1": "function Get-Tea {\n}\nGet-TeaPot\nGet\n",
+        "a.Tests.ps1": "Describe 'a' {\n}\n",
+    }
+    text = (await ask(tree, "Where is Get-Tea defined?")).text
+    assert text.startswith("`Get-Tea` as a whole word is in 1 line of 1 file in this folder.")
+    assert "a.ps1:1:function Get-Tea {" in text
+    text = (await ask(tree, "Which testing framework is used?")).text
+    assert "| **Pester** | Testing framework |" in text
+
+
+async def test_a_folder_that_is_not_there_is_named(ask: Ask) -> None:
+    report = await ask({"a.py": "x = 1\n"}, "Where is `x` used in nope/?")
+    assert report.reason is Reason.ERROR and "nope does not exist" in report.error
