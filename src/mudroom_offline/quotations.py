@@ -76,10 +76,9 @@ def _find_description(file: FileText) -> tuple[str, list[str]] | None:
     text = re.sub(outline["not_prose"], lambda match: "\n" * match[0].count("\n"), file.text)
     heading = re.search(outline["heading"], text)
     name = re.search(r"\w[\w.+-]*\w", heading["name"]) if heading else None
-    if not heading or not name:
-        return None
-    start = re.search(outline["says_what"].replace("NAME", re.escape(name[0])), text)
-    if not start:
+    says_what = outline["says_what"].replace("NAME", re.escape(name[0] if name else "-"))
+    start = re.search(says_what, text)
+    if not heading or not name or not start:
         return None
     lines = file.text.split("\n")
     first = text.count("\n", 0, heading.start("name"))

@@ -77,8 +77,8 @@ def find_symbols(text: str) -> list[str]:
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
     names = quoted or [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
     known, _ = _load_vocabulary("find")
-    names = [name.removesuffix("()").rstrip(".") for name in names if name.lower() not in known]
-    return list(dict.fromkeys(names))
+    unknown = (name for name in names if name.lower() not in known)
+    return list(dict.fromkeys(name.removesuffix("()").rstrip(".") for name in unknown))
 
 
 def find_folders(text: str) -> list[str]:
@@ -118,10 +118,11 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
         return [(kind, prompt)]
     parts: list[tuple[str, str]] = []
     for clause in load_pattern("clause_end").split(prompt):
-        if not re.search(r"\w", clause):
+        last_kind, text = parts[-1] if parts else ("", "")
+        is_answered = last_kind == "count" and load_pattern("same_count").search(clause)
+        if is_answered or not re.search(r"\w", clause):
             continue
         kind = _classify(clause)
-        last_kind, text = parts[-1] if parts else ("", "")
         if last_kind and not kind and not find_unknown_words(clause, last_kind):
             parts[-1] = (last_kind, f"{text}, {clause}")
         else:

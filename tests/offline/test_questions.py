@@ -427,6 +427,7 @@ async def test_this_folder_is_no_name_of_a_folder(ask: Ask) -> None:
     [
         "Count the .py files and their lines",
         "How many Python files are there, and how many lines are they in total?",
+        "How many .py files are there in src and how many lines?",
     ],
 )
 async def test_a_part_that_was_done_is_not_named_as_not_done(ask: Ask, prompt: str) -> None:
