@@ -402,11 +402,12 @@ async def test_quoted_lines_are_unchanged_also_with_backticks(ask: Ask) -> None:
 
 async def test_test_commands_are_commands_and_no_prose(ask: Ask) -> None:
     readme = "To start, just test it.\nmake tests pass here.\n\n    make test\n\nRun `npm test`.\n"
-    readme += "- install `tox`\n- `tox -e py`\n"
+    readme += "- install `tox`\n- `pytest -n 2`\n\n    $ tox\n    $ tox -e lint\n"
     nightly = "jobs:\n  a:\n    steps:\n      - run: go test ./other/...\n"
     tree = {"README.md": readme, ".github/workflows/nightly.yml": nightly}
     text = (await ask(tree, "How do I run the tests?")).text
-    rows = "README.md:4:    make test\nREADME.md:6:Run `npm test`.\nREADME.md:8:- `tox -e py`\n"
+    rows = "README.md:4:    make test\nREADME.md:6:Run `npm test`.\nREADME.md:8:- `pytest -n 2`\n"
+    rows += "README.md:10:    $ tox\n"
     assert f"```text\n{rows}```" in text
 
 
