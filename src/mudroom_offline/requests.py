@@ -118,13 +118,13 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
         return [(kind, prompt)]
     parts: list[tuple[str, str]] = []
     for clause in load_pattern("clause_end").split(prompt):
-        last_kind, text = parts[-1] if parts else ("", "")
-        is_answered = last_kind == "count" and load_pattern("same_count").search(clause)
+        last, text = parts[-1] if parts else ("", "")
+        is_answered = last == "count" and load_pattern("same_count").search(clause)
         if is_answered or not re.search(r"\w", clause):
             continue
         kind = _classify(clause)
-        if last_kind and not kind and not find_unknown_words(clause, last_kind):
-            parts[-1] = (last_kind, f"{text}, {clause}")
+        if last and not (kind or find_folders(clause) or find_unknown_words(clause, last)):
+            parts[-1] = (last, f"{clause}, {text}")
         else:
             parts.append((kind, clause.strip()))
     return parts

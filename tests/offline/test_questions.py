@@ -435,6 +435,13 @@ async def test_a_part_that_was_done_is_not_named_as_not_done(ask: Ask, prompt: s
     assert report.ok and "| **Total** | 2 | 5 |" in report.text and "⚠" not in report.text
 
 
+async def test_each_folder_of_a_request_is_searched_or_named_as_not_done(ask: Ask) -> None:
+    report = await ask(CODE, "How many files are in src, and how many in lib?")
+    assert report.text.startswith("2 files in `src/` match") and "“how many in lib?”" in report.text
+    report = await ask(CODE, "How many files are in src, all in all?")
+    assert report.ok and report.text.startswith("2 files in `src/` match")
+
+
 async def test_a_question_of_a_stack_in_other_words_is_understood(ask: Ask) -> None:
     report = await ask(STACK, "Which stack is this built on?")
     assert report.ok and "| Python | Language | `*.py`: 1 file |" in report.text
