@@ -71,7 +71,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     retention_days: PositiveInt | None = None
     origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
-    def origin(self, name: str) -> str:
+    def get_origin(self, name: str) -> str:
         """Return where the value of a setting comes from."""
         return self.origins.get(name, "default")
 
@@ -169,7 +169,7 @@ def write_setting(path: Path, name: str, value: str) -> None:
     """
     key = name.replace("-", "_")
     if key not in SETTING_NAMES:
-        raise _unknown_setting(name, key, SETTING_NAMES, str(path))
+        raise _make_unknown_setting_error(name, key, SETTING_NAMES, str(path))
     _read_file(path, SETTING_NAMES)
     import tomlkit
 
@@ -265,7 +265,7 @@ def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
         origin = f"{path}:{_find_line(text, key)}"
         name = key.replace("-", "_")
         if name not in allowed:
-            raise _unknown_setting(key, name, allowed, origin)
+            raise _make_unknown_setting_error(key, name, allowed, origin)
         settings.append((name, _validate(name, value, origin), origin))
     return settings
 
@@ -286,7 +286,9 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
             return
 
 
-def _unknown_setting(key: str, name: str, allowed: tuple[str, ...], origin: str) -> UsageError:
+def _make_unknown_setting_error(
+    key: str, name: str, allowed: tuple[str, ...], origin: str
+) -> UsageError:
     if name in SETTING_NAMES:
         return UsageError(
             f"a project file may not set {key!r}, only lower {', '.join(allowed)}",

@@ -64,7 +64,7 @@ class ConversationState:
                 messages = build_transcript(by_run[run], run)
                 self._add_run(brief, find_report(by_run[run]), messages)
 
-    def next_run_id(self) -> str:
+    def make_run_id(self) -> str:
         """Return the id of a new root run."""
         self.run_count += 1
         return str(self.run_count)
@@ -81,14 +81,14 @@ class ConversationState:
     @property
     def messages(self) -> tuple[Message, ...]:
         """The conversation so far, as the next prompt continues it."""
-        return self._messages_until(self.latest_run)
+        return self._list_messages_until(self.latest_run)
 
-    def brief_to_resume(self, run_id: str) -> Brief:
+    def get_brief_to_resume(self, run_id: str) -> Brief:
         """Return the brief of an interrupted run, with the conversation that it continues."""
         brief = _get_brief(self.unfinished_events[run_id])
         if not brief.continues:
             return brief
-        return replace(brief, history=self._messages_until(brief.continues))
+        return replace(brief, history=self._list_messages_until(brief.continues))
 
     def start_run(self, brief: Brief) -> None:
         """Collect the messages of a root run from now on, after those from before a crash."""
@@ -127,7 +127,7 @@ class ConversationState:
         if self.latest_run == brief.run_id and (has_failed or not messages):
             self.latest_run = brief.continues
 
-    def _messages_until(self, run_id: str) -> tuple[Message, ...]:
+    def _list_messages_until(self, run_id: str) -> tuple[Message, ...]:
         """Return the messages that a run after `run_id` continues, back to the last summary."""
         known: list[tuple[Message, ...]] = []
         while run_id in self._runs:

@@ -52,11 +52,11 @@ class MudroomError(Exception):
         self.remedy = remedy
         text = f"{message} ({where})" if where else message
         if remedy:
-            text += _separator(message) + remedy
+            text += _choose_separator(message) + remedy
         super().__init__(text)
 
 
-def _separator(message: str) -> str:
+def _choose_separator(message: str) -> str:
     if message.endswith("\n"):
         return ""
     return " " if message.endswith((".", "!", "?", "。")) else ". "

@@ -22,7 +22,7 @@ from .errors import UsageError
 from .options import SessionOptions
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions, Verdict
-from .tools import builtin_tools
+from .tools import make_builtin_tools
 
 _NO_LIMITS = ListingLimits()
 
@@ -49,7 +49,7 @@ def collect_tools(
     names = sum(len(name) + 4 for name, _ in listed_agents)
     length = choose_description_length([*listed_agents, *listed_skills], limits.characters - names)
     task = make_task_tool(agents, models=limits.models, length=length)
-    tools = {**builtin_tools(), "task": task}
+    tools = {**make_builtin_tools(), "task": task}
     if ask:
         for name, tool in tools.items():
             if tool.category is ToolCategory.RUN:
@@ -156,7 +156,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
             self.permissions,
             workspace=workspace.root,
             user_home=self.user_home,
-            tools=builtin_tools(),
+            tools=make_builtin_tools(),
             tier=lambda: sandbox.tier,
         )
         return Environment(spec=spec, workspace=workspace, sandbox=sandbox, policy=policy)
@@ -229,10 +229,10 @@ class SessionEnvironments:
         missing = ""
         shared = self.shared.workspace
         if spec.kind is WorkspaceKind.COPY:
-            from .workspaces.copy import copied_folder
+            from .workspaces.copy import make_temporary_copy
 
             source = open_workspace(spec.root) if spec.root else shared
-            folder, missing = stack.enter_context(copied_folder(source, stop))
+            folder, missing = stack.enter_context(make_temporary_copy(source, stop))
         environment = open_copy(folder, shared.root)
         stack.callback(environment.sandbox.close)
         return replace(environment, missing=missing)

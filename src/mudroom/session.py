@@ -375,7 +375,7 @@ class Session:
 
         return asyncio.run(run_once())
 
-    def _scope_runtime(self) -> ScopeRuntime:
+    def _make_scope_runtime(self) -> ScopeRuntime:
         runner = self._require_open()
         services = runner.resources.services
         return ScopeRuntime(

@@ -214,14 +214,14 @@ class SessionRunner:
             own_type = output_type
             if output_type and not self._has_outputs(run_id, output_type):
                 own_type = None
-            brief = self._conversation.brief_to_resume(run_id)
+            brief = self._conversation.get_brief_to_resume(run_id)
             report = await self._run_root(brief, replace(request, output_type=own_type))
             report = _convert(report, own_type)
         self._conversation.unfinished_events.clear()
         return report
 
     def _has_outputs(self, run_id: str, output_type: OutputType[Any]) -> bool:
-        agent = self._conversation.brief_to_resume(run_id).agent
+        agent = self._conversation.get_brief_to_resume(run_id).agent
         return agent.outputs == output_type.outputs
 
     def _continue_conversation(self, prompt: Prompt, agent: Agent, budget: Budget) -> Brief:
@@ -305,7 +305,7 @@ class SessionRunner:
         budget = self.meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(
-            run_id=self._conversation.next_run_id(),
+            run_id=self._conversation.make_run_id(),
             agent=agent,
             prompt=content.text,
             content=content.blocks,

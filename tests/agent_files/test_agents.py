@@ -22,7 +22,7 @@ from mudroom.agent_files import (
 )
 from mudroom.errors import UnknownName
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.tools import builtin_tools as built_in_tools
+from mudroom.tools import make_builtin_tools as built_in_tools
 
 Write = Callable[[str, str], Path]
 
@@ -370,7 +370,7 @@ async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nea
         "agent_files": True,
     }
     async with Session(model=model, **settings) as session:
-        described = session._scope_runtime().tools["task"].description
+        described = session._make_scope_runtime().tools["task"].description
         await session.run("Go.")
     assert "- reviewer: Reviews code." in described
     assert "- plan: " in described

@@ -61,7 +61,7 @@ async def test_a17_the_tool_lists_skills_and_loads_their_text(
 
     model = ScriptedModel(answer)
     async with opened(project, model) as session:
-        assert "- pdf: Fills PDF forms." in session._scope_runtime().tools["skill"].description
+        assert "- pdf: Fills PDF forms." in session._make_scope_runtime().tools["skill"].description
         report = await session.run("Fill the form.")
     body = model.requests[1].results[0].text
     assert body.startswith('<skill_content name="pdf">')

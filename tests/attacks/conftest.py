@@ -28,7 +28,7 @@ from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 from mudroom.sandboxes.linux.daemon.protocol import ResourceLimits
 from mudroom.sandboxes.linux.landlock import LandlockSandbox
 from mudroom.sandboxes.unsandboxed import Unsandboxed
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace
 
 KEY = f"sk-planted-{secrets.token_hex(8)}"
@@ -139,7 +139,7 @@ class Arena:
 
     async def call(self, name: str, /, **arguments: Any) -> ToolResult:
         """Call a built-in tool as the engine does; an error becomes an error result."""
-        tool = builtin_tools()[name]
+        tool = make_builtin_tools()[name]
         try:
             return await tool.run(
                 self,

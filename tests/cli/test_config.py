@@ -46,7 +46,7 @@ def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:
         64,
     )
     assert settings.home == str(tmp_path / "home")
-    assert settings.origin("model") == "default"
+    assert settings.get_origin("model") == "default"
 
 
 def test_each_source_overrides_the_one_before_and_is_named_as_origin(
@@ -54,21 +54,21 @@ def test_each_source_overrides_the_one_before_and_is_named_as_origin(
 ) -> None:
     path = write_user_file(tmp_path, '# mine\nmodel = "openai:a"\nmax-children = 20\n')
     settings = load(tmp_path, env)
-    assert (settings.model, settings.origin("model")) == ("openai:a", f"{path}:2")
+    assert (settings.model, settings.get_origin("model")) == ("openai:a", f"{path}:2")
     (tmp_path / ".mudroom.toml").write_text("max_children = 5\n")
     settings = load(tmp_path, env)
-    assert (settings.max_children, settings.origin("max_children")) == (
+    assert (settings.max_children, settings.get_origin("max_children")) == (
         5,
         f"{tmp_path}/.mudroom.toml:1",
     )
     settings = load(tmp_path, env | {"MUDROOM_MODEL": "b", "MUDROOM_MAX_CHILDREN": "7"})
-    assert (settings.model, settings.max_children, settings.origin("max_children")) == (
+    assert (settings.model, settings.max_children, settings.get_origin("max_children")) == (
         "b",
         7,
         "$MUDROOM_MAX_CHILDREN",
     )
     settings = load(tmp_path, env | {"MUDROOM_MODEL": "b"}, model="c", max_turns=None)
-    assert (settings.model, settings.origin("model"), settings.max_turns) == ("c", "flag", None)
+    assert (settings.model, settings.get_origin("model"), settings.max_turns) == ("c", "flag", None)
 
 
 def test_a_project_file_only_lowers_limits(tmp_path: Path, env: dict[str, str]) -> None:
@@ -133,8 +133,8 @@ def test_home_comes_from_the_environment() -> None:
 def test_the_variable_that_moves_the_state_folder_is_named(tmp_path: Path, variable: str) -> None:
     settings = load(tmp_path, {"HOME": "/nowhere", variable: str(tmp_path)})
     assert settings.home.startswith(str(tmp_path))
-    assert settings.origin("home") == f"${variable}"
-    assert load(tmp_path, {"HOME": "/nowhere"}).origin("home") == "default"
+    assert settings.get_origin("home") == f"${variable}"
+    assert load(tmp_path, {"HOME": "/nowhere"}).get_origin("home") == "default"
 
 
 def test_a_project_file_may_lower_minutes_tokens_and_money(
@@ -179,7 +179,7 @@ def test_rules_for_child_models_may_be_a_table(tmp_path: Path, env: dict[str, st
     path = write_user_file(tmp_path, '\n[child-model]\nexplore = "haiku"\n"*" = "sonnet"\n')
     settings = load(tmp_path, env)
     assert settings.child_model == "explore=haiku; *=sonnet"
-    assert settings.origin("child_model") == f"{path}:2"
+    assert settings.get_origin("child_model") == f"{path}:2"
     config.write_setting(path, "model", "opus")
     settings = load(tmp_path, env)
     assert (settings.model, settings.child_model) == ("opus", "explore=haiku; *=sonnet")

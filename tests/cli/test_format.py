@@ -14,10 +14,10 @@ from mudroom.cli.output.text import (
     Glyphs,
     choose_agent_color,
     choose_glyphs,
-    display_width,
     fit_with_figures,
     format_seconds,
     format_tokens,
+    measure_width,
     paint,
     truncate,
 )
@@ -82,7 +82,7 @@ def test_the_noun_agrees_with_its_count():
 )
 def test_truncate_counts_two_columns_for_wide_characters(text: str, columns: int, shown: str):
     assert truncate(text, columns) == shown
-    assert display_width(shown) <= max(0, columns)
+    assert measure_width(shown) <= max(0, columns)
 
 
 def test_truncate_can_use_an_ascii_ellipsis():
@@ -110,7 +110,7 @@ def test_figures_are_dropped_before_the_text_is_cut_too_short(columns: int, line
             min_columns=12,
         )
     )
-    assert display_width(shown) <= columns
+    assert measure_width(shown) <= columns
     assert shown == line
 
 
@@ -134,10 +134,10 @@ def test_glyphs_fit_the_encoding_of_the_stream(encoding: str | None, glyphs: Gly
 
 
 def test_ascii_branches_are_as_wide_as_the_unicode_ones():
-    assert [display_width(ASCII.tee), display_width(ASCII.end), display_width(ASCII.bar)] == [
-        display_width(UNICODE.tee),
-        display_width(UNICODE.end),
-        display_width(UNICODE.bar),
+    assert [measure_width(ASCII.tee), measure_width(ASCII.end), measure_width(ASCII.bar)] == [
+        measure_width(UNICODE.tee),
+        measure_width(UNICODE.end),
+        measure_width(UNICODE.bar),
     ]
     assert "".join(getattr(ASCII, name) for name in ASCII.__struct_fields__).isascii()
 

@@ -21,7 +21,7 @@ from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.live_tree import LiveTree
-from mudroom.cli.output.text import display_width
+from mudroom.cli.output.text import measure_width
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
@@ -246,7 +246,7 @@ def test_no_line_is_wider_than_the_screen(columns: int):
         *start_children(30, agent="总结-文件"),
         run_finished("1.1.4", Reason.ERROR, at=4, error="错误 " * 40),
     ]
-    assert max(display_width(line) for line in draw_tree(events, columns=columns)) <= columns
+    assert max(measure_width(line) for line in draw_tree(events, columns=columns)) <= columns
 
 
 def test_many_children_are_counted_and_failed_and_slow_ones_are_shown():

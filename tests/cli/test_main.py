@@ -10,7 +10,7 @@ import pytest
 from mudroom._version import __version__
 from mudroom.cli.commands._command_line import apply_leading_options
 from mudroom.cli.commands.root import COMMANDS, _parse_prompt, root_command
-from mudroom.cli.main import _message_and_code, run
+from mudroom.cli.main import _describe_error, run
 from mudroom.errors import JournalError, ModelUnavailable
 
 
@@ -156,4 +156,4 @@ def test_version_flag_imports_nothing_slow() -> None:
     ],
 )
 def test_errors_become_one_line_and_an_exit_code(error: Exception, text: str, code: int) -> None:
-    assert _message_and_code(error) == (text, code)
+    assert _describe_error(error) == (text, code)

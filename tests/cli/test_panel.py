@@ -19,7 +19,7 @@ from mudroom.cli.interactive.choice import Choice, match_answer
 from mudroom.cli.interactive.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Panel
 from mudroom.cli.interactive.status_line import StatusLine
-from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, display_width, paint
+from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, measure_width, paint
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
@@ -105,7 +105,7 @@ ENGLISH, CHINESE = ("read the parts", "count the lines"), ("阅读所有的文�
 def test_color_changes_only_the_colors(columns: int, words: tuple[str, str]) -> None:
     plain, colored = draw_tree(columns, *words), draw_tree(columns, *words, color=True)
     assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain and "\x1b[32mDone" in colored
-    assert max(map(display_width, plain.splitlines())) <= columns
+    assert max(map(measure_width, plain.splitlines())) <= columns
 
 
 def test_the_tree_at_twenty_columns() -> None:
@@ -195,7 +195,7 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     panel = make_panel(events, pending="词" * 500, queue=queue)
     for lines in (panel.format_lines(columns, 20), panel.format_lines(columns, 3)):
         assert all(
-            sum(display_width(words) for words, _ in line) <= max(columns, 2) for line in lines
+            sum(measure_width(words) for words, _ in line) <= max(columns, 2) for line in lines
         )
     assert len(panel.format_lines(columns, 8)) <= 8 + 4
 
@@ -251,8 +251,8 @@ async def test_a_question_fills_the_panel_and_is_answered_once() -> None:
 async def test_queued_lines_are_read_in_order_until_the_queue_is_closed() -> None:
     queue = LineQueue()
     queue.put("one", "two")
-    assert [await queue.next(), await queue.next()] == ["one", "two"]
-    waiting = asyncio.ensure_future(queue.next())
+    assert [await queue.take(), await queue.take()] == ["one", "two"]
+    waiting = asyncio.ensure_future(queue.take())
     await asyncio.sleep(0)
     queue.close()
     with pytest.raises(EOFError):

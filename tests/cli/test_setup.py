@@ -139,9 +139,11 @@ def test_settings_are_set_and_removed_and_other_lines_stay(tmp_path: Path) -> No
     environ = {"MUDROOM_HOME": str(tmp_path)}
     settings = load_settings(cwd=str(tmp_path), environ=environ, flags={})
     assert (settings.model, settings.max_turns, settings.allow_net) == ('we"ird\\:ü', 7, True)
-    assert "# mine" in path.read_text() and settings.origin("max_turns") == f"{path}:3"
+    assert "# mine" in path.read_text() and settings.get_origin("max_turns") == f"{path}:3"
     write_setting(path, "model", "")
-    assert load_settings(cwd=str(tmp_path), environ=environ, flags={}).origin("model") == "default"
+    assert (
+        load_settings(cwd=str(tmp_path), environ=environ, flags={}).get_origin("model") == "default"
+    )
 
 
 def test_setting_a_value_keeps_the_spelling_and_the_comment_of_its_line(tmp_path: Path) -> None:

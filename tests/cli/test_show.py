@@ -19,7 +19,7 @@ from mudroom._core.events import (
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Brief, Reason
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.text import ASCII, display_width
+from mudroom.cli.output.text import ASCII, measure_width
 from mudroom.cli.output.transcript_lines import render_transcript, render_tree
 from mudroom.errors import UnknownName
 from mudroom.testing.event_builders import (
@@ -131,7 +131,7 @@ def test_the_tree_at_80_and_200_columns(columns: int):
 def test_the_tree_at_20_columns():
     tree, ledger = render_tree(example_session(), columns=20).rsplit("\n\n", 1)
     assert tree + "\n" == NARROW
-    assert max(display_width(line) for line in tree.splitlines()) <= 20
+    assert max(measure_width(line) for line in tree.splitlines()) <= 20
     assert ledger.startswith("3 children read 316 lines")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from mudroom import config
 from mudroom.cli.actions.load_permissions import LoadedPermissions
-from mudroom.cli.actions.open_session import session_options
+from mudroom.cli.actions.open_session import make_session_options
 from mudroom.cli.commands.root import root_command
 from mudroom.cli.main import run
 from mudroom.config import Settings
@@ -75,6 +75,6 @@ def test_settings_reach_the_session_options_by_name() -> None:
     values: dict[str, Any] = {"child_turns": 3, "max_children": 2, "allow_net": True}
     settings = Settings(model="offline", child_model="inherit", home="/h", **values)
     loaded = LoadedPermissions(Permissions(), ())
-    options = SessionOptions(**session_options(settings, ".", loaded))
+    options = SessionOptions(**make_session_options(settings, ".", loaded))
     for name in ("model", "sandbox", *SharedOptions.__struct_fields__):
         assert getattr(options, name) == getattr(settings, name)

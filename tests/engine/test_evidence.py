@@ -16,7 +16,7 @@ from mudroom._engine.changes import snapshot, watch
 from mudroom._engine.evidence import Evidence
 from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import session_path
+from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.models.scripted import ScriptedModel, call
 from mudroom.ports import FileInfo, ToolContext
@@ -188,7 +188,7 @@ async def test_changes_before_a_crash_are_not_known(stage: Stage) -> None:
     await stage.run({"PARENT": [bash("echo > made.txt"), "done"]}, journal=journal)
     session_id = stage.session.id
     home = str(stage.home)
-    path = session_path(stage.home, session_id)
+    path = get_session_path(stage.home, session_id)
     earlier = SqliteJournal.open(path, session=session_id, create=True)
     started = [isinstance(event, ToolCallStarted) for event in journal.events].index(True)
     await earlier.append(*journal.events[: started + 1])

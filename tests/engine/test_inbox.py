@@ -21,7 +21,7 @@ from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
 from mudroom._engine.inbox import format_message
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import session_path
+from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -79,7 +79,7 @@ async def test_a_message_is_on_disk_when_sending_it_durably_returns(stage: Stage
     async def send_durably() -> str:
         for text in MESSAGES:
             assert await stage.session.send_durably("1", text)
-            path = session_path(stage.home, stage.session.id)
+            path = get_session_path(stage.home, stage.session.id)
             stored = [event for event in open_reader(path).read() if isinstance(event, MessageSent)]
             on_disk.append(stored[-1].message.text)
         return "sent"
@@ -179,7 +179,7 @@ async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
         model=ScriptedModel(answer), cwd=str(tmp_path), home=home, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    return session.id, list(open_reader(session_path(tmp_path / "home", session.id)).read())
+    return session.id, list(open_reader(get_session_path(tmp_path / "home", session.id)).read())
 
 
 async def test_s11_after_a_crash_at_any_event_each_message_is_read_once(
@@ -192,14 +192,14 @@ async def test_s11_after_a_crash_at_any_event_each_message_is_read_once(
         sent = [event.message.text for event in events[:cut] if isinstance(event, MessageSent)]
         home = tmp_path / str(cut)
         journal = SqliteJournal.open(
-            session_path(home, session_id), session=session_id, create=True
+            get_session_path(home, session_id), session=session_id, create=True
         )
         await journal.append(*events[:cut])
         await journal.close()
         model = ScriptedModel(script)
         async with Session(model=model, home=str(home), resume=session_id, sandbox="off") as again:
             await again.resume_unfinished()
-        stored = list(open_reader(session_path(home, session_id)).read())
+        stored = list(open_reader(get_session_path(home, session_id)).read())
         assert not find_violations(stored), f"cut off after {cut} events"
         delivered = [event.text for event in stored if isinstance(event, MessageDelivered)]
         assert delivered == sent, f"cut off after {cut} events"

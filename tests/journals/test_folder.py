@@ -1,37 +1,37 @@
 import os
 from pathlib import Path
 
-from mudroom.journals.sqlite.folder import list_sessions, read_info, session_path
+from mudroom.journals.sqlite.folder import get_session_path, list_sessions, read_info
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.lock import lock, unlock
 from mudroom.testing.sample_events import every_event
 
 
 async def _session(home: Path, name: str, at: float) -> None:
-    journal = SqliteJournal.open(session_path(home, name), session=name, create=True)
+    journal = SqliteJournal.open(get_session_path(home, name), session=name, create=True)
     await journal.append(*every_event())
     await journal.close()
-    os.utime(session_path(home, name), (at, at))
+    os.utime(get_session_path(home, name), (at, at))
 
 
 async def test_sessions_are_listed_newest_first(tmp_path: Path) -> None:
     for at, name in enumerate(("old", "new", "newest"), start=1):
         await _session(tmp_path, name, at)
-    session_path(tmp_path, "never-begun").touch()
+    get_session_path(tmp_path, "never-begun").touch()
     (tmp_path / "sessions" / "notes.txt").write_text("not a session")
     listed = list_sessions(tmp_path)
     assert [(info.id, info.modified) for info in listed] == [("newest", 3), ("new", 2), ("old", 1)]
     assert all(info.size > 4096 for info in listed)
-    assert [read_info(session_path(tmp_path, info.id)) for info in listed] == listed
+    assert [read_info(get_session_path(tmp_path, info.id)) for info in listed] == listed
 
 
 async def test_an_open_session_is_as_new_as_its_last_event(tmp_path: Path) -> None:
     await _session(tmp_path, "other", 2_000_000_000)
-    journal = SqliteJournal.open(session_path(tmp_path, "live"), session="live", create=True)
+    journal = SqliteJournal.open(get_session_path(tmp_path, "live"), session="live", create=True)
     await journal.append(*every_event())
     await journal.append(*every_event())
-    os.utime(session_path(tmp_path, "live"), (1, 1))
-    assert read_info(session_path(tmp_path, "live")).modified > 1_000_000_000
+    os.utime(get_session_path(tmp_path, "live"), (1, 1))
+    assert read_info(get_session_path(tmp_path, "live")).modified > 1_000_000_000
     await journal.close()
 
 

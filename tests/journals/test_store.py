@@ -26,7 +26,7 @@ async def create(store: SqliteStore, session: str, *, notes: int = 0) -> Path:
         *(NoteInjected(at=n, run="1", text="x" * 300) for n in range(2, notes + 2))
     )
     await journal.close()
-    return store.path_of(session)
+    return store.get_path(session)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -57,7 +57,7 @@ async def test_an_unreadable_folder_is_an_error_with_a_remedy(tmp_path: Path) ->
 async def test_no_path_outside_of_the_folder_is_opened(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "home")
     await create(store, ID)
-    (tmp_path / "outside.db").write_bytes(store.path_of(ID).read_bytes())
+    (tmp_path / "outside.db").write_bytes(store.get_path(ID).read_bytes())
     for session in ("../../outside", "", "/etc/passwd"):
         with pytest.raises(UnknownName):
             await store.open(session, read_only=True)

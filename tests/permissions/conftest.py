@@ -18,9 +18,9 @@ from mudroom._engine.task import make_task_tool
 from mudroom.models.scripted import ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 
-TOOLS: dict[str, Tool] = {**builtin_tools(), "task": make_task_tool({})}
+TOOLS: dict[str, Tool] = {**make_builtin_tools(), "task": make_task_tool({})}
 
 
 class RuleJudge:
@@ -50,7 +50,7 @@ class RuleJudge:
             permissions,
             workspace=str(self.root),
             user_home=str(self.home),
-            tools=builtin_tools(),
+            tools=make_builtin_tools(),
             tier=lambda: tier,
         )
         return policy.decide(TOOLS[tool], arguments, Mode(mode))

@@ -16,20 +16,20 @@ from mudroom._core.budgets import Budget
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.ports import PermissionVerdict
 from mudroom._core.runs import Brief
-from mudroom._core.tool_patterns import call_patterns, select_tools
+from mudroom._core.tool_patterns import list_call_patterns, select_tools
 from mudroom._core.tools import Tool
 from mudroom._engine.task import make_task_tool
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 
 from .conftest import Play
 
 TOOLS: dict[str, Tool] = {
-    **builtin_tools(),
+    **make_builtin_tools(),
     "task": make_task_tool({}),
-    "own_shell": replace(builtin_tools()["bash"], name="own_shell"),
+    "own_shell": replace(make_builtin_tools()["bash"], name="own_shell"),
 }
 ORDER = ["deny", "ask", "allow"]
 
@@ -46,7 +46,7 @@ def judge(
         base_rules or Permissions(),
         workspace=str(root),
         user_home="/nowhere",
-        tools=builtin_tools(),
+        tools=make_builtin_tools(),
         tier=lambda: "full",
     )
     brief = Brief(
@@ -77,7 +77,7 @@ def test_a_pattern_with_brackets_includes_the_tool(
     tools: tuple[str, ...], wanted: str, patterns: str
 ) -> None:
     assert select_tools(["bash", "read", "task"], tools) == tuple(wanted.split())
-    assert call_patterns(tools) == tuple(patterns.split())
+    assert list_call_patterns(tools) == tuple(patterns.split())
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_each_limit_only_narrows(above: list[tuple[str, ...]], command: str, can
                 Path("/nowhere/x"),
                 "bash",
                 ("bash",),
-                *map(call_patterns, above[:n]),
+                *map(list_call_patterns, above[:n]),
                 base_rules=base_rules,
                 command=command,
             ).verdict

@@ -11,7 +11,7 @@ from mudroom.errors import WorkspaceError
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.filtered_workspace import FilteredWorkspace
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Play
@@ -148,7 +148,7 @@ def test_without_read_rules_the_workspace_is_unchanged(tmp_path: Path) -> None:
                 base_rules,
                 workspace=str(tmp_path),
                 user_home="/",
-                tools=builtin_tools(),
+                tools=make_builtin_tools(),
                 tier=lambda: "off",
             ).filter_workspace(workspace, "grep", brief)
             is workspace

@@ -14,7 +14,7 @@ from mudroom._core.agents import Mode
 from mudroom._core.tools import Effect, Tool, ToolCategory
 from mudroom.errors import UsageError
 from mudroom.permissions.rules import Permissions, Verdict, matches_pattern, parse_rule, split_rules
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 
 from .conftest import RuleJudge
 
@@ -279,7 +279,7 @@ def _outside(judge_call: RuleJudge, mode: str) -> str:
         Permissions(can_ask=True),
         workspace=str(judge_call.root),
         user_home="/",
-        tools=builtin_tools(),
+        tools=make_builtin_tools(),
         tier=lambda: "full",
     )
     return policy.decide(tool, {}, Mode(mode)).verdict
@@ -511,7 +511,7 @@ def test_domains_are_compared_whole(spec: str, url: str, fit: bool) -> None:
         Permissions.of(allow=[f"WebFetch(domain:{spec})"]),
         workspace="/tmp",
         user_home="/",
-        tools=builtin_tools(),
+        tools=make_builtin_tools(),
         tier=lambda: "off",
     )
     assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")

@@ -23,7 +23,7 @@ from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.program_table import FILELESS_PROGRAMS, READING_PROGRAMS
 from mudroom.permissions.rules import Permissions
 from mudroom.sandboxes.detect import find_bwrap, run_probes
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 from mudroom.tools.bash import BASH
 
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
@@ -135,7 +135,7 @@ def judge(text: str, root: Path) -> Any:
         base_rules,
         workspace=str(root),
         user_home=str(root),
-        tools=builtin_tools(),
+        tools=make_builtin_tools(),
         tier=lambda: "off",
     ).decide(BASH, {"command": text}, Mode.DEFAULT)
 

@@ -32,7 +32,7 @@ from mudroom._core.tools import Tool, ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 CHILDREN = "abc"
@@ -188,7 +188,7 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
     journal: Any = Journal(
         SqliteJournal.open(path, session=SESSION, create=not path.exists()), points
     )
-    tools = [with_points(builtin_tools()[name], points) for name in ("write", "edit", "bash")]
+    tools = [with_points(make_builtin_tools()[name], points) for name in ("write", "edit", "bash")]
     resume = SESSION if recorded else ""
     session = Session(
         model=ScriptedModel(script(requests)),

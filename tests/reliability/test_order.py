@@ -18,7 +18,7 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import ToolResultBlock, UserMessage
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import session_path
+from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -144,14 +144,16 @@ async def test_s3_an_interrupted_write_takes_effect_once(
         model=ScriptedModel(change_file), cwd=str(work), home=str(tmp_path / "first")
     ) as session:
         await session.run("PARENT")
-    events = list(open_reader(session_path(tmp_path / "first", session.id)).read())
+    events = list(open_reader(get_session_path(tmp_path / "first", session.id)).read())
     place = [n for n, event in enumerate(events) if isinstance(event, FileWriteIntended)][nth]
     intent = events[place]
     assert isinstance(intent, FileWriteIntended)
     assert [intent.before, intent.after] == [
         sha256(text.encode()).hexdigest() if text else "" for text in (before, after)
     ]
-    journal = SqliteJournal.open(session_path(home, session.id), session=session.id, create=True)
+    journal = SqliteJournal.open(
+        get_session_path(home, session.id), session=session.id, create=True
+    )
     await journal.append(*events[: place + 1])
     await journal.close()
     (work / "a.txt").write_text(
@@ -164,7 +166,7 @@ async def test_s3_an_interrupted_write_takes_effect_once(
         model=ScriptedModel(change_file), home=str(home), resume=session.id
     ) as resumed:
         await resumed.resume_unfinished()
-    record = list(open_reader(session_path(home, session.id)).read())
+    record = list(open_reader(get_session_path(home, session.id)).read())
     result = next(
         event.result
         for event in record

@@ -19,7 +19,7 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from mudroom.journals.sqlite.folder import session_path
+from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -59,7 +59,7 @@ async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
         model=ScriptedModel(script), cwd=str(tmp_path), home=home, budget=budget, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    return session.id, list(open_reader(session_path(tmp_path / "home", session.id)).read())
+    return session.id, list(open_reader(get_session_path(tmp_path / "home", session.id)).read())
 
 
 @pytest.mark.timeout(600)
@@ -72,14 +72,14 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
     first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
     for cut in range(first, len(events) - 1, 1 if LONG else 3):
         home = tmp_path / str(cut)
-        journal = SqliteJournal.open(session_path(home, session), session=session, create=True)
+        journal = SqliteJournal.open(get_session_path(home, session), session=session, create=True)
         await journal.append(*events[:cut])
         await journal.close()
         async with Session(
             model=ScriptedModel(script), home=str(home), resume=session, sandbox="off"
         ) as resumed:
             report = await resumed.resume_unfinished()
-        record = list(open_reader(session_path(home, session)).read())
+        record = list(open_reader(get_session_path(home, session)).read())
         assert not find_violations(record), f"cut off after {cut} records"
         assert await replay(record) == record, f"cut off after {cut} records"
         assert report is None or report.text == "All are done."
@@ -106,7 +106,7 @@ async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None
         sandbox="off",
     ) as session:
         await session.run("PARENT")
-    events = list(open_reader(session_path(home, session.id)).read())
+    events = list(open_reader(get_session_path(home, session.id)).read())
     cut = (
         next(
             n
@@ -117,7 +117,7 @@ async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None
     )
     late = [*events[: cut - 1], replace(events[cut - 1], at=events[cut - 1].at + 6)]
     journal = SqliteJournal.open(
-        session_path(tmp_path, session.id), session=session.id, create=True
+        get_session_path(tmp_path, session.id), session=session.id, create=True
     )
     await journal.append(*late)
     await journal.close()
@@ -128,7 +128,7 @@ async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None
     assert report and report.text == "We are done."
     reports = {
         event.run: event.report
-        for event in open_reader(session_path(tmp_path, session.id)).read()
+        for event in open_reader(get_session_path(tmp_path, session.id)).read()
         if isinstance(event, RunFinished)
     }
     assert (reports["1.1.1"].reason, reports["1.1.1"].text) == (Reason.GOAL, "I am done.")
@@ -152,13 +152,13 @@ async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
         sandbox="off",
     ) as session:
         first_report = await session.run("PARENT")
-    events = list(open_reader(session_path(home, session.id)).read())
+    events = list(open_reader(get_session_path(home, session.id)).read())
     kind = TurnFinished if answered else TurnStarted
     cut = (
         next(n for n, event in enumerate(events) if isinstance(event, kind) and event.turn == 3) + 1
     )
     journal = SqliteJournal.open(
-        session_path(tmp_path, session.id), session=session.id, create=True
+        get_session_path(tmp_path, session.id), session=session.id, create=True
     )
     kept = [
         replace(event, summary_reason=reason)
@@ -179,7 +179,7 @@ async def test_s10_a_run_killed_in_its_grace_turn_sends_a_summary_and_ends(
         "The summary.",
     )
     assert report.turns == first_report.turns == 3
-    record = list(open_reader(session_path(tmp_path, session.id)).read())
+    record = list(open_reader(get_session_path(tmp_path, session.id)).read())
     assert not find_violations(record)
     assert build_transcript(record, "1")[:-1] == build_transcript(events, "1")[:-1], (
         "the transcript does not repeat a message"
@@ -197,11 +197,11 @@ async def test_a_record_of_ten_thousand_events_is_resumed_within_a_second(tmp_pa
         model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    events = list(open_reader(session_path(home, session.id)).read())
+    events = list(open_reader(get_session_path(home, session.id)).read())
     first = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
     turn = [event for event in events if event.run == "1" and event.turn == 1]
     journal = SqliteJournal.open(
-        session_path(tmp_path, session.id), session=session.id, create=True
+        get_session_path(tmp_path, session.id), session=session.id, create=True
     )
     await journal.append(
         *events[:first], *(copy_event(event, n) for n in range(1, 2_501) for event in turn)

@@ -20,7 +20,7 @@ from mudroom._core.events import AnyEvent, RunStarted, SessionClosed, SessionOpe
 from mudroom.cli.actions.session_store import find_last_session
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sessions import open_store
-from mudroom.journals.sqlite.folder import list_sessions, session_path
+from mudroom.journals.sqlite.folder import get_session_path, list_sessions
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import ScriptedModel
 
@@ -69,7 +69,7 @@ class Program:
         """Return the prompts of the first runs of all listed sessions; "" where there is none."""
         prompts: list[str] = []
         for info in list_sessions(self.home):
-            events = open_reader(session_path(self.home, info.id)).read()
+            events = open_reader(get_session_path(self.home, info.id)).read()
             prompts.append(next((e.brief.prompt for e in events if isinstance(e, RunStarted)), ""))
         return prompts
 

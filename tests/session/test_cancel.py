@@ -148,7 +148,7 @@ async def test_cancel_while_an_interrupted_run_continues_starts_no_prompt(
 async def leave_unfinished_run(endless: EndlessModel, options: IsolatedOptions) -> str:
     """Record the beginning of a run, as a process that was killed leaves it; return the id."""
     from mudroom.journals.memory import MemoryJournal
-    from mudroom.journals.sqlite.folder import session_path
+    from mudroom.journals.sqlite.folder import get_session_path
     from mudroom.journals.sqlite.journal import SqliteJournal
 
     journal = MemoryJournal()
@@ -159,7 +159,7 @@ async def leave_unfinished_run(endless: EndlessModel, options: IsolatedOptions) 
         await running
     events = journal.events
     started = [isinstance(event, RunStarted) for event in events].index(True)
-    path = session_path(options["home"], session.id)
+    path = get_session_path(options["home"], session.id)
     record = SqliteJournal.open(path, session=session.id, create=True)
     await record.append(*events[: started + 1])
     await record.close()

@@ -11,7 +11,7 @@ from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._engine.compaction import SUMMARY_PROMPT
 from mudroom.errors import ModelRefused
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.folder import session_path
+from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import replay
@@ -23,7 +23,7 @@ SCRIPT = [[call("read", path="notes.txt")], "two lines", "they counted the lines
 
 def read_record(isolated: IsolatedOptions, session: str) -> list[StoredEvent]:
     """Return the recorded events of a session."""
-    return list(open_reader(session_path(isolated["home"], session)).read())
+    return list(open_reader(get_session_path(isolated["home"], session)).read())
 
 
 async def test_the_conversation_continues_from_the_summary_alone(isolated: IsolatedOptions) -> None:

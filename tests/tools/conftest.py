@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.tool_names import canonical_tool_name
+from mudroom._core.tool_names import normalize_tool_name
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
 from mudroom.sandboxes.unsandboxed import Unsandboxed
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace
 
 Call = Callable[..., Awaitable[ToolResult]]
@@ -44,10 +44,10 @@ def ctx(tmp_path: Path) -> Run:
 @pytest.fixture
 def call(ctx: Run) -> Call:
     """Call a built-in tool as the engine does: with argument aliases, and errors as results."""
-    tools = builtin_tools()
+    tools = make_builtin_tools()
 
     async def call(name: str, /, **arguments: Any) -> ToolResult:
-        tool = tools[canonical_tool_name(name)]
+        tool = tools[normalize_tool_name(name)]
         try:
             arguments = tool.parse(
                 {tool.argument_aliases.get(key, key): value for key, value in arguments.items()}

@@ -63,11 +63,11 @@ def test_the_list_names_every_module_with_a_tool() -> None:
 
 
 def test_every_built_in_tool_has_a_category() -> None:
-    assert all(tool.category for tool in tools.builtin_tools().values())
+    assert all(tool.category for tool in tools.make_builtin_tools().values())
 
 
 def test_arguments_named_by_facts_exist() -> None:
-    for tool in tools.builtin_tools().values():
+    for tool in tools.make_builtin_tools().values():
         arguments = tool.parameters["properties"]
         named = {tool.path_argument, tool.rule_argument} - {""}
         assert named <= set(arguments)
@@ -79,7 +79,7 @@ def test_rules_about_files_apply_to_a_new_tool(new_tool: Tool, tmp_path: Path) -
         permissions,
         workspace=str(tmp_path),
         user_home="/",
-        tools=tools.builtin_tools(),
+        tools=tools.make_builtin_tools(),
         tier=lambda: "full",
     )
 

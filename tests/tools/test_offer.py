@@ -7,25 +7,25 @@ import json
 import pytest
 
 from mudroom._core.tools import Effect
-from mudroom.tools import builtin_tools
+from mudroom.tools import make_builtin_tools
 
 
 def test_the_seven_tools_come_in_order() -> None:
-    assert list(builtin_tools()) == ["bash", "read", "write", "edit", "glob", "grep", "todo"]
+    assert list(make_builtin_tools()) == ["bash", "read", "write", "edit", "glob", "grep", "todo"]
 
 
 def test_schemas_and_texts_are_small() -> None:
     offered = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        for tool in builtin_tools().values()
+        for tool in make_builtin_tools().values()
     ]
     system_prompt = 600  # bytes at most
     assert len(json.dumps(offered, separators=(",", ":"))) + system_prompt <= 2_600
 
 
-@pytest.mark.parametrize("name", builtin_tools())
+@pytest.mark.parametrize("name", make_builtin_tools())
 def test_schemas_hold_no_noise(name: str) -> None:
-    tool = builtin_tools()[name]
+    tool = make_builtin_tools()[name]
     text = json.dumps(tool.parameters)
     assert tool.parameters["type"] == "object"
     assert not [
@@ -37,7 +37,7 @@ def test_schemas_hold_no_noise(name: str) -> None:
 
 
 def test_effects() -> None:
-    effects = {name: tool.effect for name, tool in builtin_tools().items()}
+    effects = {name: tool.effect for name, tool in make_builtin_tools().items()}
     assert {name for name, effect in effects.items() if effect is Effect.PURE} == {
         "read",
         "glob",
@@ -50,7 +50,7 @@ def test_effects() -> None:
 
 @pytest.mark.parametrize("name", ["write", "edit"])
 def test_one_file_has_one_key(name: str) -> None:
-    tool = builtin_tools()[name]
+    tool = make_builtin_tools()[name]
     arguments = {"write": {"content": ""}, "edit": {"old_string": "a", "new_string": "b"}}[name]
     assert (
         tool.get_key(tool.parse({"file_path": "a/../b.py", **arguments}))
@@ -99,12 +99,12 @@ def test_wrong_arguments_are_reported_with_their_place(
     name: str, arguments: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(ValueError) as caught:
-        builtin_tools()[name].parse(arguments)
+        make_builtin_tools()[name].parse(arguments)
     assert str(caught.value) == expected
 
 
 def test_arguments_are_read_leniently() -> None:
-    tools = builtin_tools()
+    tools = make_builtin_tools()
     read = tools["read"].parse({"file_path": "a", "offset": "5", "limit": None})
     assert (read.offset, read.limit) == (5, None)
     assert (

@@ -14,7 +14,7 @@ from mudroom._core.ports import Workspace
 from mudroom._engine.file_writes import RecordedWorkspace
 from mudroom.permissions.filtered_workspace import FilteredWorkspace
 from mudroom.testing.workspace_conformance import CHECKS, Check
-from mudroom.workspaces.copy import copied_folder
+from mudroom.workspaces.copy import make_temporary_copy
 from mudroom.workspaces.shared import SharedWorkspace
 
 KINDS = ("openat2", "steps", "copy", "remote", "recorded", "filtered", "filtered remote")
@@ -29,7 +29,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worksp
     with ExitStack() as stack:
         match request.param:
             case "copy":
-                folder, _ = stack.enter_context(copied_folder(shared, threading.Event()))
+                folder, _ = stack.enter_context(make_temporary_copy(shared, threading.Event()))
                 yield SharedWorkspace(folder, copied_from=shared.root)
             case "remote":
                 yield remote

@@ -20,7 +20,7 @@ from mudroom.errors import UsageError, WorkspaceError
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.open_adapters import SessionEnvironments
 from mudroom.workspaces import copy
-from mudroom.workspaces.copy import copied_folder
+from mudroom.workspaces.copy import make_temporary_copy
 from mudroom.workspaces.shared import SharedWorkspace
 
 
@@ -48,7 +48,7 @@ def files(folder: str) -> list[str]:
 def test_a_copy_holds_the_files_that_git_does_not_ignore(source: Path, is_local: bool) -> None:
     shared = SharedWorkspace(str(source))
     workspace = shared if is_local else RemoteWorkspace(shared)
-    with copied_folder(workspace, threading.Event()) as (folder, _):
+    with make_temporary_copy(workspace, threading.Event()) as (folder, _):
         assert files(folder) == [".gitignore", "run.sh", "src/main.py"]
         assert sorted(os.listdir(folder)) == [".gitignore", "run.sh", "src"]
         assert os.stat(f"{folder}/run.sh").st_mode & 0o777 == 0o755
@@ -59,7 +59,7 @@ def test_a_copy_holds_the_files_that_git_does_not_ignore(source: Path, is_local:
 
 
 def test_a_change_of_the_copy_changes_nothing_else(source: Path) -> None:
-    with copied_folder(SharedWorkspace(str(source)), threading.Event()) as (folder, _):
+    with make_temporary_copy(SharedWorkspace(str(source)), threading.Event()) as (folder, _):
         workspace = SharedWorkspace(folder, copied_from=str(source))
         workspace.write(f"{source}/src/main.py", b"changed\n")
         assert workspace.read("src/main.py", 0, 100) == b"changed\n"
@@ -68,7 +68,7 @@ def test_a_change_of_the_copy_changes_nothing_else(source: Path) -> None:
 
 def test_large_files_are_left_out(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy, "MAX_FILE_BYTES", 9)
-    with copied_folder(SharedWorkspace(str(source)), threading.Event()) as (folder, _):
+    with make_temporary_copy(SharedWorkspace(str(source)), threading.Event()) as (folder, _):
         assert "src/main.py" in files(folder)
         assert "run.sh" not in files(folder)
 
@@ -80,7 +80,7 @@ def test_a_folder_that_is_too_large_is_refused(
     monkeypatch.setattr(copy, limit, value)
     with (
         pytest.raises(WorkspaceError, match="too large for a copy"),
-        copied_folder(SharedWorkspace(str(source)), threading.Event()),
+        make_temporary_copy(SharedWorkspace(str(source)), threading.Event()),
     ):
         pass
 
@@ -90,7 +90,7 @@ def test_copying_stops_on_request(source: Path) -> None:
     stop.set()
     with (
         pytest.raises(WorkspaceError, match="was stopped"),
-        copied_folder(SharedWorkspace(str(source)), stop),
+        make_temporary_copy(SharedWorkspace(str(source)), stop),
     ):
         pass
 
@@ -232,7 +232,7 @@ def test_files_that_a_copy_lacks_are_named(source: Path, monkeypatch: pytest.Mon
     (source / "secret").write_text("x")
     (source / "locked").mkdir()
     (source / "locked" / "file").touch()
-    with copied_folder(Unreadable(str(source)), threading.Event()) as (folder, missing):
+    with make_temporary_copy(Unreadable(str(source)), threading.Event()) as (folder, missing):
         assert files(folder) == [".gitignore", "run.sh", "src/main.py"]
     assert missing == (
         "large (larger than 0 MiB), secret (cannot be read), locked (cannot be listed)"

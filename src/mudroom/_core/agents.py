@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from ..errors import UsageError
 from .budgets import Budget, check_amount
-from .tool_patterns import call_patterns
+from .tool_patterns import list_call_patterns
 
 
 class Mode(StrEnum):
@@ -145,7 +145,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def call_patterns(self) -> tuple[str, ...]:
         """The patterns of `tools` that limit single calls."""
-        return call_patterns(self.tools)
+        return list_call_patterns(self.tools)
 
 
 def choose_child_model(models: Mapping[str, str], agent: str, parent_model: str) -> str:

@@ -24,7 +24,7 @@ codesearch
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
 
-def canonical_tool_name(name: str) -> str:
+def normalize_tool_name(name: str) -> str:
     """Return mudroom's name for another program's tool. Return an unknown name unchanged.
 
     The table is in `docs/tools.md`: Claude Code, Gemini CLI, opencode, Codex, kimi-cli, deepagents.
@@ -37,5 +37,5 @@ def canonical_tool_name(name: str) -> str:
 
 def is_known_elsewhere(name: str) -> bool:
     """Return whether a tool of another program, or of an MCP server, has this name."""
-    is_listed = canonical_tool_name(name) in _ALIASES or name.lower() in _ONLY_ELSEWHERE.split()
+    is_listed = normalize_tool_name(name) in _ALIASES or name.lower() in _ONLY_ELSEWHERE.split()
     return is_listed or name.startswith("mcp__")

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from .tool_names import canonical_tool_name
+from .tool_names import normalize_tool_name
 
 _PATTERN = re.compile(r"\s*(!?)\s*([^()]*?)\s*(?:(\()(.*?)(\)?))?\s*", re.DOTALL)
 _ALL_CALLS = ("", "*", ":*")
@@ -62,7 +62,7 @@ def parse_tool_pattern(text: str) -> ToolPattern:
     calls = calls.strip()
     return ToolPattern(
         text,
-        canonical_tool_name(name),
+        normalize_tool_name(name),
         name,
         "" if calls in _ALL_CALLS else calls,
         has_brackets=bool(opening),
@@ -95,7 +95,7 @@ def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[
     )
 
 
-def call_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
+def list_call_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
     """Return the patterns with brackets, which limit single calls.
 
     Leaves out `read(a.txt)` if another pattern, such as `read`, includes all calls of the tool.

@@ -108,7 +108,7 @@ def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResult
     return ToolResultBlock(call_id, name, result.text, result.error, images=result.images)
 
 
-def _no_key(_: object) -> str | None:
+def _find_no_key(_: object) -> str | None:
     return None
 
 
@@ -179,7 +179,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     parse: Callable[[dict[str, Any]], Any]
     run: Callable[[Any, Any], Awaitable[ToolResult]]
     effect: Effect = Effect.EFFECTFUL
-    get_key: Callable[[Any], str | None] = _no_key
+    get_key: Callable[[Any], str | None] = _find_no_key
     argument_aliases: Mapping[str, str] = {}
     needs_confirmation: bool = False
     make_reminder: Callable[[Any], str | None] | None = None

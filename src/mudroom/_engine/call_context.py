@@ -10,7 +10,7 @@ from pathlib import Path
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import Workspace
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._platform.private_files import write_private_file
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
@@ -48,7 +48,7 @@ class CallContext:
         recorded = RecordedWorkspace(environment.workspace, self._before_write, self._after_write)
         if self.call is None:
             return recorded
-        tool = canonical_tool_name(self.call.name)
+        tool = normalize_tool_name(self.call.name)
         return environment.policy.filter_workspace(recorded, tool, self.run.brief)
 
     def spill_path(self, name: str) -> str:

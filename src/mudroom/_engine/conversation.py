@@ -147,7 +147,7 @@ class Conversation:
     def _add_call_ids(self, message: AssistantMessage) -> None:
         self._used_call_ids.update(make_wire_id(call.id) for call in message.tool_calls)
 
-    def with_unique_call_ids(self, message: AssistantMessage, turn: int) -> AssistantMessage:
+    def ensure_unique_call_ids(self, message: AssistantMessage, turn: int) -> AssistantMessage:
         """Return the message with call ids that are not empty and not used in this conversation.
 
         Some providers send empty or repeated ids.
@@ -159,13 +159,13 @@ class Conversation:
         content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
         for index, block in enumerate(message.content):
             if isinstance(block, ToolCallBlock):
-                block = _with_unused_id(block, used, turn, index)
+                block = _ensure_unused_id(block, used, turn, index)
                 used.add(make_wire_id(block.id))
             content.append(block)
         return replace(message, content=tuple(content))
 
 
-def _with_unused_id(call: ToolCallBlock, used: set[str], turn: int, index: int) -> ToolCallBlock:
+def _ensure_unused_id(call: ToolCallBlock, used: set[str], turn: int, index: int) -> ToolCallBlock:
     if not call.id:
         call = replace(call, id=f"call_{turn}_{index}")
     while make_wire_id(call.id) in used:

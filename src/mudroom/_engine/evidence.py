@@ -48,13 +48,13 @@ class Evidence:
     @property
     def files_changed(self) -> tuple[str, ...]:
         """Files that the run and its children changed."""
-        return self._without_folders_of_writes(self._files_changed)
+        return self._remove_folders_of_writes(self._files_changed)
 
     @property
     def observed_changes(self) -> tuple[str, ...]:
         """Files among `files_changed` that changed while an effectful call ran."""
-        return self._without_folders_of_writes(self._observed_changes)
+        return self._remove_folders_of_writes(self._observed_changes)
 
-    def _without_folders_of_writes(self, paths: Iterable[str]) -> tuple[str, ...]:
+    def _remove_folders_of_writes(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Leave out folders that tools made for their files; after a crash they look changed."""
         return tuple(path for path in paths if path not in self._folders_of_writes)

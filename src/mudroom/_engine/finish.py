@@ -10,7 +10,7 @@ from .._core.budgets import Limit, LimitState
 from .._core.events import RunFinished, ToolCallFinished
 from .._core.messages import StopReason
 from .._core.runs import Reason, Report
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from ..errors import ModelError
 from .call_batch import CallOutcome
@@ -160,7 +160,7 @@ def _choose_grace(ending: Ending) -> float:
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
     """Give each call without a result an error result, so that the conversation is valid (S7)."""
     for _, call in run.batch.list_open_calls():
-        name = canonical_tool_name(call.name)
+        name = normalize_tool_name(call.name)
         result = ToolResult(text, error=True)
         if window := run.evidence.open_windows.pop(call.id, None):
             result = await window.close(result)

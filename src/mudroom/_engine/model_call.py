@@ -78,7 +78,7 @@ async def _call_model(run: RunContext, summary_reason: Reason | None) -> Assista
         partial = _close_failed_call(run)
         recorder.record_later(recorder.make_event(TurnFailed, error=text, text=partial))
         raise
-    answer = run.conversation.with_unique_call_ids(answer, run.turn)
+    answer = run.conversation.ensure_unique_call_ids(answer, run.turn)
     charge(run, answer)
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     recorder.record_later(recorder.make_event(TurnFinished, message=answer, seconds=seconds))

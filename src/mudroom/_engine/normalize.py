@@ -54,7 +54,7 @@ def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
             normalized.append(merged)
         elif not normalized or isinstance(normalized[-1], AssistantMessage):
             normalized.append(EMPTY_MESSAGE)
-        blocks, open_calls = _with_unique_ids(content, ids)
+        blocks, open_calls = _ensure_unique_ids(content, ids)
         user_blocks = []
         normalized.append(replace(message, content=blocks))
     if merged := _merge_user_blocks(user_blocks, open_calls):
@@ -93,7 +93,7 @@ def _merge_user_blocks(
     return UserMessage(tuple(content)) if content else None
 
 
-def _with_unique_ids(
+def _ensure_unique_ids(
     content: Sequence[AssistantBlock], ids: set[str]
 ) -> tuple[tuple[AssistantBlock, ...], list[tuple[str, ToolCallBlock]]]:
     """Return the blocks with unused call ids, and pairs of old id and renamed call."""

@@ -16,7 +16,7 @@ from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec, choose_child_mod
 from .._core.budgets import Budget, Grant
 from .._core.listings import find_entries, format_entries
 from .._core.runs import Brief, Reason
-from .._core.tool_patterns import call_patterns, select_tools
+from .._core.tool_patterns import list_call_patterns, select_tools
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
 from .call_context import CallContext
@@ -199,7 +199,7 @@ def _make_brief(
 ) -> Brief:
     parent = context.run.brief
     parent_tools = select_tools(parent.tools, parent.agent.child_tools)
-    own_limits = (parent.agent.call_patterns, call_patterns(parent.agent.child_tools))
+    own_limits = (parent.agent.call_patterns, list_call_patterns(parent.agent.child_tools))
     first_line = arguments.prompt.strip().splitlines()[0]
     return Brief(
         run_id=grant.run_id,

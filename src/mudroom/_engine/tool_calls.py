@@ -13,7 +13,7 @@ from .._core.json_values import find_json_fault
 from .._core.messages import ToolCallBlock, clean_call
 from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVerdict
 from .._core.ports.hooks import ToolHookDecision, check_hook_result
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._core.tools import Effect, Tool, ToolResult, clean_result
 from ..errors import MudroomError, UsageError, suggest_names
 from ..projections.safe_text import make_call_title
@@ -104,7 +104,7 @@ async def _run_all(tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
 
 def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     """Look up the tool of a call and check its arguments; a fault becomes an error result."""
-    name = call.name if call.name in run.tools else canonical_tool_name(call.name)
+    name = call.name if call.name in run.tools else normalize_tool_name(call.name)
     tool = run.tools.get(name)
     if tool is None:
         hint = suggest_names(call.name, run.tools)

@@ -9,7 +9,7 @@ import time
 from functools import cache
 
 from .processes import list_pids, read_environ
-from .scratch_dirs import SCRATCH_NAME, default_base, open_abandoned, remove_dir
+from .scratch_dirs import SCRATCH_NAME, choose_default_base, open_abandoned, remove_dir
 
 _MAX_DIRS = 64
 """Maximum number of folders that one clean-up removes."""
@@ -37,7 +37,7 @@ def remove_orphans_in_background() -> None:
 def _remove_twice() -> None:
     for delay in (0.0, _SECOND_PASS_DELAY):
         time.sleep(delay)
-        for base in {default_base(), "/tmp"}:
+        for base in {choose_default_base(), "/tmp"}:
             remove_orphans(base)
 
 

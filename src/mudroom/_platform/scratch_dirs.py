@@ -28,7 +28,9 @@ class ScratchDir:
     def __init__(self, base: str = "") -> None:
         self._owner = os.getpid()
         while True:
-            self.path = f"{base or default_base()}/mudroom-{self._owner}-{os.urandom(6).hex()}"
+            self.path = (
+                f"{base or choose_default_base()}/mudroom-{self._owner}-{os.urandom(6).hex()}"
+            )
             os.mkdir(self.path, 0o700)
             try:
                 self._lock = os.open(self.path, _OPEN_DIR)
@@ -62,7 +64,7 @@ class ScratchDir:
             self._lock = -1
 
 
-def default_base() -> str:
+def choose_default_base() -> str:
     """Return the absolute path of this process's folder for temporary files."""
     import tempfile
 

@@ -76,7 +76,7 @@ def load_context_files(
             seen_texts.add(text)
             files.append(ContextFile(path, text, is_personal))
     cut = _cut_to_size(files, max_bytes)
-    diagnostics += [_cut_diagnostic(file, max_bytes) for file in cut if file.omitted_bytes]
+    diagnostics += [_make_cut_diagnostic(file, max_bytes) for file in cut if file.omitted_bytes]
     return ContextFiles(tuple(cut), tuple(diagnostics))
 
 
@@ -256,7 +256,7 @@ def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
     return cut[::-1]
 
 
-def _cut_diagnostic(file: ContextFile, max_bytes: int) -> Diagnostic:
+def _make_cut_diagnostic(file: ContextFile, max_bytes: int) -> Diagnostic:
     size = len(file.text.encode()) + file.omitted_bytes
     return Diagnostic(
         file.path,

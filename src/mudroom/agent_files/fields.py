@@ -123,7 +123,7 @@ FieldHandler = Callable[[AgentDraft, JsonValue, int], None]
 """(draft, value, line) -> None. Stores the value in the draft. Raises ValueError."""
 
 
-def _agent_field(name: str, read: Callable[[JsonValue], object]) -> FieldHandler:
+def _make_field_handler(name: str, read: Callable[[JsonValue], object]) -> FieldHandler:
     """Return a handler that sets a field of Agent, or of Budget for "budget.<field>"."""
     field = name.removeprefix("budget.")
 
@@ -252,7 +252,7 @@ def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
         draft.unused_reason = f"agents of kind {value!r} are not supported"
 
 
-def _nested(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
+def _make_map_handler(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
     """Return a handler of a map whose keys have handlers of their own."""
 
     def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -277,18 +277,18 @@ _MODES = {
     "auto": Mode.ACCEPT_EDITS,
     "yolo": Mode.BYPASS,
 }
-_TURNS = _agent_field("budget.turns", _read_count)
-_MINUTES = _agent_field("budget.seconds", _read_minutes)
-_CONTEXT = _agent_field(
+_TURNS = _make_field_handler("budget.turns", _read_count)
+_MINUTES = _make_field_handler("budget.seconds", _read_minutes)
+_CONTEXT = _make_field_handler(
     "context_files", lambda value: _read_choice(value, "none", "project", "full")
 )
-_WORKSPACE = _agent_field(
+_WORKSPACE = _make_field_handler(
     "workspace", lambda value: WorkspaceKind(_read_choice(value, "shared", "copy"))
 )
-_TEMPERATURE = _agent_field("temperature", lambda value: _read_number(value, 0, 2))
-_TOP_P = _agent_field("top_p", lambda value: _read_number(value, 0, 1))
-_MAX_OUTPUT = _agent_field("max_output_tokens", _read_count)
-_MODEL_CONFIG = _nested(
+_TEMPERATURE = _make_field_handler("temperature", lambda value: _read_number(value, 0, 2))
+_TOP_P = _make_field_handler("top_p", lambda value: _read_number(value, 0, 1))
+_MAX_OUTPUT = _make_field_handler("max_output_tokens", _read_count)
+_MODEL_CONFIG = _make_map_handler(
     {
         "model": _handle_model,
         "temp": _TEMPERATURE,
@@ -297,12 +297,12 @@ _MODEL_CONFIG = _nested(
         "max_output_tokens": _MAX_OUTPUT,
     }
 )
-_RUN_CONFIG = _nested({"max_turns": _TURNS, "max_time_minutes": _MINUTES})
+_RUN_CONFIG = _make_map_handler({"max_turns": _TURNS, "max_time_minutes": _MINUTES})
 
 _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("name", _handle_name),
     ("description", _handle_description),
-    ("prompt developer_instructions instructions", _agent_field("instructions", _read_text)),
+    ("prompt developer_instructions instructions", _make_field_handler("instructions", _read_text)),
     ("model", _handle_model),
     ("temperature temp", _TEMPERATURE),
     ("top_p topP", _TOP_P),

@@ -130,7 +130,7 @@ def _read_entries(text: str, diagnostics: FileDiagnostics, first_line: int) -> d
         return entries
     if not isinstance(event, yaml.MappingStartEvent):
         raise _InvalidFrontmatter(
-            _line_of(event), "the frontmatter is not a list of `key: value` lines"
+            _find_line(event), "the frontmatter is not a list of `key: value` lines"
         )
     for key, value, line in _read_pairs(events, 1):
         if key in entries:
@@ -148,13 +148,13 @@ def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, Json
     for event in events:
         if isinstance(event, yaml.MappingEndEvent):
             return
-        line = _line_of(event)
+        line = _find_line(event)
         if not isinstance(event, yaml.ScalarEvent):
             raise _InvalidFrontmatter(line, "a key is not a text")
         yield event.value, _read_value(next(events), events, depth), line
 
 
-def _line_of(event: Event) -> int:
+def _find_line(event: Event) -> int:
     """Return the line of an event, from 0. Every event of a parsed text has a mark."""
     return event.start_mark.line if event.start_mark else 0
 
@@ -162,7 +162,7 @@ def _line_of(event: Event) -> int:
 def _read_value(event: Event, events: Iterator[Event], depth: int) -> JsonValue:
     import yaml
 
-    line = _line_of(event)
+    line = _find_line(event)
     if isinstance(event, yaml.ScalarEvent):
         return _convert_scalar(event.value) if event.implicit[0] else event.value
     if isinstance(event, yaml.AliasEvent):

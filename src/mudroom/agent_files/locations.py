@@ -87,7 +87,7 @@ def find_locations(
     for parent in project:
         for kind in kinds:
             location = Location(kind, os.path.join(parent, kind.folder), project[-1], False)
-            if _is_new(location, seen):
+            if _remember_folder(location, seen):
                 yield location
     if not user_home:
         return
@@ -96,11 +96,11 @@ def find_locations(
             continue
         path = os.path.join(user_home, kind.user_folder or kind.folder)
         location = Location(kind, path, "", True)
-        if _is_new(location, seen):
+        if _remember_folder(location, seen):
             yield location
 
 
-def _is_new(location: Location, seen: set[str]) -> bool:
+def _remember_folder(location: Location, seen: set[str]) -> bool:
     """Return True, once, for a folder, and for anything in its place but a file.
 
     `find_files` reports what cannot be listed.

@@ -131,10 +131,10 @@ def load_skills(folder: str, *, user_home: str) -> LoadedSkills:
 
 def _is_single_file(path: str, location: Location) -> bool:
     """Return whether a file directly in the folder is a skill."""
-    return os.path.dirname(path) == location.folder and _file_name(path).lower() != "readme"
+    return os.path.dirname(path) == location.folder and _derive_name(path).lower() != "readme"
 
 
-def _file_name(path: str) -> str:
+def _derive_name(path: str) -> str:
     """Return the name that a path gives to its skill: of the folder, or of a single file."""
     folder, file = os.path.split(path)
     return os.path.basename(folder) if file == "SKILL.md" else os.path.splitext(file)[0]
@@ -153,7 +153,7 @@ def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagno
             return None, diagnostics.items
         if os.path.basename(path) == "SKILL.md":
             diagnostics.add_warning(1, "no frontmatter: the first line is used as description")
-        return Skill(_file_name(path), description, path, boundary), diagnostics.items
+        return Skill(_derive_name(path), description, path, boundary), diagnostics.items
     skill = _read_skill(path, boundary, document, diagnostics)
     return (None if diagnostics.has_errors else skill), diagnostics.items
 
@@ -193,7 +193,7 @@ def _read_skill(
 
 
 def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostics) -> str:
-    folder = _file_name(path)
+    folder = _derive_name(path)
     name, line = _read_text(entries, "name", diagnostics)
     if not name:
         diagnostics.add_warning(line, f"no name; its folder's name {folder!r} is used")

@@ -18,9 +18,9 @@ def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | No
         line = re.search(r"at line (\d+)", str(error))
         diagnostics.add_error(int(line[1]) if line else 1, f"not TOML: {error}")
         return None
-    return {key: Entry(value, _line_of(text, key)) for key, value in table.items()}
+    return {key: Entry(value, _find_line(text, key)) for key, value in table.items()}
 
 
-def _line_of(text: str, key: str) -> int:
+def _find_line(text: str, key: str) -> int:
     match = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}\b""", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1

@@ -13,7 +13,7 @@ from typing import cast
 from msgspec import Struct
 
 from .._core.json_values import JsonValue
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._core.tool_patterns import parse_tool_pattern
 from ..errors import UnknownName
 from .diagnostics import FileDiagnostics
@@ -88,7 +88,7 @@ def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) 
     if not isinstance(value, dict):
         raise ValueError("is not a map of tools to allow, ask or deny")
     allowed = {
-        canonical_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
+        normalize_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
         for name, verdict in value.items()
     }
     if "edit" in allowed:
@@ -101,7 +101,7 @@ def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) 
 
 
 def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
-    verdicts = _call_verdicts(permission.get("task"))
+    verdicts = _get_call_verdicts(permission.get("task"))
     if verdicts is None:
         return None
     if verdicts.get("*") == "deny":
@@ -114,8 +114,8 @@ def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...]
 def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
     """Yield excluding patterns for single calls of tools that are not denied whole."""
     for name, verdict in permission.items():
-        tool = canonical_tool_name(name)
-        calls = _call_verdicts(verdict) or {}
+        tool = normalize_tool_name(name)
+        calls = _get_call_verdicts(verdict) or {}
         if tool == "task" or calls.get("*") == "deny":
             continue
         yield from (
@@ -125,20 +125,20 @@ def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
         )
 
 
-def _call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
+def _get_call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
     """Return the map of calls to verdicts, None when there is one verdict for all calls."""
     return value if isinstance(value, dict) else None
 
 
 def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
     """Return whether the agent gets a tool. Raises ValueError for an unknown verdict."""
-    by_call = _call_verdicts(value)
+    by_call = _get_call_verdicts(value)
     verdicts = [value] if by_call is None else list(by_call.values())
     unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
     if unknown:
         raise ValueError(f"{name}: {unknown[0]!r} is not one of allow, ask, deny")
     denies_all = all(verdict == "deny" for verdict in verdicts) and bool(verdicts)
-    if by_call is not None and canonical_tool_name(name) == "task":
+    if by_call is not None and normalize_tool_name(name) == "task":
         return bool(verdicts) and not denies_all
     if by_call is not None and by_call.get("*") == "deny" and not denies_all:
         diagnostics.add_warning(
@@ -185,7 +185,7 @@ def resolve_tool_name(
         name = f"{name}__*"
     if name == "*" or name.startswith("mcp__"):
         return name
-    tool = canonical_tool_name(name)
+    tool = normalize_tool_name(name)
     if tool == "web_search":
         diagnostics.add_warning(line, f"{name} is not available here: no tool searches the web")
     elif tool == "web_fetch":

@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        text, code = _message_and_code(error)
+        text, code = _describe_error(error)
         if text:
             print_notice(text)
         if isinstance(error, OSError):
@@ -74,7 +74,7 @@ def run(arguments: list[str]) -> int:
         return code
 
 
-def _message_and_code(error: Exception) -> tuple[str, int]:
+def _describe_error(error: Exception) -> tuple[str, int]:
     """Return the message to print for an error ("" for none) and the exit code."""
     from click import ClickException
 

@@ -28,24 +28,24 @@ def read_rows(path: Path) -> Iterator[Row]:
     """Yield the objects of a file, one per line; other lines are ignored."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            if row := as_object(_parse(line)):
+            if row := to_object(_parse(line)):
                 yield row
 
 
 def read_object(path: Path) -> Row:
     """Return the object in a file, {} if there is none."""
     try:
-        return as_object(_parse(path.read_text(encoding="utf-8", errors="replace")))
+        return to_object(_parse(path.read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return {}
 
 
-def as_object(value: object) -> Row:
+def to_object(value: object) -> Row:
     """Return an object unchanged, {} for any other value."""
     return cast(Row, value) if isinstance(value, dict) else {}
 
 
-def as_objects(value: object) -> list[Row]:
+def to_objects(value: object) -> list[Row]:
     """Return the objects in a list, [] for any other value."""
     if not isinstance(value, list):
         return []
@@ -66,12 +66,12 @@ def extract_text(content: object) -> str:
         return content
     texts = [
         str(block.get("text", "")) if "text" in block else f"[{block.get('type', 'block')}]"
-        for block in as_objects(content)
+        for block in to_objects(content)
     ]
     return "\n".join(texts)
 
 
-def as_count(value: object) -> int:
+def to_count(value: object) -> int:
     """Return a positive integer unchanged, 0 for any other value."""
     return value if isinstance(value, int) and value > 0 else 0
 

@@ -30,7 +30,7 @@ from .._core.messages import (
     Usage,
 )
 from .._core.runs import Brief, Reason, Report
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from ..projections.safe_text import make_call_title
 from ..tools import find_builtin_tool
@@ -100,7 +100,7 @@ def start_call(at: float, run: str, turn: int, call: ToolCallBlock) -> ToolCallS
 
 def starts_run(call: ToolCallBlock) -> bool:
     """Return whether a call of another program starts a child run."""
-    return canonical_tool_name(call.name) == "task"
+    return normalize_tool_name(call.name) == "task"
 
 
 class RunBuilder:
@@ -202,7 +202,7 @@ class RunBuilder:
                 run=self.run_id,
                 turn=started.turn,
                 call_id=call_id,
-                name=canonical_tool_name(started.call.name),
+                name=normalize_tool_name(started.call.name),
                 result=ToolResult(text, error=error),
                 seconds=round(self.last_at - started.at, 3),
             )

@@ -16,15 +16,15 @@ from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from ..errors import UsageError
 from ._jsonl import (
     Row,
-    as_count,
-    as_object,
-    as_objects,
     extract_text,
     find_log,
     is_injected_text,
     parse_time,
     read_object,
     read_rows,
+    to_count,
+    to_object,
+    to_objects,
 )
 from ._run_builder import AnswerBlock, RunBuilder, build_session, starts_run
 
@@ -116,7 +116,7 @@ class _Reader:
         run: RunBuilder | None = None
         roots = 0
         for row in rows:
-            previous = _previous_row(row)
+            previous = _find_previous_row(row)
             continued = None
             if previous or "parentUuid" not in row:
                 continued = run_by_row.get(previous, run)
@@ -124,7 +124,7 @@ class _Reader:
                 roots += 1
                 run = RunBuilder(
                     str(roots),
-                    extract_text(_content(row)),
+                    extract_text(_read_content(row)),
                     parse_time(row, run.last_at if run else 0.0),
                     continues=continued.run_id if continued else "",
                 )
@@ -151,12 +151,12 @@ class _Reader:
             self._read_results_and_notes(run, row)
 
     def _read_answer(self, run: RunBuilder, row: Row, agent_by_call: dict[str, str]) -> None:
-        message = as_object(row.get("message"))
-        content = _content(row)
-        entries = as_objects(content) or [{"type": "text", "text": extract_text(content)}]
+        message = to_object(row.get("message"))
+        content = _read_content(row)
+        entries = to_objects(content) or [{"type": "text", "text": extract_text(content)}]
         blocks = list(_to_blocks(entries))
         turn = run.add_answer(parse_time(row, run.last_at), blocks, str(message.get("id", "")))
-        turn.usage = _to_usage(as_object(message.get("usage")))
+        turn.usage = _to_usage(to_object(message.get("usage")))
         run.model = run.model or str(message.get("model", ""))
         for position, call in enumerate(turn.calls, 1):
             if call not in blocks or not starts_run(call):
@@ -167,8 +167,8 @@ class _Reader:
 
     def _read_results_and_notes(self, run: RunBuilder, row: Row) -> None:
         at = parse_time(row, run.last_at)
-        content = _content(row)
-        entries = as_objects(content)
+        content = _read_content(row)
+        entries = to_objects(content)
         for block in entries:
             if block.get("type") != "tool_result":
                 continue
@@ -195,7 +195,7 @@ class _Reader:
                 return child
         prompt = str(call.arguments.get("prompt", "")).strip()
         for child in unplaced:
-            if not child.meta.get("toolUseId") and _child_prompt(child).strip() == prompt:
+            if not child.meta.get("toolUseId") and _find_child_prompt(child).strip() == prompt:
                 return child
         return None
 
@@ -212,7 +212,7 @@ class _Reader:
         description = arguments.get("description") or child.meta.get("description") or ""
         run = RunBuilder(
             run_id,
-            _child_prompt(child),
+            _find_child_prompt(child),
             max(parse_time(child.rows[0], parent.last_at), parent.last_at if call else 0.0),
             agent=str(agent),
             description=str(description),
@@ -235,11 +235,11 @@ class _Reader:
                 run.has_failed = error
 
 
-def _content(row: Row) -> object:
-    return as_object(row.get("message")).get("content", row.get("content"))
+def _read_content(row: Row) -> object:
+    return to_object(row.get("message")).get("content", row.get("content"))
 
 
-def _previous_row(row: Row) -> str:
+def _find_previous_row(row: Row) -> str:
     """Return the id of the row that a row follows; after a compaction the last one before it."""
     return str(row.get("parentUuid") or row.get("logicalParentUuid") or "")
 
@@ -248,24 +248,24 @@ def _map_calls_to_agents(rows: list[Row]) -> dict[str, str]:
     """Return the agent id that the result of each call names, by call id."""
     agent_by_call: dict[str, str] = {}
     for row in rows:
-        agent_id = as_object(row.get("toolUseResult")).get("agentId")
+        agent_id = to_object(row.get("toolUseResult")).get("agentId")
         if not agent_id:
             continue
-        for block in as_objects(as_object(row.get("message")).get("content")):
+        for block in to_objects(to_object(row.get("message")).get("content")):
             if block.get("type") == "tool_result":
                 agent_by_call[str(block.get("tool_use_id"))] = str(agent_id)
     return agent_by_call
 
 
-def _child_prompt(child: _ChildLog) -> str:
-    return extract_text(as_object(child.rows[0].get("message")).get("content"))
+def _find_child_prompt(child: _ChildLog) -> str:
+    return extract_text(to_object(child.rows[0].get("message")).get("content"))
 
 
 def _is_prompt(row: Row) -> bool:
     if row["type"] != "user" or row.get("isMeta") or row.get("isCompactSummary"):
         return False
-    content = as_object(row.get("message")).get("content")
-    has_results = any(block.get("type") == "tool_result" for block in as_objects(content))
+    content = to_object(row.get("message")).get("content")
+    has_results = any(block.get("type") == "tool_result" for block in to_objects(content))
     return not has_results and not is_injected_text(extract_text(content))
 
 
@@ -281,17 +281,17 @@ def _to_blocks(entries: list[Row]) -> Iterator[AnswerBlock]:
             case "tool_use" | "server_tool_use":
                 call_id = str(entry.get("id", ""))
                 name = str(entry.get("name", ""))
-                yield ToolCallBlock(call_id, name, as_object(entry.get("input")))
+                yield ToolCallBlock(call_id, name, to_object(entry.get("input")))
             case _:
                 continue
 
 
 def _to_usage(counts: Row) -> Usage:
-    cache_read = as_count(counts.get("cache_read_input_tokens"))
-    cache_written = as_count(counts.get("cache_creation_input_tokens"))
+    cache_read = to_count(counts.get("cache_read_input_tokens"))
+    cache_written = to_count(counts.get("cache_creation_input_tokens"))
     return Usage(
-        input_tokens=as_count(counts.get("input_tokens")) + cache_read + cache_written,
-        output_tokens=as_count(counts.get("output_tokens")),
+        input_tokens=to_count(counts.get("input_tokens")) + cache_read + cache_written,
+        output_tokens=to_count(counts.get("output_tokens")),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_written,
     )

@@ -12,15 +12,15 @@ from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from ..errors import UsageError
 from ._jsonl import (
     Row,
-    as_count,
-    as_object,
-    as_objects,
     extract_text,
     find_log,
     is_injected_text,
     parse_arguments,
     parse_time,
     read_rows,
+    to_count,
+    to_object,
+    to_objects,
 )
 from ._run_builder import RunBuilder, build_session
 
@@ -44,7 +44,7 @@ def read_codex_log(path: Path) -> tuple[str, list[StoredEvent]]:
     children: dict[Path, Row] = {}
     for file in sorted(path.parent.glob("*.jsonl")):
         child_meta = _read_meta(file)
-        if _parent_thread(child_meta):
+        if _read_parent_thread(child_meta):
             children[file] = child_meta
     reader = _Reader(children)
     reader.read_root_thread(path, meta)
@@ -70,42 +70,42 @@ class _Reader:
         # Root runs that no rollback has removed from the conversation.
         current: list[RunBuilder] = []
         for row in _read_thread(path):
-            payload = as_object(row.get("payload"))
+            payload = to_object(row.get("payload"))
             at = parse_time(row, run.last_at if run else 0.0)
-            if prompt := _prompt(payload):
+            if prompt := _read_prompt(payload):
                 run = RunBuilder(
                     str(len(roots) + 1),
                     prompt,
                     at,
                     continues=current[-1].run_id if current else "",
-                    instructions=_instructions(meta),
+                    instructions=_read_instructions(meta),
                 )
                 self.runs.append(run)
                 roots.append(run)
                 current.append(run)
             elif payload.get("type") == "thread_rolled_back":
-                kept = len(current) - as_count(payload.get("num_turns"))
+                kept = len(current) - to_count(payload.get("num_turns"))
                 del current[max(0, kept) :]
             elif run:
                 _add_item(run, row, payload, at)
         for root in roots:
-            self._read_children(root, _thread_id(meta))
+            self._read_children(root, _read_thread_id(meta))
 
     def _read_child_thread(self, path: Path, meta: Row, run: RunBuilder) -> None:
         for row in _read_thread(path):
-            payload = as_object(row.get("payload"))
-            prompt = _prompt(payload)
+            payload = to_object(row.get("payload"))
+            prompt = _read_prompt(payload)
             if prompt and not run.prompt:
                 run.prompt = prompt
             elif payload.get("type") != "thread_rolled_back":
                 _add_item(run, row, payload, parse_time(row, run.last_at))
-        self._read_children(run, _thread_id(meta))
+        self._read_children(run, _read_thread_id(meta))
 
     def _read_children(self, parent: RunBuilder, thread: str) -> None:
         """Read the children whose id stands in a result of the parent."""
         for path, meta in list(self._children.items()):
-            call_id = _find_spawning_call(parent, _thread_id(meta))
-            if _parent_thread(meta) != thread or not call_id:
+            call_id = _find_spawning_call(parent, _read_thread_id(meta))
+            if _read_parent_thread(meta) != thread or not call_id:
                 continue
             del self._children[path]
             self._read_child_thread(path, meta, self._add_child(parent, meta, call_id))
@@ -118,7 +118,7 @@ class _Reader:
             if call.id == call_id
         )
         run_id = f"{parent.run_id}.{turn.number}.{position}"
-        spawn = _spawn_info(meta)
+        spawn = _read_spawn_info(meta)
         nickname = spawn.get("agent_nickname")
         run = RunBuilder(
             run_id,
@@ -126,7 +126,7 @@ class _Reader:
             max(turn.finished_at, parse_time(meta, turn.finished_at)),
             agent=str(spawn.get("agent_role") or nickname or "agent"),
             description=str(nickname or ""),
-            instructions=_instructions(meta),
+            instructions=_read_instructions(meta),
             parent=parent.run_id,
             call_id=call_id,
         )
@@ -141,7 +141,7 @@ def _find_spawning_call(parent: RunBuilder, thread: str) -> str:
     return next((call_id for call_id, text in parent.results.items() if thread in text), "")
 
 
-def _prompt(payload: Row) -> str:
+def _read_prompt(payload: Row) -> str:
     """Return the text of a prompt that the user wrote, "" for any other entry."""
     if payload.get("type") != "message" or payload.get("role") != "user":
         return ""
@@ -154,7 +154,7 @@ def _add_item(run: RunBuilder, row: Row, payload: Row, at: float) -> None:
     if row.get("type") == "turn_context":
         run.model = run.model or str(payload.get("model", ""))
     elif kind == "token_count":
-        counts = as_object(as_object(payload.get("info")).get("last_token_usage"))
+        counts = to_object(to_object(payload.get("info")).get("last_token_usage"))
         if counts:
             run.set_usage(_to_usage(counts))
     elif row.get("type") == "response_item":
@@ -171,7 +171,7 @@ def _add_response_item(run: RunBuilder, payload: Row, kind: str, at: float) -> N
             run.add_note(at, text, "user" if is_typed else "engine")
     elif kind == "reasoning":
         summary = payload.get("summary")
-        redacted = "" if as_objects(summary) else "withheld"
+        redacted = "" if to_objects(summary) else "withheld"
         run.add_answer(at, [ThinkingBlock(extract_text(summary), redacted=redacted)])
     elif kind in _CALL_TYPES:
         run.add_answer(at, [_to_call(kind, payload)])
@@ -187,7 +187,7 @@ def _to_call(kind: str, payload: Row) -> ToolCallBlock:
         return ToolCallBlock(call_id, str(payload.get("name", "")), arguments)
     raw = payload.get("arguments")
     if kind == "local_shell_call":
-        raw = as_object(payload.get("action"))
+        raw = to_object(payload.get("action"))
     arguments, malformed = parse_arguments(raw)
     command = arguments.get("command")
     if isinstance(command, list):
@@ -214,16 +214,16 @@ def _parse_output(output: object) -> tuple[str, bool]:
             return extract_text(cast(object, output)), False
         return raw or str(fields), False
     text = extract_text(fields.get("output", fields.get("content")))
-    exit_code = as_object(fields.get("metadata")).get("exit_code")
+    exit_code = to_object(fields.get("metadata")).get("exit_code")
     return text, fields.get("success") is False or bool(exit_code)
 
 
 def _to_usage(counts: Row) -> Usage:
     return Usage(
-        input_tokens=as_count(counts.get("input_tokens")),
-        output_tokens=as_count(counts.get("output_tokens")),
-        cache_read_tokens=as_count(counts.get("cached_input_tokens")),
-        reasoning_tokens=as_count(counts.get("reasoning_output_tokens")),
+        input_tokens=to_count(counts.get("input_tokens")),
+        output_tokens=to_count(counts.get("output_tokens")),
+        cache_read_tokens=to_count(counts.get("cached_input_tokens")),
+        reasoning_tokens=to_count(counts.get("reasoning_output_tokens")),
     )
 
 
@@ -231,7 +231,7 @@ def _read_thread(path: Path) -> Iterator[Row]:
     """Yield the rows of a thread, without token counts that only repeat the one before them."""
     last_info: object = None
     for row in read_rows(path):
-        payload = as_object(row.get("payload"))
+        payload = to_object(row.get("payload"))
         if payload.get("type") == "token_count":
             if payload.get("info") == last_info:
                 continue
@@ -244,30 +244,30 @@ def _read_meta(path: Path) -> Row:
     for row in read_rows(path):
         if row.get("type") != "session_meta":
             return {}
-        return {"timestamp": row.get("timestamp"), **as_object(row.get("payload"))}
+        return {"timestamp": row.get("timestamp"), **to_object(row.get("payload"))}
     return {}
 
 
 def _is_root_thread(path: Path) -> bool:
     meta = _read_meta(path)
-    return bool(meta) and not _parent_thread(meta)
+    return bool(meta) and not _read_parent_thread(meta)
 
 
-def _thread_id(meta: Row) -> str:
+def _read_thread_id(meta: Row) -> str:
     return str(meta.get("id", ""))
 
 
-def _spawn_info(meta: Row) -> Row:
-    subagent = as_object(as_object(meta.get("source")).get("subagent"))
-    return as_object(subagent.get("thread_spawn"))
+def _read_spawn_info(meta: Row) -> Row:
+    subagent = to_object(to_object(meta.get("source")).get("subagent"))
+    return to_object(subagent.get("thread_spawn"))
 
 
-def _parent_thread(meta: Row) -> str:
-    return str(_spawn_info(meta).get("parent_thread_id") or "")
+def _read_parent_thread(meta: Row) -> str:
+    return str(_read_spawn_info(meta).get("parent_thread_id") or "")
 
 
-def _instructions(meta: Row) -> str:
+def _read_instructions(meta: Row) -> str:
     instructions = meta.get("base_instructions") or meta.get("instructions")
     if isinstance(instructions, str):
         return instructions
-    return str(as_object(instructions).get("text", ""))
+    return str(to_object(instructions).get("text", ""))

@@ -163,16 +163,16 @@ class MemoryStore:
     async def find(self, text: str) -> str:
         """Return the id of the session with this id, unique beginning of an id, or name."""
         ids = [info.id for info in await self.list()]
-        return select_session(text, ids, self._names())
+        return select_session(text, ids, self._list_names())
 
     async def check_name(self, name: str, session: str = "") -> None:
         """Check that a session can have this name. Raises UsageError."""
-        check_name(name, self._names(), session)
+        check_name(name, self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
         """Name a session, "" for none. Raises UnknownName, UsageError."""
         record = self._records.get(session) or self._get(session)
-        check_name(name, self._names(), session)
+        check_name(name, self._list_names(), session)
         record.name = name
 
     async def delete(self, session: str) -> None:
@@ -185,7 +185,7 @@ class MemoryStore:
         record = self._records.get(session)
         return "this process" if record and record.has_writer else ""
 
-    def _names(self) -> list[tuple[str, str]]:
+    def _list_names(self) -> list[tuple[str, str]]:
         return [(record.name, session) for session, record in self._records.items() if record.name]
 
     def _get(self, session: str) -> _Record:

@@ -183,7 +183,7 @@ class AnthropicReader:
         if self._start is None or not self.is_done:
             raise StreamCut
         blocks = (self._blocks[index].finish(self._names) for index in sorted(self._blocks))
-        content = _with_unique_ids([block for block in blocks if block is not None])
+        content = _ensure_unique_ids([block for block in blocks if block is not None])
         return AssistantMessage(
             content,
             usage=_to_usage(self._counts),
@@ -230,7 +230,7 @@ class AnthropicReader:
             self._counts["thinking"] = thinking
 
 
-def _with_unique_ids(
+def _ensure_unique_ids(
     blocks: list[TextBlock | ThinkingBlock | ToolCallBlock],
 ) -> tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...]:
     """Return the blocks with a new id for each call that has none or one used before."""

@@ -126,10 +126,10 @@ def classify_status(
         return RequestFailure(status, error, retryable=True, retry_after=retry_after)
     if 300 <= status < 400:
         message = f"{hints.provider} redirects to another address (HTTP {status}){detail}"
-        remedy = _url_remedy(hints)
+        remedy = _make_url_remedy(hints)
     else:
         message = f"{hints.provider} refused the request (HTTP {status}){detail}"
-        remedy = _status_remedy(hints, status, text)
+        remedy = _choose_status_remedy(hints, status, text)
         if status == 413 or (status in (400, 422) and _TOO_LONG.search(text)):
             overflow = ContextOverflow(message, where=where, remedy=_OVERFLOW_REMEDY)
             return RequestFailure(status, overflow, body=body)
@@ -147,7 +147,7 @@ def classify_exception(
     where = strip_url(url)
     if isinstance(error, InvalidRequest):
         invalid = ModelRefused(
-            f"cannot send the request to {where!r}: {error}", remedy=_url_remedy(hints)
+            f"cannot send the request to {where!r}: {error}", remedy=_make_url_remedy(hints)
         )
         return RequestFailure(0, invalid)
     if isinstance(error, UntrustedServer):
@@ -165,7 +165,7 @@ def classify_exception(
         unreachable = ModelUnavailable(
             f"cannot reach {hints.provider}: {error}",
             where=where,
-            remedy=f"Check that the server runs and the network is up. {_url_remedy(hints)}",
+            remedy=f"Check that the server runs and the network is up. {_make_url_remedy(hints)}",
         )
         return RequestFailure(0, unreachable, retryable=True, needs_few_tries=True)
     if isinstance(error, MalformedResponse):
@@ -193,7 +193,7 @@ def build_protocol_failure(
         is_unreadable: data arrived damaged, so that another attempt may succeed.
     """
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
-    error = ModelGarbled(message, where=strip_url(url), remedy=_url_remedy(hints))
+    error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
     return RequestFailure(0, error, retryable=is_unreadable, needs_few_tries=True)
 
 
@@ -279,17 +279,17 @@ def _find_message(body: object) -> str:
     return ""
 
 
-def _url_remedy(hints: ProviderHints) -> str:
+def _make_url_remedy(hints: ProviderHints) -> str:
     if hints.url_env:
         return f"Check the base URL in {hints.url_env}."
     return "Check the base URL."
 
 
-def _status_remedy(hints: ProviderHints, status: int, text: str) -> str:
+def _choose_status_remedy(hints: ProviderHints, status: int, text: str) -> str:
     if status in (401, 403) or _BAD_KEY.search(text):
         return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
     if status == 404:
-        return f"Check the model's name. {_url_remedy(hints)}"
+        return f"Check the model's name. {_make_url_remedy(hints)}"
     if "/v1/responses" in text:
         return "Name the model as openai-responses:MODEL."
     return ""

@@ -164,7 +164,7 @@ class HttpClient:
                         yield chunk
                 return
             except RequestFailure as failure:
-                delay = self._retry_delay(failure, attempt)
+                delay = self._choose_retry_delay(failure, attempt)
                 reason = failure.error.message
                 if delay is None:
                     remedy = handle_failure(failure)
@@ -262,7 +262,7 @@ class HttpClient:
             return build_protocol_failure(self.hints, url, reason, is_unreadable=is_unreadable)
         return classify_exception(self.hints, url, error, self._read_timeout)
 
-    def _retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
+    def _choose_retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
         """Return the seconds until the next attempt, None if there is none."""
         max_tries = self._max_tries
         if failure.needs_few_tries:

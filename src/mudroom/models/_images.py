@@ -37,11 +37,11 @@ def _replace_image(block: UserBlock) -> UserBlock:
     return block
 
 
-def image_label(result: ToolResultBlock) -> str:
+def make_image_label(result: ToolResultBlock) -> str:
     """Return the text before a result's images, for wires that send them outside the result."""
     return f"Images of the result of {result.name} ({result.call_id}):"
 
 
-def data_url(image: ImageBlock) -> str:
+def make_data_url(image: ImageBlock) -> str:
     """Return the image as a data URL."""
     return f"data:{image.media_type};base64,{b64encode(image.data).decode()}"

@@ -103,7 +103,7 @@ class RateLimiter:
         """
         if self._rate or self._queue.locked() or self._is_burst:
             async with self._queue:
-                while (wait := self._seconds_to_wait()) > 0:
+                while (wait := self._compute_wait()) > 0:
                     if wait > MAX_WAIT:
                         raise RateLimited(wait)
                     await self._clock.sleep(wait)
@@ -170,7 +170,7 @@ class RateLimiter:
         accepted = max(_ALWAYS_ALLOWED_UNANSWERED, 2 * self._largest_accepted_burst)
         return self._unanswered >= accepted
 
-    def _seconds_to_wait(self) -> float:
+    def _compute_wait(self) -> float:
         """Return the seconds until the next request may be sent; 0 or less means now."""
         now = self._clock.monotonic()
         if self._rate:

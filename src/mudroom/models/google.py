@@ -20,7 +20,7 @@ from .._core.messages import (
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
 from ._google_stream import OWN_ID_PREFIX, WIRE, GoogleReader
-from ._images import image_label
+from ._images import make_image_label
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from ._wire import WireModel, get_sampling
@@ -101,7 +101,7 @@ def _encode_user_message(message: UserMessage, names: ToolNames) -> Iterator[dic
         yield _encode_result(result, names)
     for result in results:
         if result.images:
-            yield {"text": image_label(result)}
+            yield {"text": make_image_label(result)}
             for image in result.images:
                 yield _encode_image(image)
     for block in message.content:

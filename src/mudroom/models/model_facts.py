@@ -71,7 +71,7 @@ class _Row(Struct, frozen=True):
     facts: dict[str, Any]
 
 
-def _row(part: str = "", pattern: str = "", *, host: str = "", **facts: object) -> _Row:
+def _make_row(part: str = "", pattern: str = "", *, host: str = "", **facts: object) -> _Row:
     return _Row(part, pattern, host, facts)
 
 
@@ -85,24 +85,24 @@ _REASONING = _START + r"(o\d|gpt-([5-9]|\d\d))"
 _NO_SAMPLING: dict[str, Any] = {"refused": _SAMPLING}
 
 _ROWS = (
-    _row("gpt-oss", context_window=131_072, max_output=32_000),
-    _row("deepseek-", context_window=64_000),
-    _row("deepseek-reasoner", max_output=32_000),
-    _row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
+    _make_row("gpt-oss", context_window=131_072, max_output=32_000),
+    _make_row("deepseek-", context_window=64_000),
+    _make_row("deepseek-reasoner", max_output=32_000),
+    _make_row(pattern=r"(mi|code|dev|magi|pix)(ni)?stral-|pixtral-", context_window=128_000),
     # Local servers check the ids, too: https://github.com/ml-explore/mlx-lm/issues/1375.
-    _row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", needs_short_ids=True),
-    _row("kimi-", context_window=131_072, max_output=16_384),
-    _row("glm-", context_window=128_000, max_output=16_384),
+    _make_row("tral", r"(?i)(mis|minis|mix|codes|devs|magis|pix)tral", needs_short_ids=True),
+    _make_row("kimi-", context_window=131_072, max_output=16_384),
+    _make_row("glm-", context_window=128_000, max_output=16_384),
     # A local server decides how long the window of an open model is.
-    _row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
-    _row("gpt-", _START + r"(chat)?gpt-(?!oss)", context_window=128_000, max_output=16_384),
-    _row("gpt-3.5", context_window=16_385, max_output=4_096),
-    _row("gpt-4", r"gpt-4($|-\d)", context_window=8_192),
-    _row("gpt-4-turbo", max_output=4_096),
-    _row("gpt-4.1", context_window=1_000_000),
-    _row("o", _START + r"o\d", context_window=200_000),
-    _row("gpt-", _START + r"gpt-([5-9]|\d\d)", context_window=400_000),
-    _row(
+    _make_row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
+    _make_row("gpt-", _START + r"(chat)?gpt-(?!oss)", context_window=128_000, max_output=16_384),
+    _make_row("gpt-3.5", context_window=16_385, max_output=4_096),
+    _make_row("gpt-4", r"gpt-4($|-\d)", context_window=8_192),
+    _make_row("gpt-4-turbo", max_output=4_096),
+    _make_row("gpt-4.1", context_window=1_000_000),
+    _make_row("o", _START + r"o\d", context_window=200_000),
+    _make_row("gpt-", _START + r"gpt-([5-9]|\d\d)", context_window=400_000),
+    _make_row(
         pattern=_REASONING,
         limit_field="max_completion_tokens",
         encrypts_reasoning=True,
@@ -110,36 +110,40 @@ _ROWS = (
         **_NO_SAMPLING,
     ),
     # https://github.com/BerriAI/litellm/issues/34569; the last two do not accept "none" either.
-    _row("gpt-", r"gpt-(5\.[5-9]|[6-9]|\d\d)", host=_OPENAI, tool_effort="none"),
-    _row("gpt-6", r"gpt-6(-astra|\.1-sol)", host=_OPENAI, tool_effort=""),
-    _row("claude-", context_window=200_000),
-    _row("claude-3", r"claude-3(?![-.][5-9])", max_output=4_096),
-    _row("claude-", r"claude-([a-z]+-)?4", takes_one_sampling=True, max_output=16_000),
-    _row("claude-", r"claude-([a-z]+-)?4[-.]5(?!\d)", max_output=32_000),
-    _row("claude-", r"claude-([a-z]+-)?4[-.]6(?!\d)", context_window=1_000_000, max_output=64_000),
-    _row(
+    _make_row("gpt-", r"gpt-(5\.[5-9]|[6-9]|\d\d)", host=_OPENAI, tool_effort="none"),
+    _make_row("gpt-6", r"gpt-6(-astra|\.1-sol)", host=_OPENAI, tool_effort=""),
+    _make_row("claude-", context_window=200_000),
+    _make_row("claude-3", r"claude-3(?![-.][5-9])", max_output=4_096),
+    _make_row("claude-", r"claude-([a-z]+-)?4", takes_one_sampling=True, max_output=16_000),
+    _make_row("claude-", r"claude-([a-z]+-)?4[-.]5(?!\d)", max_output=32_000),
+    _make_row(
+        "claude-", r"claude-([a-z]+-)?4[-.]6(?!\d)", context_window=1_000_000, max_output=64_000
+    ),
+    _make_row(
         "claude-",
         r"claude-([a-z]+-)?(4[-.]([7-9]|[1-9]\d)|[5-9]|\d\d)(?!\d)",
         context_window=1_000_000,
         max_output=64_000,
         **_NO_SAMPLING,
     ),
-    _row("gemini-", context_window=1_000_000, max_output=32_768),
-    _row(pattern=r"gemini-(1|2\.0)|gemma|learnlm", max_output=8_192),
-    _row(pattern=r"gemini-[12]|gemma|learnlm", takes_unsigned_calls=True),
-    _row("grok-", context_window=131_072),
-    _row("grok-4", context_window=256_000, max_output=32_000),
-    _row(
+    _make_row("gemini-", context_window=1_000_000, max_output=32_768),
+    _make_row(pattern=r"gemini-(1|2\.0)|gemma|learnlm", max_output=8_192),
+    _make_row(pattern=r"gemini-[12]|gemma|learnlm", takes_unsigned_calls=True),
+    _make_row("grok-", context_window=131_072),
+    _make_row("grok-4", context_window=256_000, max_output=32_000),
+    _make_row(
         pattern=_START + r"(claude-(?!2|instant)|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-([5-9]|\d\d)"
         r"|chatgpt-|o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-4|pixtral-"
         r"|mistral-(small|medium|large)-latest|kimi-latest|llama-4|qwen[\w.]*-vl)",
         takes_images=True,
     ),
-    _row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
-    _row(host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})),
-    _row(host=r"^openrouter\.ai/", tells_price=True),
+    _make_row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
+    _make_row(
+        host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})
+    ),
+    _make_row(host=r"^openrouter\.ai/", tells_price=True),
     # The default port of vLLM, which refuses a limit that does not fit beside the prompt.
-    _row(host=r"^(127\.0\.0\.1|localhost):8000/", max_output=4_096),
+    _make_row(host=r"^(127\.0\.0\.1|localhost):8000/", max_output=4_096),
 )
 """A later row overrides the facts of an earlier one; refused fields are added."""
 

@@ -46,7 +46,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     is_local: bool = False
 
 
-def _compatible(
+def _make_compatible(
     name: str,
     base_url: str,
     *aliases: str,
@@ -141,43 +141,47 @@ _TABLE = (
         default_model="gemini-flash-latest",
         model_prefixes=("gemini-", "gemma-"),
     ),
-    _compatible(
+    _make_compatible(
         "ollama",
         "http://127.0.0.1:11434/v1",
         model="qwen3:8b",
         url_vars=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
     ),
-    _compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
-    _compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
-    _compatible("xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)),
-    _compatible(
+    _make_compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
+    _make_compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
+    _make_compatible(
+        "xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)
+    ),
+    _make_compatible(
         "mistral",
         "https://api.mistral.ai/v1",
         "mistralai",
         model="mistral-large-latest",
         prefixes=("mistral-", "codestral-", "devstral-"),
     ),
-    _compatible(
+    _make_compatible(
         "deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)
     ),
-    _compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
-    _compatible(
+    _make_compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
+    _make_compatible(
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
         model="accounts/fireworks/models/gpt-oss-120b",
     ),
-    _compatible("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
-    _compatible(
+    _make_compatible("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
+    _make_compatible(
         "moonshotai",
         "https://api.moonshot.ai/v1",
         "moonshot",
         model="kimi-latest",
         key_vars=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
     ),
-    _compatible("zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)),
-    _compatible("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
-    _compatible("vllm", "http://127.0.0.1:8000/v1"),
-    _compatible("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
+    _make_compatible(
+        "zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)
+    ),
+    _make_compatible("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
+    _make_compatible("vllm", "http://127.0.0.1:8000/v1"),
+    _make_compatible("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
     Provider(name="offline", wire="offline", default_model="offline", is_local=True),
     Provider(name="scripted", wire="scripted", default_model="model", is_local=True),
     *(
@@ -236,7 +240,7 @@ def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | 
         local = (provider for provider in _TABLE if provider.is_local)
         return next((provider for provider in local if _has_url(provider, environ)), None)
     provider = _BY_ANY_NAME.get(name.partition(":")[0])
-    if provider is None or _first_value(environ, ("MUDROOM_MODEL", *provider.model_vars)):
+    if provider is None or _find_first_value(environ, ("MUDROOM_MODEL", *provider.model_vars)):
         return None
     url = get_base_url(provider, environ)
     is_own = _has_url(provider, environ) and not find_facts("", url).serves_responses
@@ -249,7 +253,7 @@ def choose_default_model(environ: Mapping[str, str]) -> str | None:
     In this order: MUDROOM_MODEL; a key of Anthropic, OpenAI or Google; an address of OpenAI or of
     a local server; a key of another provider.
     """
-    if name := _first_value(environ, ("MUDROOM_MODEL",)):
+    if name := _find_first_value(environ, ("MUDROOM_MODEL",)):
         return name
     first = [PROVIDERS[name] for name in ("anthropic", "openai", "google")]
     local = [provider for provider in _TABLE if provider.is_local]
@@ -282,19 +286,19 @@ def takes_images(provider: Provider, model: str) -> bool:
 
 def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:
     """Return True if the environment holds a key or token of a provider."""
-    return bool(_first_value(environ, provider.key_vars + provider.token_vars))
+    return bool(_find_first_value(environ, provider.key_vars + provider.token_vars))
 
 
 def get_key(provider: Provider, environ: Mapping[str, str]) -> str:
     """Return the provider's key, "" if there is none."""
-    return _first_value(environ, provider.key_vars)
+    return _find_first_value(environ, provider.key_vars)
 
 
 def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
     """Return the variable that holds the provider's key, or the first that could; "" for none."""
     names = provider.key_vars + provider.token_vars
     for name in names:
-        if _first_value(environ, (name,)):
+        if _find_first_value(environ, (name,)):
             return name
     return names[0] if names and not provider.is_local else ""
 
@@ -304,17 +308,17 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
     OLLAMA_HOST has Ollama's own notation: a host, a host and port, or a URL without `/v1`.
     """
-    url = _first_value(environ, provider.url_vars)
-    if provider.name == "ollama" and url and not _first_value(environ, ("OLLAMA_BASE_URL",)):
+    url = _find_first_value(environ, provider.url_vars)
+    if provider.name == "ollama" and url and not _find_first_value(environ, ("OLLAMA_BASE_URL",)):
         return _parse_ollama_host(url)
     return url or provider.base_url
 
 
 def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the provider's bearer token and additional headers, from lines of "Name: value"."""
-    token = _first_value(environ, provider.token_vars)
+    token = _find_first_value(environ, provider.token_vars)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    for line in _first_value(environ, provider.header_vars).splitlines():
+    for line in _find_first_value(environ, provider.header_vars).splitlines():
         name, separator, value = line.partition(":")
         if separator:
             headers[name.strip()] = value.strip()
@@ -322,19 +326,19 @@ def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str
 
 
 def _has_url(provider: Provider, environ: Mapping[str, str]) -> bool:
-    return bool(_first_value(environ, provider.url_vars))
+    return bool(_find_first_value(environ, provider.url_vars))
 
 
 def _suggest_models(providers: Iterable[Provider], environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the default model string of each provider that has one."""
     for provider in providers:
-        model = _first_value(environ, provider.model_vars)
+        model = _find_first_value(environ, provider.model_vars)
         model = provider.shortcuts.get(model, model) or provider.default_model
         if model:
             yield f"{provider.name}:{model}"
 
 
-def _first_value(environ: Mapping[str, str], names: Iterable[str]) -> str:
+def _find_first_value(environ: Mapping[str, str], names: Iterable[str]) -> str:
     """Return the first variable that is set and not blank; MUDROOM_NAME overrides NAME."""
     for name in names:
         for variable in (f"MUDROOM_{name}", name):

@@ -104,7 +104,7 @@ class ScriptedModel:
     async def close(self) -> None:
         """Do nothing; there are no connections."""
 
-    async def next_answer(self, request: Request) -> Answer:
+    async def choose_answer(self, request: Request) -> Answer:
         """Return the script's answer to a request."""
         self.requests.append(request)
         if callable(self._script):
@@ -139,7 +139,7 @@ class ScriptedConversation:
         number = len(model.requests) + 1
         messages = tuple(self._messages)
         request = Request(self._config.system, tool_names, messages, number, max_tokens)
-        answer = await model.next_answer(request)
+        answer = await model.choose_answer(request)
         if isinstance(answer, BaseException):
             raise answer
         message = answer
@@ -161,9 +161,9 @@ class ScriptedConversation:
             for position, block in enumerate(answer, 1)
         )
         input_length = len(request.system) + sum(
-            _text_length(block) for message in request.messages for block in message.content
+            _count_characters(block) for message in request.messages for block in message.content
         )
-        output_length = sum(map(_text_length, blocks))
+        output_length = sum(map(_count_characters, blocks))
         return AssistantMessage(
             blocks,
             stop_reason=resolve_stop_reason(StopReason.END, blocks),
@@ -182,7 +182,7 @@ def _to_block(block: Block, call_id: str) -> TextBlock | ThinkingBlock | ToolCal
     return block
 
 
-def _text_length(block: UserBlock | ThinkingBlock | ToolCallBlock) -> int:
+def _count_characters(block: UserBlock | ThinkingBlock | ToolCallBlock) -> int:
     if isinstance(block, ImageBlock):
         return len(block.placeholder)
     if isinstance(block, ToolCallBlock):

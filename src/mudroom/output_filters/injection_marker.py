@@ -12,7 +12,7 @@ MARKER = (
 
 
 @lru_cache(maxsize=1)
-def _patterns() -> dict[str, re.Pattern[str]]:
+def _compile_patterns() -> dict[str, re.Pattern[str]]:
     """Return (description, pattern) of each suspicious shape. Compiled only when first needed."""
     return {
         "tags of a system or a conversation": re.compile(
@@ -53,5 +53,5 @@ def mark_page(text: str) -> str:
 
 
 def _mark(text: str, source: str, writer: str) -> str:
-    shapes = [name for name, pattern in _patterns().items() if pattern.search(text)]
+    shapes = [name for name, pattern in _compile_patterns().items() if pattern.search(text)]
     return f"{MARKER.format(source, ' and '.join(shapes), writer)}\n{text}" if shapes else text

@@ -39,7 +39,7 @@ class FilteredWorkspace(WorkspaceWrapper):
             raise WorkspaceError(f"{path} is not a file of this machine")
         descriptor = self.inner.local.open(path)
         absolute = os.path.join(self.inner.root, self.inner.locate(path))
-        opened = _path_of_descriptor(descriptor, absolute)
+        opened = _read_descriptor_path(descriptor, absolute)
         try:
             self._check(path, absolute)
             self._check(path, opened)
@@ -90,7 +90,7 @@ class FilteredWorkspace(WorkspaceWrapper):
             yield info
 
 
-def _path_of_descriptor(descriptor: int, path: str) -> str:
+def _read_descriptor_path(descriptor: int, path: str) -> str:
     """Return the path of an open file; where procfs is missing, the resolved path."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")

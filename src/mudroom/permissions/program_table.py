@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 
-from .shell_words import word_set
+from .shell_words import split_word_set
 
-READING_PROGRAMS = word_set(
+READING_PROGRAMS = split_word_set(
     "cat head tail wc pwd whoami id ls du df cut tr nl rev tac paste comm diff cmp md5sum sha1sum "
     "sha256sum sha512sum cksum stat uname basename dirname realpath readlink column expand "
     "unexpand fold od strings seq grep egrep fgrep rg jq which type cd"
 )
 """Programs that only read, with any flags except those that `find_risk` reports."""
 
-FILELESS_PROGRAMS = word_set(
+FILELESS_PROGRAMS = split_word_set(
     "echo printf true false : test [ sleep exit return break continue shift"
 )
 """Programs that open no file."""
 
-GIT_READING_COMMANDS = word_set(
+GIT_READING_COMMANDS = split_word_set(
     "status log diff show rev-parse ls-files ls-tree blame describe shortlog cat-file rev-list "
     "name-rev merge-base whatchanged grep"
 )
@@ -30,16 +30,16 @@ GIT_LISTING_ARGUMENTS = {
     "worktree": {"list"},
 }
 """Git commands that only list with these arguments; "" is no argument."""
-GIT_OPTIONS_WITH_VALUE = word_set(
+GIT_OPTIONS_WITH_VALUE = split_word_set(
     "-C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source"
 )
 
-SHELLS = word_set("sh bash dash zsh ksh ash fish rbash mksh")
-INTERPRETERS = word_set(
+SHELLS = split_word_set("sh bash dash zsh ksh ash fish rbash mksh")
+INTERPRETERS = split_word_set(
     "python perl ruby node nodejs deno bun php lua luajit tclsh Rscript osascript pwsh pypy awk "
     "gawk mawk nawk"
 )
-RUNNERS = SHELLS | word_set(
+RUNNERS = SHELLS | split_word_set(
     "env sudo doas su xargs timeout gtimeout nohup setsid nice ionice stdbuf time command builtin "
     "exec busybox toybox eval source ssh watch parallel script flock chroot unshare nsenter "
     "taskset chrt prlimit runuser strace ltrace gdb coproc systemd-run setarch linux32 linux64 "
@@ -47,18 +47,18 @@ RUNNERS = SHELLS | word_set(
     "pipx uv noglob rlwrap unbuffer caffeinate setpriv capsh tmux screen"
 )
 """Programs that run their own arguments."""
-PACKAGE_RUNNERS = word_set("npx uvx pipx uv")
+PACKAGE_RUNNERS = split_word_set("npx uvx pipx uv")
 """Runners for which an allow rule also allows the program that they run."""
 TEXT_RUNNERS = (
     RUNNERS
     | INTERPRETERS
-    | word_set(
+    | split_word_set(
         "find fd fdfind trap alias expect docker podman kubectl at batch crontab make git rg sed "
         "vim vi ex ed emacs less man tar rsync scp sftp socat nc ncat"
     )
 )
 """Programs that may run a text they get as an argument."""
-NEVER_ALLOWED = word_set(
+NEVER_ALLOWED = split_word_set(
     "eval source . exec trap alias enable coproc watch setsid su builtin hash shopt set read "
     "mapfile readarray getopts"
 )
@@ -91,7 +91,7 @@ RISKY_FLAGS = {
 }
 """Program -> the flags by which it writes or runs something."""
 GIT_RISKY_FLAG = re.compile(r"-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*")
-GIT_RUNNING_COMMANDS = word_set(
+GIT_RUNNING_COMMANDS = split_word_set(
     "bisect submodule filter-branch difftool mergetool config rebase hook daemon instaweb alias"
 )
 

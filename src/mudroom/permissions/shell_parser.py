@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .shell_reader import WORD_NODES
 from .shell_redirects import RedirectReader
-from .shell_words import Redirect, Script, SimpleCommand, Word, word_set
+from .shell_words import Redirect, Script, SimpleCommand, Word, split_word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -18,13 +18,13 @@ MAX_LENGTH = 10_000
 """Maximum characters of a command that is judged."""
 
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
-_RESERVED = word_set(
+_RESERVED = split_word_set(
     "if then elif else fi do done case esac while until for select in function { } ! [[ ]] (( )) "
     "coproc"
 )
-_TESTS = word_set("-b -c -d -e -f -g -h -k -L -n -N -O -p -r -s -S -u -w -x -z -G")
-_COMPARISONS = word_set("= == != =~ < > -nt -ot -ef ! && || ( ) [ ] [[ ]]")
-_TEST_NODES = word_set(
+_TESTS = split_word_set("-b -c -d -e -f -g -h -k -L -n -N -O -p -r -s -S -u -w -x -z -G")
+_COMPARISONS = split_word_set("= == != =~ < > -nt -ot -ef ! && || ( ) [ ] [[ ]]")
+_TEST_NODES = split_word_set(
     "unary_expression binary_expression negation_expression parenthesized_expression"
 )
 
@@ -37,7 +37,7 @@ def parse_command(source: str) -> Script:
         reader.add_problem(f"longer than {MAX_LENGTH:,} characters")
     if invisible := next((c for c in source if _is_invisible(c)), ""):
         reader.add_problem(f"holds the invisible character U+{ord(invisible):04X}")
-    reader.read_tree(_parser().parse(reader.source).root_node)
+    reader.read_tree(_get_parser().parse(reader.source).root_node)
     return Script(tuple(reader.commands), tuple(dict.fromkeys(reader.problems)))
 
 
@@ -48,7 +48,7 @@ def _is_invisible(c: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Parser:
+def _get_parser() -> Parser:
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 

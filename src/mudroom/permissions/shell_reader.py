@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from .shell_words import SimpleCommand, Word, has_expansion, parse_word, word_set
+from .shell_words import SimpleCommand, Word, has_expansion, parse_word, split_word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -21,17 +21,17 @@ MAX_NESTING = 60
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _UNDIVIDED = {"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"}
 """Nodes inside which gaps are not checked."""
-_FRAMES = word_set(
+_FRAMES = split_word_set(
     "program list pipeline subshell compound_statement do_group if_statement elif_clause "
     "else_clause while_statement negated_command case_statement case_item function_definition "
     "command_substitution process_substitution"
 )
 """Nodes of which only the children matter."""
-_SIGNS = word_set(
+_SIGNS = split_word_set(
     "; && || | |& & ( ) { } do done if then elif else fi while until for in case esac ;; ;& ;;& ! "
     "function ` $( <( >("
 ) | {"\n"}
-WORD_NODES = word_set(
+WORD_NODES = split_word_set(
     "word string raw_string ansi_c_string concatenation number simple_expansion expansion "
     "command_substitution process_substitution arithmetic_expansion"
 )

@@ -6,17 +6,19 @@ import re
 from typing import TYPE_CHECKING
 
 from .shell_reader import WORD_NODES, NodeReader
-from .shell_words import Redirect, Word, has_expansion, word_set
+from .shell_words import Redirect, Word, has_expansion, split_word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-_CLOSING = word_set("<&- >&-")
+_CLOSING = split_word_set("<&- >&-")
 """Redirects that close a descriptor: they have no target, so the next word is an argument."""
-_OPERATORS = word_set("< > >> &> &>> >| <& >&") | _CLOSING
+_OPERATORS = split_word_set("< > >> &> &>> >| <& >&") | _CLOSING
 _DESCRIPTOR = re.compile(r"(?:^|[\s;&|()<>])(?:\d+|\{[^\s{}]*\})$")
 """Word directly before a redirect that bash reads as its descriptor."""
-_HERE_DOCUMENT_NODES = word_set("<< <<- heredoc_start heredoc_body heredoc_end file_descriptor")
+_HERE_DOCUMENT_NODES = split_word_set(
+    "<< <<- heredoc_start heredoc_body heredoc_end file_descriptor"
+)
 _DELIMITER = re.compile(
     r"([A-Za-z_][A-Za-z0-9_]*)|'([A-Za-z_][A-Za-z0-9_]*)'|\"([A-Za-z_][A-Za-z0-9_]*)\""
 )

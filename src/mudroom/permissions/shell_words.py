@@ -75,7 +75,7 @@ class Script(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def word_set(text: str) -> frozenset[str]:
+def split_word_set(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
 

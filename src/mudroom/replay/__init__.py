@@ -27,7 +27,7 @@ from .._platform.scratch_dirs import ScratchDir
 from .._platform.system_clock import SystemClock
 from ..models.replay_model import ReplayModel, remove_varying_text
 from ..output_filters.injection_marker import mark_injection
-from ..tools import builtin_tools
+from ..tools import make_builtin_tools
 from ..workers.local import LocalWorker
 from .recorded_events import RecordedEvents, ReplayDiverged
 from .recorded_outcomes import RecordedHooks, RecordedOutcomes, RecordedOutputChecks
@@ -177,7 +177,7 @@ def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
     names = {
         name for event in events if isinstance(event, RunStarted) for name in event.brief.tools
     }
-    builtin = builtin_tools()
+    builtin = make_builtin_tools()
     return {name: builtin.get(name) or _make_stand_in(name) for name in names}
 
 

@@ -63,7 +63,7 @@ class RecordedEvents:
         self._remove_times = remove_times
         self._expected: dict[tuple[str, ...], list[StoredEvent]] = {}
         for event in events:
-            expected = self._expected.setdefault(_order_key(event), [])
+            expected = self._expected.setdefault(_make_order_key(event), [])
             if isinstance(event, RunResumed):
                 _remove_unanswered_turn(expected)
             if isinstance(event, PermissionDecided):
@@ -84,7 +84,7 @@ class RecordedEvents:
 
     async def _accept(self, event: StoredEvent) -> None:
         """Compare an event with the recorded one; wait for the stop of the run if it is due."""
-        expected = self._expected.get(_order_key(event))
+        expected = self._expected.get(_make_order_key(event))
         if self._stops.is_before_stop(event.run, expected[0] if expected else None):
             await wait_for_stop()
         self._compare(event, expected)
@@ -158,7 +158,7 @@ async def wait_for_stop() -> None:
     await asyncio.Event().wait()
 
 
-def _order_key(event: Event) -> tuple[str, ...]:
+def _make_order_key(event: Event) -> tuple[str, ...]:
     """Return the key of an event. Only events with the same key have a fixed order.
 
     Tool calls have separate keys, because calls of one turn may run in parallel.

@@ -60,7 +60,7 @@ class RecordedOutcomes:
         for name, tool in tools.items():
             # Keyed calls without a key do not wait for each other, and their results are stored
             # at once, so that the stops can count them.
-            tool = replace(tool, effect=Effect.KEYED, get_key=_no_key)
+            tool = replace(tool, effect=Effect.KEYED, get_key=_find_no_key)
             replayed[name] = tool if tool.is_stateful else replace(tool, run=self._return_result)
         task = tools["task"]
         replayed["task"] = replace(task, run=partial(self._run_task, task))
@@ -103,7 +103,7 @@ class RecordedOutcomes:
         return workspace
 
 
-def _no_key(arguments: object) -> None:
+def _find_no_key(arguments: object) -> None:
     return None
 
 

@@ -19,7 +19,7 @@ from .._core.events import AnyEvent
 from .._core.messages import AssistantMessage, Message, TextBlock, UserMessage, user_message
 from .._core.ports import Workspace
 from .._core.runs import Reason, Report
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.structured_output import EMIT_TOOL
@@ -83,7 +83,7 @@ class ScopeRuntime(Struct, frozen=True, kw_only=True):
 class OpenSession(Protocol):
     """The part of an open Session that a scope uses."""
 
-    def _scope_runtime(self) -> ScopeRuntime: ...
+    def _make_scope_runtime(self) -> ScopeRuntime: ...
 
 
 class SubAgentScope:
@@ -154,10 +154,10 @@ class SubAgentScope:
         )
         for argument, value, hint in arguments:
             check_type(argument, value, hint, "SubAgentScope")
-        if not hasattr(runtime_context, "_scope_runtime"):
+        if not hasattr(runtime_context, "_make_scope_runtime"):
             kind = type(runtime_context).__name__
             raise UsageError(f"runtime_context must be an open Session, not {kind}")
-        runtime = runtime_context._scope_runtime()  # noqa: SLF001  (not public)
+        runtime = runtime_context._make_scope_runtime()  # noqa: SLF001  (not public)
         tools = _resolve_tools(tool_config, runtime.tools)
         for tool in tools.values():
             _check_interactivity(tool)
@@ -277,7 +277,7 @@ def _resolve_tool(item: str | Tool | Mapping[str, Any], known: Mapping[str, Tool
     if isinstance(item, Tool):
         return item
     if isinstance(item, str):
-        name = item if item in known else canonical_tool_name(item)
+        name = item if item in known else normalize_tool_name(item)
         if name not in known:
             raise UnknownName("tool", item, known)
         return known[name]

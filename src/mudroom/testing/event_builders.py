@@ -22,7 +22,7 @@ from .._core.messages import (
     Usage,
 )
 from .._core.runs import Brief, Reason, Report
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._engine.task import make_task_tool
 from ..projections.safe_text import make_call_title
@@ -103,7 +103,7 @@ def tool_call_started(
     run: str, call: ToolCallBlock, *, at: float = 2.0, turn: int = 0
 ) -> ToolCallStarted:
     """Build the start of a tool call, with the facts of the tool of this name."""
-    is_task = canonical_tool_name(call.name) == "task"
+    is_task = normalize_tool_name(call.name) == "task"
     tool = make_task_tool({}) if is_task else find_builtin_tool(call.name)
     title = make_call_title(tool.rename_arguments(call.arguments) if tool else call.arguments, tool)
     view = tool.view if tool else ""

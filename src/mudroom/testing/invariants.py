@@ -25,7 +25,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.runs import Reason
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from ._run_records import CallRecord, RunRecord, Violation, conversation_errors
 
@@ -179,7 +179,7 @@ class _SessionChecker:
             self._report("S1", event, f"call {call_id} has a result and no intent")
         was_resumed = call.process < run.processes
         ran = not call.is_interrupted and not event.refused
-        if was_resumed and ran and canonical_tool_name(event.name) in self._effectful:
+        if was_resumed and ran and normalize_tool_name(event.name) in self._effectful:
             problem = f"call {call_id} of {event.name} was run again after an interruption"
             self._report("S3", event, problem)
 
@@ -291,7 +291,7 @@ class _SessionChecker:
         for run in self.runs.values():
             for call in run.calls.values():
                 started = call.started
-                if started and canonical_tool_name(started.call.name) in self._effectful:
+                if started and normalize_tool_name(started.call.name) in self._effectful:
                     command = str(started.call.arguments.get("command", ""))
                     intended[command] += 1
                     succeeded[command] += call.result is not None and not call.result.error

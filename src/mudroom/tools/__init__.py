@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from .._core.tool_names import canonical_tool_name
+from .._core.tool_names import normalize_tool_name
 from .._core.tools import Tool
 
 BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo")
 """Names of the built-in tools, in the order in which models see them."""
 
 
-def builtin_tools() -> dict[str, Tool]:
+def make_builtin_tools() -> dict[str, Tool]:
     """Return the built-in tools by name."""
     return {name: _load(name) for name in BUILTIN_TOOLS}
 
@@ -27,7 +27,7 @@ def find_builtin_tool(name: str) -> Tool | None:
 
     The name may also be another program's name for the tool.
     """
-    name = canonical_tool_name(name)
+    name = normalize_tool_name(name)
     return _load(name) if name in BUILTIN_TOOLS else None
 
 

@@ -33,13 +33,13 @@ def parse_image(data: bytes) -> ImageBlock | None:
     """Return the image of a file; None if it is not a complete image."""
     try:
         if data.startswith(_PNG):
-            return _to_block("image/png", data, _png_size(data))
+            return _to_block("image/png", data, _read_png_size(data))
         if data.startswith(_JPEG):
-            return _to_block("image/jpeg", data, _jpeg_size(data))
+            return _to_block("image/jpeg", data, _read_jpeg_size(data))
         if data.startswith(_GIF):
-            return _to_block("image/gif", data, _gif_size(data))
+            return _to_block("image/gif", data, _read_gif_size(data))
         if _is_webp(data):
-            return _to_block("image/webp", data, _webp_size(data))
+            return _to_block("image/webp", data, _read_webp_size(data))
     except (struct.error, IndexError):
         pass
     return None
@@ -51,7 +51,7 @@ def _to_block(media_type: str, data: bytes, size: _Size) -> ImageBlock | None:
     return ImageBlock(media_type, data, *size)
 
 
-def _png_size(data: bytes) -> _Size:
+def _read_png_size(data: bytes) -> _Size:
     """Check the checksums of all chunks up to the last one, and return the size."""
     position = len(_PNG)
     while position < len(data):
@@ -66,7 +66,7 @@ def _png_size(data: bytes) -> _Size:
     return None
 
 
-def _jpeg_size(data: bytes) -> _Size:
+def _read_jpeg_size(data: bytes) -> _Size:
     """Return the size in the first frame header of a file that has an end marker."""
     if data.rfind(b"\xff\xd9") < 0:
         return None
@@ -83,7 +83,7 @@ def _jpeg_size(data: bytes) -> _Size:
             return None
 
 
-def _gif_size(data: bytes) -> _Size:
+def _read_gif_size(data: bytes) -> _Size:
     return struct.unpack_from("<HH", data, 6) if data.endswith(b"\x3b") else None
 
 
@@ -91,7 +91,7 @@ def _is_webp(data: bytes) -> bool:
     return data.startswith(b"RIFF") and data[8:12] == b"WEBP"
 
 
-def _webp_size(data: bytes) -> _Size:
+def _read_webp_size(data: bytes) -> _Size:
     (length,) = struct.unpack_from("<I", data, 4)
     if len(data) < length + 8:
         return None

@@ -93,7 +93,7 @@ def _compact(
     Arguments:
         parents: names of the types that are being expanded around this schema.
     """
-    schema = _without_null(schema)
+    schema = _remove_null(schema)
     if "$ref" in schema:
         return _expand_type(schema["$ref"].rsplit("/", 1)[1], definitions, parents)
     compact: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def _compact(
     return compact
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace a union of one type and null by the type: a model leaves the argument out."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     if len(choices) != 1:
@@ -154,11 +154,11 @@ def _explain(message: str, schema: dict[str, Any]) -> str:
     if wrong_type := re.search(r", got `(\w+)`", reason):
         reason = f"is {_JSON_TYPES.get(wrong_type[1], wrong_type[1])}"
     text = f"{path or 'arguments'}: {reason[0].lower()}{reason[1:]}"
-    expected = _expected_type(path, schema)
+    expected = _describe_type(path, schema)
     return f"{text}; expected {expected}" if expected else text
 
 
-def _expected_type(path: str, schema: dict[str, Any]) -> str:
+def _describe_type(path: str, schema: dict[str, Any]) -> str:
     for step in re.findall(r"[^.\[\]]+|\[\.*\d*\]|\[\.\.\.\]", path):
         if step.startswith("["):
             schema = schema.get("items", {})

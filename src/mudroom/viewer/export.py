@@ -36,7 +36,8 @@ async def render_single_file(source: SessionSource, session: str) -> AsyncIterat
     script = "\n".join(texts[name] for name in _SCRIPT_LINK.findall(head))
     style = "\n".join(texts[name] for name in _STYLE_LINK.findall(head))
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src '{_compute_digest(script)}'; "
+        f"style-src '{_compute_digest(style)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
@@ -67,5 +68,5 @@ def _escape_json(json: str) -> str:
     return json.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return "sha256-" + b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -46,7 +46,7 @@ def _compile(patterns: bytes) -> IgnoreVerdict | None:
     One match per pattern, as in pathspec's own `check_file`, takes three times as long.
     """
     runs: list[tuple[bool, list[str]]] = []
-    for is_ignored, expression in _expressions(patterns):
+    for is_ignored, expression in _compile_patterns(patterns):
         if not runs or runs[-1][0] is not is_ignored:
             runs.append((is_ignored, []))
         runs[-1][1].append(f"(?:{expression})")
@@ -57,16 +57,16 @@ def _compile(patterns: bytes) -> IgnoreVerdict | None:
         for is_ignored, expressions in reversed(runs)
     ]
 
-    def verdict(path: str) -> bool | None:
+    def judge(path: str) -> bool | None:
         for is_ignored, matches in compiled:
             if matches(path):
                 return is_ignored
         return None
 
-    return verdict
+    return judge
 
 
-def _expressions(patterns: bytes) -> Iterator[tuple[bool, str]]:
+def _compile_patterns(patterns: bytes) -> Iterator[tuple[bool, str]]:
     """Yield the regular expression of each pattern, with True when a match is ignored."""
     lines = patterns.decode("utf-8", "replace").splitlines()
     lines = [line for line in lines if line.strip() and not line.startswith("#")]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 from .._core.ports import FileInfo, Workspace
 from .._platform.path_text import path_from_text
-from .._platform.scratch_dirs import ScratchDir, default_base
+from .._platform.scratch_dirs import ScratchDir, choose_default_base
 from ..errors import WorkspaceError
 
 MAX_FILE_BYTES = 64 << 20
@@ -29,7 +29,7 @@ _MAX_NAMED = 5
 
 
 @contextmanager
-def copied_folder(source: Workspace, stop: threading.Event) -> Generator[tuple[str, str]]:
+def make_temporary_copy(source: Workspace, stop: threading.Event) -> Generator[tuple[str, str]]:
     """Copy a workspace into a new folder of the same name; remove the folder at the end.
 
     Yields the absolute path of the copy, and the missing files with reasons, "" if none is missing.
@@ -42,7 +42,7 @@ def copied_folder(source: Workspace, stop: threading.Event) -> Generator[tuple[s
     try:
         scratch = ScratchDir()
     except OSError as error:
-        raise _make_copy_error(source, default_base(), error) from error
+        raise _make_copy_error(source, choose_default_base(), error) from error
     with scratch as base:
         # The base of all paths in the copy must be free of links, as a workspace's root is.
         folder = os.path.join(os.path.realpath(base), os.path.basename(source.root) or "copy")

@@ -137,7 +137,7 @@ class SharedWorkspace:
             self._check_opened_folder(folder, path)
             old = _stat_entry(folder, name)
             if old is not None and stat.S_ISLNK(old.st_mode):
-                return self.write(self._link_target(located), data, mode=mode)
+                return self.write(self._read_link_target(located), data, mode=mode)
             if old is not None:
                 _check_writable(path, folder, name, old.st_mode)
             write_atomically(folder, name, data, old, mode)
@@ -207,11 +207,11 @@ class SharedWorkspace:
 
     def _walk(self, listing: Listing, path: str, *, ignored: bool) -> Iterator[FileInfo]:
         located = self._locate(path)
-        rules = None if ignored else self._rules_above(located)
+        rules = None if ignored else self._list_rules_above(located)
         folder = self._open_located(located, FOLDER_FLAGS)
         yield from listing.walk(folder, "" if located == "." else located, rules)
 
-    def _rules_above(self, located: str) -> IgnoreRules:
+    def _list_rules_above(self, located: str) -> IgnoreRules:
         """Return the rules of the folders from the root down to the parent of a folder."""
         rules = IgnoreRules().extend("", read_patterns(self._descriptor, ".git/info/exclude"))
         if os.path.isabs(located) or located == ".":
@@ -276,7 +276,7 @@ class SharedWorkspace:
             real = os.readlink(f"/proc/self/fd/{folder}")
             check_unprotected(os.path.relpath(real, self._root), path)
 
-    def _link_target(self, located: str) -> str:
+    def _read_link_target(self, located: str) -> str:
         """Return the path, without links, that a link leads to. Raises WorkspaceError."""
         if self._opener is not open_with_openat2:
             raise explain(OSError(errno.ELOOP, ""), path_to_text(located), self._root)

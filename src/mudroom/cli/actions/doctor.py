@@ -108,7 +108,7 @@ def print_providers(*, as_json: bool) -> int:
     if as_json:
         print_json({"model": model, "providers": rows})
         return 0
-    print(f"Model: {model} ({settings.origin('model')})")
+    print(f"Model: {model} ({settings.get_origin('model')})")
     own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
     for row in sorted(own_rows, key=lambda row: not row.is_usable):
         state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"

@@ -22,7 +22,7 @@ def print_settings(name: str | None) -> int:
             raise UnknownName("setting", name, config.SETTING_NAMES)
     for setting in names:
         value = _format_value(getattr(settings, setting))
-        print(f"{setting:<16} {value:<24} {settings.origin(setting)}")
+        print(f"{setting:<16} {value:<24} {settings.get_origin(setting)}")
     return 0
 
 

@@ -80,7 +80,7 @@ def is_trusted(settings: Settings, cwd: str) -> bool:
 
 
 def _parse_setting(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:
-    origin = settings.origin(name)
+    origin = settings.get_origin(name)
     if origin == "flag":
         origin = f"--{name.replace('_', '-')}"
     return parse_rules(split_rules([getattr(settings, name)]), verdict, origin=origin)

@@ -27,14 +27,14 @@ def create_session(
     Arguments:
         options: session options in place of those of the settings.
 
-    Other arguments as for `session_options`.
+    Other arguments as for `make_session_options`.
     """
-    session = Session(**session_options(settings, cwd, loaded, start) | options)
+    session = Session(**make_session_options(settings, cwd, loaded, start) | options)
     session.notices.extend(loaded.notices)
     return session
 
 
-def session_options(
+def make_session_options(
     settings: Settings,
     cwd: str,
     loaded: LoadedPermissions,

@@ -9,14 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ..._core.ports import PermissionVerdict
-from ..._core.tool_names import canonical_tool_name
+from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Tool, ToolCategory
 from ...errors import UsageError
 from ...open_adapters import collect_tools
 from ...permissions import trust
 from ...permissions.policy import RulePolicy
 from ...projections.safe_text import sanitize_line
-from ...tools import builtin_tools
+from ...tools import make_builtin_tools
 from ...tools.function import declare_tool
 from ...tools.skill import make_skill_tool
 from .load_permissions import load_permissions
@@ -49,10 +49,10 @@ def explain_call(
         permissions,
         workspace=os.path.realpath(cwd),
         user_home=os.environ.get("HOME", "/"),
-        tools=builtin_tools(),
+        tools=make_builtin_tools(),
         tier=lambda: "off",
     )
-    judged = _find_tool(canonical_tool_name(tool))
+    judged = _find_tool(normalize_tool_name(tool))
     arguments = {judged.path_argument or judged.rule_argument: subject}
     decision = policy.decide(judged, arguments, mode)
     findings = policy.collect_findings(judged, arguments)

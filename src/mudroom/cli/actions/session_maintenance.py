@@ -236,7 +236,7 @@ def repair_journal(name: str, *, cwd: str) -> int:
 def _find_file(home: str, cwd: str, name: str) -> Path:
     """Return the SQLite file of a session: check and repair work on the file itself."""
     store = open_store(home)
-    return store.path_of(asyncio.run(find_session(store, cwd, name)))
+    return store.get_path(asyncio.run(find_session(store, cwd, name)))
 
 
 def _describe_losses(condition: JournalCondition) -> str:

@@ -233,7 +233,7 @@ class Conversation:
         """Run a shell command; its output is added to the next prompt."""
         if not command:
             return
-        with self._busy():
+        with self._mark_busy():
             self._shell = asyncio.ensure_future(
                 ShellEscape(self.session, self.settings.home).run(command)
             )
@@ -250,7 +250,7 @@ class Conversation:
         self.ui.scrollback.write_lines(*rows, [("", "")])
 
     async def _finish(self) -> None:
-        with self._busy():
+        with self._mark_busy():
             report = await self.session.resume_unfinished()
         if report:
             self._print_ending(report)
@@ -259,7 +259,7 @@ class Conversation:
         prompt = expand_mentions(line, folder=self.session.cwd, agents=self._list_agent_names())
         shell_outputs = self._shell_outputs
         self._shell_outputs = []
-        with self._busy():
+        with self._mark_busy():
             report = await self.session.run("\n\n".join([*shell_outputs, prompt]))
         self._print_ending(report)
 
@@ -269,14 +269,14 @@ class Conversation:
         Arguments:
             focus: what the summary must keep.
         """
-        with self._busy():
+        with self._mark_busy():
             report = await self.session.compact(focus)
         self._print_ending(report)
         if has_summary(report):
             self.print_text("Conversation compacted. Use /rewind to undo.", "dim")
 
     @contextmanager
-    def _busy(self) -> Generator[None]:
+    def _mark_busy(self) -> Generator[None]:
         self.is_busy = True
         try:
             with self.ui.during_run():

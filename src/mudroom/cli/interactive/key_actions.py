@@ -215,7 +215,7 @@ class KeyActions:
         if self.conversation and self.is_busy:
             self._stop(self.conversation)
 
-    def next_mode(self) -> None:
+    def switch_mode(self) -> None:
         """Shift+Tab: change to the next permission mode when the run has ended."""
         self._queue.put(NEXT_MODE_COMMAND)
 

@@ -69,7 +69,7 @@ def make_application(
     search = SearchToolbar(ignore_case=True)
     control = BufferControl(buffer, search_buffer_control=search.control, preview_search=True)
 
-    def line_prefix(line: int, wrap_count: int) -> StyleAndTextTuples:
+    def make_line_prefix(line: int, wrap_count: int) -> StyleAndTextTuples:
         text = prompt()
         if line == wrap_count == 0:
             return text
@@ -82,7 +82,9 @@ def make_application(
                 Window(FormattedTextControl(panel), dont_extend_height=True),
                 Condition(lambda: bool(panel())),
             ),
-            Window(control, wrap_lines=True, dont_extend_height=True, get_line_prefix=line_prefix),
+            Window(
+                control, wrap_lines=True, dont_extend_height=True, get_line_prefix=make_line_prefix
+            ),
             search,
             Window(height=lambda: MENU_ROWS if buffer.complete_state else 0),
             Window(FormattedTextControl(status), height=1, style="class:status"),

@@ -32,7 +32,7 @@ class LineQueue:
         self.is_closed = True
         self._changed.set()
 
-    async def next(self) -> str:
+    async def take(self) -> str:
         """Remove and return the next line; wait for it. Raises EOFError at the end of the input."""
         while not self.lines:
             if self.is_closed:

@@ -112,7 +112,7 @@ class PlainUI:
 
     async def _ask(self, prompt: str) -> str:
         self._write(prompt)
-        return await self._queue.next()
+        return await self._queue.take()
 
     def _read(self) -> None:
         data = os.read(sys.stdin.fileno(), 1 << 16)

@@ -126,7 +126,7 @@ class PromptUI:
 
     async def read_line(self) -> str:
         """Return the next line of input and echo it. Raises EOFError when the prompt is closed."""
-        line = await self._queue.next()
+        line = await self._queue.take()
         self._screen.redraw()
         if line == NEXT_MODE_COMMAND:
             return line

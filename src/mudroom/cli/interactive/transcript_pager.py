@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ..._core.events import StoredEvent
 from ...projections.run_tree import RunView
-from ..output.text import Glyphs, Line, display_width, wrap
+from ..output.text import Glyphs, Line, measure_width, wrap
 from ..output.transcript_lines import format_transcript
 
 
@@ -44,7 +44,7 @@ class TranscriptPager:
 def _wrap_line(line: Line, columns: int) -> Iterator[Line]:
     """Split a line into lines that fit, all with the indentation of the first."""
     line = [(text.expandtabs(4), style) for text, style in line]
-    if sum(display_width(text) for text, _ in line) <= columns:
+    if sum(measure_width(text) for text, _ in line) <= columns:
         yield line
         return
     text = "".join(text for text, _ in line)

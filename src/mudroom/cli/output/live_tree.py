@@ -13,7 +13,7 @@ from ..._core.events import AnyEvent
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from .progress import Progress
-from .text import Line, choose_glyphs, display_width, paint, wrap_last_lines
+from .text import Line, choose_glyphs, measure_width, paint, wrap_last_lines
 from .tree_lines import TreeStyle, format_tree
 
 DRAW_PERIOD = 0.125
@@ -118,7 +118,7 @@ class LiveTree(Progress):
             return
         self._write(self._erase_sequence(columns) + text)
         self._text = text
-        self._row_widths = [sum(display_width(part) for part, _ in line) for line in lines]
+        self._row_widths = [sum(measure_width(part) for part, _ in line) for line in lines]
 
     def _format_lines(self, columns: int, height: int, *, is_snapshot: bool) -> list[Line]:
         if not self.tree.roots:

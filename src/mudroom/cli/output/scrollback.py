@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from ...projections.safe_text import sanitize
-from .text import UNICODE, Glyphs, Line, display_width, paint, wrap
+from .text import UNICODE, Glyphs, Line, measure_width, paint, wrap
 
 
 class Scrollback(Struct, frozen=True, kw_only=True):
@@ -32,12 +32,12 @@ class Scrollback(Struct, frozen=True, kw_only=True):
         """Write rows of (name, text) in two columns; the text is wrapped in its column."""
         rows = list(rows)
         columns = self.columns() - 1
-        widest = max((display_width(name) for name, _ in rows), default=0)
+        widest = max((measure_width(name) for name, _ in rows), default=0)
         name_columns = min(widest, columns // 2)
         lines: list[Line] = []
         for name, text in rows:
             for part in wrap(sanitize(text), columns - name_columns - 4):
-                padding = " " * (name_columns - display_width(name))
+                padding = " " * (name_columns - measure_width(name))
                 lines.append([(f"  {name}{padding}  ", "bold"), (part, "")])
                 name = ""  # The name stands in the first line only.
         self.write_lines(*lines)

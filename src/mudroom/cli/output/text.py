@@ -87,7 +87,7 @@ def format_seconds(span: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02}m"
 
 
-def display_width(text: str) -> int:
+def measure_width(text: str) -> int:
     """Return the columns of a text on a terminal; most CJK characters take two."""
     if _NARROW(text):
         return len(text)
@@ -98,7 +98,7 @@ def display_width(text: str) -> int:
 
 def truncate(text: str, columns: int, more: str = "…") -> str:
     """Return the text if it fits in `columns`, else its beginning with `more` at the end."""
-    if display_width(text) <= columns:
+    if measure_width(text) <= columns:
         return text
     if columns <= len(more):
         return more[: max(0, columns)]
@@ -112,7 +112,7 @@ def truncate(text: str, columns: int, more: str = "…") -> str:
 def wrap(line: str, columns: int) -> Iterator[str]:
     """Yield the line in parts of at most `columns`, wrapped between words where possible."""
     columns = max(2, columns)
-    while display_width(line) > columns:
+    while measure_width(line) > columns:
         head = truncate(line, columns, "")
         ends_word = line[len(head) : len(head) + 1] == " "
         end = len(head) if ends_word else head.rfind(" ")
@@ -154,8 +154,8 @@ def fit_with_figures(
         tail = ""
         if shown:
             tail = f" ({joined})" if in_brackets else glyphs.dot + joined
-        room = columns - display_width(tail)
-        if not shown or room >= min(display_width(text), min_columns):
+        room = columns - measure_width(tail)
+        if not shown or room >= min(measure_width(text), min_columns):
             return truncate(text, room, glyphs.more), tail
         shown.pop(0)
 

@@ -12,7 +12,7 @@ from ..._core.tools import Tool, ToolResult
 from ...projections.run_tree import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
 from ...tools import find_builtin_tool
-from .text import Glyphs, Line, display_width, fit_with_figures, truncate
+from .text import Glyphs, Line, fit_with_figures, measure_width, truncate
 from .tree_lines import describe_outcome, format_figures
 
 _STYLES = {"+": "green", "-": "red"}
@@ -94,7 +94,7 @@ def _indent(
     row: Iterable[tuple[str, str]], columns: int, glyphs: Glyphs, *, is_first: bool = True
 ) -> Line:
     stem = f"  {glyphs.hook}" if is_first else " " * (2 + len(glyphs.hook))
-    room = columns - display_width(stem)
+    room = columns - measure_width(stem)
     parts = [(truncate(text.expandtabs(4), room, glyphs.more), style) for text, style in row]
     return [(stem, "dim"), *parts]
 

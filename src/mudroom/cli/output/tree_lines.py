@@ -17,10 +17,10 @@ from .text import (
     Glyphs,
     Line,
     choose_agent_color,
-    display_width,
     fit_with_figures,
     format_seconds,
     format_tokens,
+    measure_width,
     truncate,
 )
 
@@ -241,7 +241,7 @@ def _format_hidden(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
     states = Counter(child.state for child in hidden)
     counts = ", ".join(f"{states[state]} {state}" for state in RunState if states[state])
     text = f"{len(hidden):,} more: {counts}"
-    room = style.columns - display_width(stem)
+    room = style.columns - measure_width(stem)
     return [
         (truncate(stem, style.columns, ""), "dim"),
         (truncate(text, room, style.glyphs.more), "dim"),
@@ -250,7 +250,7 @@ def _format_hidden(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
 
 def _format_title(run: RunView, stem: str, style: TreeStyle) -> Line:
     more = style.glyphs.more
-    room = style.columns - display_width(stem)
+    room = style.columns - measure_width(stem)
     agent = sanitize_line(run.agent)
     name = truncate(f"{agent}#{run.run_id}" if style.show_ids else agent, room, more)
     title = sanitize_line(run.description) or sanitize_line(run.prompt)
@@ -263,7 +263,7 @@ def _format_title(run: RunView, stem: str, style: TreeStyle) -> Line:
     return [
         (truncate(stem, style.columns, ""), stem_style),
         (name, name_style),
-        (truncate(f"  {title}", room - display_width(name), more), ""),
+        (truncate(f"  {title}", room - measure_width(name), more), ""),
     ]
 
 
@@ -283,7 +283,7 @@ def _format_activity(
     shown, tail = fit_with_figures(
         text,
         figures,
-        style.columns - display_width(stem),
+        style.columns - measure_width(stem),
         style.glyphs,
         in_brackets=bool(run.report),
         min_columns=min_columns,

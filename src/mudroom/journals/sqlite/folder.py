@@ -14,7 +14,7 @@ _SUFFIX = ".db"
 _LOG_SUFFIX = ".db-wal"
 
 
-def session_path(home: str | Path, session: str) -> Path:
+def get_session_path(home: str | Path, session: str) -> Path:
     """Return the path of a session's journal file."""
     return Path(home, "sessions", session + _SUFFIX)
 
@@ -27,7 +27,7 @@ def list_sessions(home: str | Path) -> list[SessionInfo]:
             if entry.name.endswith((_SUFFIX, _LOG_SUFFIX)):
                 stats[entry.name] = entry.stat()
     infos = [
-        _info(name.removesuffix(_SUFFIX), stat, stats.get(f"{name}-wal"))
+        _make_info(name.removesuffix(_SUFFIX), stat, stats.get(f"{name}-wal"))
         for name, stat in stats.items()
         if name.endswith(_SUFFIX) and stat.st_size
     ]
@@ -39,10 +39,10 @@ def read_info(path: Path) -> SessionInfo:
     log: os.stat_result | None = None
     with suppress(FileNotFoundError):
         log = path.with_name(f"{path.name}-wal").stat()
-    return _info(path.stem, path.stat(), log)
+    return _make_info(path.stem, path.stat(), log)
 
 
-def _info(session: str, file: os.stat_result, log: os.stat_result | None) -> SessionInfo:
+def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -> SessionInfo:
     # A reader leaves an empty log, so the time of an empty log is not that of a write.
     if log is None or not log.st_size:
         return SessionInfo(id=session, modified=file.st_mtime, size=file.st_size)

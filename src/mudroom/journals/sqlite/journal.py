@@ -31,7 +31,7 @@ from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
 from .page_recovery import has_torn_tail
 from .reader import open_reader
-from .schema import JournalMeta, connect_writer, create_file, publish_file, unpublished_path
+from .schema import JournalMeta, connect_writer, create_file, get_unpublished_path, publish_file
 
 TORN_TAIL_NOTICE = (
     "The last record was incomplete because its process was killed. "
@@ -125,7 +125,7 @@ class SqliteJournal:
             body = encode(event)
             rows.append((seq, clean_text(event.run), _tag(type(event)), body, crc32(body)))
         if self._is_closed or self._failure:
-            raise self._error(self._failure or ("the journal is closed", ""))
+            raise self._make_error(self._failure or ("the journal is closed", ""))
         if not rows:
             return seq
         self._last = seq
@@ -230,7 +230,7 @@ class SqliteJournal:
             if waiter.done():
                 continue
             if failure:
-                waiter.set_exception(self._error(failure))
+                waiter.set_exception(self._make_error(failure))
             else:
                 waiter.set_result(None)
 
@@ -238,7 +238,7 @@ class SqliteJournal:
         self._appended.set()
         self._appended = asyncio.Event()
 
-    def _error(self, failure: _Failure) -> JournalError:
+    def _make_error(self, failure: _Failure) -> JournalError:
         message, remedy = failure
         return JournalError(message, where=str(self.path), remedy=remedy)
 
@@ -246,7 +246,7 @@ class SqliteJournal:
         with suppress(sqlite3.Error):
             self._connection.close()
         if not self._is_published:
-            unpublished_path(self.path).unlink(missing_ok=True)
+            get_unpublished_path(self.path).unlink(missing_ok=True)
         unlock(self.path, self._lock_descriptor)
 
 

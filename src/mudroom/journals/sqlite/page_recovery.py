@@ -26,22 +26,22 @@ _FRAME_HEADER = 24
 def recover_records(path: Path) -> dict[int, bytes]:
     """Return number -> JSON of every intact record in the file and its log, in order."""
     file = path.read_bytes()
-    size = _page_size(file)
+    size = _read_page_size(file)
     pages = {n: file[(n - 1) * size : n * size] for n in range(1, len(file) // size + 1)}
-    log = _log_path(path)
+    log = _get_log_path(path)
     if log.exists():
-        pages.update(_committed_pages(log.read_bytes(), size))
+        pages.update(_read_committed_pages(log.read_bytes(), size))
     records: dict[int, bytes] = {}
     for number, page in pages.items():
         # The first page begins with the 100 bytes of the file header.
-        for seq, body in _rows(page, 100 if number == 1 else 0, pages):
+        for seq, body in _read_rows(page, 100 if number == 1 else 0, pages):
             records.setdefault(seq, body)
     return dict(sorted(records.items()))
 
 
 def has_torn_tail(path: Path) -> bool:
     """Return True if the log of a file ends in an unfinished transaction of a killed process."""
-    log = _log_path(path)
+    log = _get_log_path(path)
     data = log.read_bytes() if log.exists() else b""
     if len(data) < _LOG_HEADER:
         return False
@@ -56,7 +56,7 @@ def has_torn_tail(path: Path) -> bool:
     return not is_committed
 
 
-def _log_path(path: Path) -> Path:
+def _get_log_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
@@ -64,7 +64,7 @@ def _is_commit_frame(log: bytes, start: int) -> bool:
     return log[start + 4 : start + 8] != bytes(4)
 
 
-def _page_size(file: bytes) -> int:
+def _read_page_size(file: bytes) -> int:
     size = int.from_bytes(file[16:18], "big")
     if size == 1:
         return 65536
@@ -72,7 +72,7 @@ def _page_size(file: bytes) -> int:
     return size if is_power_of_two else 4096
 
 
-def _committed_pages(log: bytes, page_size: int) -> dict[int, bytes]:
+def _read_committed_pages(log: bytes, page_size: int) -> dict[int, bytes]:
     """Return the pages of the log's current generation, up to its last committed transaction."""
     committed: dict[int, bytes] = {}
     pending: dict[int, bytes] = {}
@@ -88,28 +88,28 @@ def _committed_pages(log: bytes, page_size: int) -> dict[int, bytes]:
     return committed
 
 
-def _rows(page: bytes, start: int, pages: dict[int, bytes]) -> Iterator[tuple[int, bytes]]:
+def _read_rows(page: bytes, start: int, pages: dict[int, bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield number and JSON of the intact records in a page. `start`: offset of the page header."""
     if page[start : start + 1] != bytes([_LEAF_PAGE]):
         return
     for n in range(int.from_bytes(page[start + 3 : start + 5], "big")):
         pointer = start + 8 + 2 * n
         try:
-            row = _row(page, int.from_bytes(page[pointer : pointer + 2], "big"), pages)
+            row = _read_row(page, int.from_bytes(page[pointer : pointer + 2], "big"), pages)
         except (IndexError, KeyError):
             continue
         if row:
             yield row
 
 
-def _row(page: bytes, offset: int, pages: dict[int, bytes]) -> tuple[int, bytes] | None:
-    length, offset = _varint(page, offset)
-    seq, offset = _varint(page, offset)
-    payload = _payload(page, offset, length, pages)
-    header, position = _varint(payload, 0)
+def _read_row(page: bytes, offset: int, pages: dict[int, bytes]) -> tuple[int, bytes] | None:
+    length, offset = _read_varint(page, offset)
+    seq, offset = _read_varint(page, offset)
+    payload = _join_payload(page, offset, length, pages)
+    header, position = _read_varint(payload, 0)
     types: list[int] = []
     while position < header:
-        serial_type, position = _varint(payload, position)
+        serial_type, position = _read_varint(payload, position)
         types.append(serial_type)
     if len(types) != _COLUMNS:
         return None
@@ -117,8 +117,8 @@ def _row(page: bytes, offset: int, pages: dict[int, bytes]) -> tuple[int, bytes]
     is_blob = body_type >= 12 and body_type % 2 == 0
     if not is_blob or crc_type not in _INTEGER_SIZES:
         return None
-    body_start = header + sum(map(_column_size, types[:3]))
-    body_end = body_start + _column_size(body_type)
+    body_start = header + sum(map(_get_column_size, types[:3]))
+    body_end = body_start + _get_column_size(body_type)
     body = payload[body_start:body_end]
     if crc_type >= 8:
         crc = crc_type - 8
@@ -127,13 +127,13 @@ def _row(page: bytes, offset: int, pages: dict[int, bytes]) -> tuple[int, bytes]
     return (seq, body) if crc32(body) == crc else None
 
 
-def _column_size(serial_type: int) -> int:
+def _get_column_size(serial_type: int) -> int:
     if serial_type >= 12:
         return (serial_type - 12) // 2
     return _INTEGER_SIZES.get(serial_type, 0)
 
 
-def _payload(page: bytes, offset: int, length: int, pages: dict[int, bytes]) -> bytes:
+def _join_payload(page: bytes, offset: int, length: int, pages: dict[int, bytes]) -> bytes:
     """Return the bytes of a row, joined from its page and its overflow pages."""
     usable = len(page)
     maximum = usable - 35
@@ -154,7 +154,7 @@ def _payload(page: bytes, offset: int, length: int, pages: dict[int, bytes]) -> 
     return b"".join(chunks)
 
 
-def _varint(data: bytes, offset: int) -> tuple[int, int]:
+def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
     """Return the variable-length integer at an offset, and the offset after it."""
     value = 0
     for n in range(8):

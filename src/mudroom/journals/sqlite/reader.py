@@ -54,22 +54,24 @@ class SqliteReader:
         try:
             for seq, tag, body, crc in connection.execute(_QUERY, (after, limit)):
                 if seq != last + 1:
-                    raise self._damage(f"record {last + 1} is missing")
+                    raise self._make_damage_error(f"record {last + 1} is missing")
                 if not isinstance(body, bytes) or crc32(body) != crc:
-                    raise self._damage(f"record {seq} is damaged")
+                    raise self._make_damage_error(f"record {seq} is damaged")
                 last = seq
                 if not tags or tag in tags:
                     yield self._decode(seq, body)
         except sqlite3.DatabaseError as error:
-            raise self._damage(f"a record after {last} cannot be read: {error}") from error
+            raise self._make_damage_error(
+                f"a record after {last} cannot be read: {error}"
+            ) from error
 
     def _decode(self, seq: int, body: bytes) -> StoredEvent:
         try:
             return decode(version_1.upgrade(body) if seq <= self.meta.last_version_1 else body)
         except ValueError as error:
-            raise self._damage(f"record {seq} is no event: {error}") from error
+            raise self._make_damage_error(f"record {seq} is no event: {error}") from error
 
-    def _damage(self, message: str) -> JournalDamaged:
+    def _make_damage_error(self, message: str) -> JournalDamaged:
         return JournalDamaged(message, where=str(self.path), remedy=REPAIR_REMEDY)
 
 

@@ -62,7 +62,7 @@ def check_journal(path: Path) -> JournalCondition:
         return JournalCondition(intact=intact, torn_tail=torn_tail)
     except JournalDamaged:
         events = _recover_events(path)
-        last = _last_number(path)
+        last = _find_last_number(path)
         return JournalCondition(
             intact=len(events),
             is_damaged=True,
@@ -96,7 +96,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
         new.unlink(missing_ok=True)
         last_gap = condition.first_unreadable or max((end for _, end in condition.lost), default=0)
         _write(new, meta, _complete(events, last_gap, meta.session, cwd))
-        copy = _free_copy_path(path)
+        copy = _choose_copy_path(path)
         # Rename the log first: after a crash between the two, the damaged file is still in place.
         for suffix in ("-wal", ""):
             source = path.with_name(path.name + suffix)
@@ -121,7 +121,7 @@ def _recover_events(path: Path) -> dict[int, StoredEvent]:
     return events
 
 
-def _last_number(path: Path) -> int | None:
+def _find_last_number(path: Path) -> int | None:
     """Return the number of the last record, None if the end of the file cannot be read."""
     try:
         with closing(connect_reader(path)) as connection:
@@ -169,7 +169,7 @@ def _complete(
         if run and run not in starts:
             starts[run] = seq
             if not isinstance(event, RunStarted):
-                events.append(_placeholder_start(event, recovered.values()))
+                events.append(_make_placeholder_start(event, recovered.values()))
                 starts[run] = 0
         events.append(event)
         if run and "." not in run:
@@ -177,10 +177,10 @@ def _complete(
             if isinstance(event, RunFinished):
                 del active_roots[run]
     lost = [event for run, event in active_roots.items() if starts[run] < last_gap]
-    return [*events, *map(_lost_end, lost)]
+    return [*events, *map(_find_lost_end, lost)]
 
 
-def _placeholder_start(event: StoredEvent, events: Iterable[StoredEvent]) -> RunStarted:
+def _make_placeholder_start(event: StoredEvent, events: Iterable[StoredEvent]) -> RunStarted:
     run = event.run
     answers = (e.message for e in events if isinstance(e, TurnFinished) and e.run == run)
     brief = Brief(
@@ -197,7 +197,7 @@ def _placeholder_start(event: StoredEvent, events: Iterable[StoredEvent]) -> Run
     return RunStarted(at=event.at, run=run, prompt_id=event.prompt_id, brief=brief)
 
 
-def _lost_end(event: StoredEvent) -> RunFinished:
+def _find_lost_end(event: StoredEvent) -> RunFinished:
     report: Report = Report(
         outputs={}, text="", reason=Reason.LOST, run_id=event.run, error="its record was damaged"
     )
@@ -223,7 +223,7 @@ def _write(path: Path, meta: JournalMeta, events: Sequence[StoredEvent]) -> None
         publish_file(connection, path, meta.session).close()
 
 
-def _free_copy_path(path: Path) -> Path:
+def _choose_copy_path(path: Path) -> Path:
     paths = (path.with_name(f"{path.name}.damaged{n or ''}") for n in range(1_000))
     return next(candidate for candidate in paths if not candidate.exists())
 

@@ -73,13 +73,13 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a read-only connection, also where SQLite cannot create its shared memory."""
     _require_file(path)
     try:
-        return _open_readable(_uri(path, "ro"))
+        return _open_readable(_make_uri(path, "ro"))
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise
     log = path.with_name(path.name + "-wal")
     if not log.exists():
-        return _open_readable(_uri(path, "ro") + "&immutable=1")
+        return _open_readable(_make_uri(path, "ro") + "&immutable=1")
     return _open_copy(path, log)
 
 
@@ -91,7 +91,7 @@ def connect_briefly(path: Path) -> sqlite3.Connection:
     log = path.with_name(path.name + "-wal")
     has_log = log.exists() and log.stat().st_size > 0
     if path.exists() and not has_log:
-        return _open_readable(_uri(path, "ro") + "&immutable=1")
+        return _open_readable(_make_uri(path, "ro") + "&immutable=1")
     return connect_reader(path)
 
 
@@ -139,10 +139,12 @@ def write_name(path: Path, name: str) -> None:
 
     Raises JournalError.
     """
-    file = path if path.exists() else unpublished_path(path)
+    file = path if path.exists() else get_unpublished_path(path)
     with (
         translate_errors(path),
-        closing(sqlite3.connect(_uri(file, "rw"), uri=True, timeout=_LOCK_TIMEOUT)) as connection,
+        closing(
+            sqlite3.connect(_make_uri(file, "rw"), uri=True, timeout=_LOCK_TIMEOUT)
+        ) as connection,
     ):
         read_meta(connection, path)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('name', ?)", (name,))
@@ -151,7 +153,7 @@ def write_name(path: Path, name: str) -> None:
 
 def _open_writable(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(
-        _uri(path, "rw"),
+        _make_uri(path, "rw"),
         uri=True,
         isolation_level=None,
         timeout=_LOCK_TIMEOUT,
@@ -166,7 +168,7 @@ def _require_file(path: Path) -> None:
         )
 
 
-def unpublished_path(path: Path) -> Path:
+def get_unpublished_path(path: Path) -> Path:
     """Return the temporary name that a journal file has until its first events are stored."""
     return path.with_name(path.name + ".new")
 
@@ -179,7 +181,7 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
     remove_half_created(path)
-    new = unpublished_path(path)
+    new = get_unpublished_path(path)
     new.unlink(missing_ok=True)
     make_private_file(new)
     connection = _open_writable(new)
@@ -199,7 +201,7 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
 def publish_file(connection: sqlite3.Connection, path: Path, session: str) -> sqlite3.Connection:
     """Give a created file its name, and return the connection for its further events."""
     connection.close()
-    unpublished_path(path).rename(path)
+    get_unpublished_path(path).rename(path)
     return connect_writer(path, session)[0]
 
 
@@ -239,7 +241,7 @@ def _open_copy(path: Path, log: Path) -> sqlite3.Connection:
     with ScratchDir() as folder:
         for source in (path, log):
             shutil.copyfile(source, Path(folder, source.name))
-        return _open_readable(_uri(Path(folder, path.name), "rw"))
+        return _open_readable(_make_uri(Path(folder, path.name), "rw"))
 
 
 def _open_readable(uri: str) -> sqlite3.Connection:
@@ -254,5 +256,5 @@ def _open_readable(uri: str) -> sqlite3.Connection:
     return connection
 
 
-def _uri(path: Path, mode: str) -> str:
+def _make_uri(path: Path, mode: str) -> str:
     return f"{path.as_uri()}?mode={mode}"

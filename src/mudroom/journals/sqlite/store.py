@@ -12,12 +12,12 @@ from ..._core.ports import SessionHeader, SessionInfo
 from ...errors import JournalError, UnknownName
 from ..session_names import check_name, select_session
 from .errors import translate_errors
-from .folder import delete_session, list_sessions, read_info, session_path
+from .folder import delete_session, get_session_path, list_sessions, read_info
 from .journal import SqliteJournal
 from .lock import find_writer_pid
 from .read_only import ReadOnlyJournal
 from .reader import open_reader, read_header
-from .schema import unpublished_path, write_name
+from .schema import get_unpublished_path, write_name
 
 
 class SqliteStore:
@@ -30,21 +30,21 @@ class SqliteStore:
     def __init__(self, home: str | Path) -> None:
         self.home = Path(home)
 
-    def path_of(self, session: str) -> Path:
+    def get_path(self, session: str) -> Path:
         """Return the path of a session's file, which may not exist.
 
         Raises UnknownName if the id is not a valid file name.
         """
         if not session or "/" in session:
             raise UnknownName("session", session, ())
-        return session_path(self.home, session)
+        return get_session_path(self.home, session)
 
     async def create(self, session: str) -> SqliteJournal:
         """Create the file of a new session and open its journal. It appears with its first events.
 
         Raises JournalError if it exists.
         """
-        path = self.path_of(session)
+        path = self.get_path(session)
         return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=True)
 
     async def open(
@@ -54,7 +54,7 @@ class SqliteStore:
 
         Raises UnknownName, JournalBusy, JournalDamaged, JournalNewer.
         """
-        path = self._existing_path(session)
+        path = self._get_existing_path(session)
         if read_only:
             return ReadOnlyJournal(await asyncio.to_thread(open_reader, path))
         return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=False)
@@ -65,11 +65,11 @@ class SqliteStore:
 
     async def read_info(self, session: str) -> SessionInfo:
         """Return the list entry of one session. Raises UnknownName."""
-        return await asyncio.to_thread(read_info, self._existing_path(session))
+        return await asyncio.to_thread(read_info, self._get_existing_path(session))
 
     async def read_header(self, session: str) -> SessionHeader:
         """Return the facts of one session. Raises UnknownName, JournalDamaged, JournalNewer."""
-        meta, first = await asyncio.to_thread(read_header, self._existing_path(session))
+        meta, first = await asyncio.to_thread(read_header, self._get_existing_path(session))
         return SessionHeader(
             id=session,
             name=meta.name,
@@ -84,41 +84,41 @@ class SqliteStore:
 
     async def check_name(self, name: str, session: str = "") -> None:
         """Check that a session can have this name. Raises UsageError."""
-        await asyncio.to_thread(check_name, name, self._names(), session)
+        await asyncio.to_thread(check_name, name, self._list_names(), session)
 
     async def rename(self, session: str, name: str) -> None:
         """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""
-        path = self.path_of(session)
-        if not unpublished_path(path).exists():
-            self._existing_path(session)
+        path = self.get_path(session)
+        if not get_unpublished_path(path).exists():
+            self._get_existing_path(session)
         await self.check_name(name, session)
         await asyncio.to_thread(write_name, path, name)
 
     async def delete(self, session: str) -> None:
         """Delete a session's file and its long outputs. Raises UnknownName, JournalBusy."""
-        await asyncio.to_thread(delete_session, self._existing_path(session))
+        await asyncio.to_thread(delete_session, self._get_existing_path(session))
 
     async def find_writer(self, session: str) -> str:
         """Return "process N" for the process that writes a session, "" if there is none."""
-        pid = await asyncio.to_thread(find_writer_pid, self.path_of(session))
+        pid = await asyncio.to_thread(find_writer_pid, self.get_path(session))
         return f"process {pid}" if pid else ""
 
     def _find(self, text: str) -> str:
-        return select_session(text, [info.id for info in self._list()], self._names())
+        return select_session(text, [info.id for info in self._list()], self._list_names())
 
-    def _names(self) -> Iterator[tuple[str, str]]:
+    def _list_names(self) -> Iterator[tuple[str, str]]:
         for info in self._list():
             # Skip a damaged file: its name cannot be read, and other sessions must stay reachable.
             with suppress(JournalError):
-                if name := read_header(self.path_of(info.id))[0].name:
+                if name := read_header(self.get_path(info.id))[0].name:
                     yield name, info.id
 
     def _list(self) -> Sequence[SessionInfo]:
         with translate_errors(self.home):
             return list_sessions(self.home)
 
-    def _existing_path(self, session: str) -> Path:
-        path = self.path_of(session)
+    def _get_existing_path(self, session: str) -> Path:
+        path = self.get_path(session)
         if not path.exists():
             raise UnknownName("session", session, [info.id for info in self._list()])
         return path

@@ -23,7 +23,7 @@ from ..._core.messages import (
 )
 from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
-from .._images import data_url, has_images, image_label
+from .._images import has_images, make_data_url, make_image_label
 from .._json import clean, encode
 from .._tool_names import ToolNames, fit_call_id
 from .._wire import REFUSED_CALLS, WireConversation, WireModel, format_result_text, get_sampling
@@ -143,7 +143,7 @@ def _encode_items(message: UserMessage) -> list[dict[str, Any]]:
             if (text := clean(block.text)).strip():
                 items.append(_encode_text(text))
         elif block.images:
-            items.append(_encode_text(image_label(block)))
+            items.append(_encode_text(make_image_label(block)))
             items += [_encode_image(image) for image in block.images]
     return items
 
@@ -153,7 +153,7 @@ def _encode_text(text: str) -> dict[str, Any]:
 
 
 def _encode_image(image: ImageBlock) -> dict[str, Any]:
-    return {"type": "image_url", "image_url": {"url": data_url(image)}}
+    return {"type": "image_url", "image_url": {"url": make_data_url(image)}}
 
 
 def _encode_result(result: ToolResultBlock) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ..._core.messages import (
 )
 from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
-from .._images import data_url
+from .._images import make_data_url
 from .._json import clean, encode
 from .._tool_names import ToolNames, fit_call_id
 from .._wire import WireModel, format_result_text, get_sampling
@@ -113,7 +113,7 @@ def _encode_text(text: str) -> dict[str, Any]:
 
 
 def _encode_image(image: ImageBlock) -> dict[str, Any]:
-    return {"type": "input_image", "image_url": data_url(image)}
+    return {"type": "input_image", "image_url": make_data_url(image)}
 
 
 def _encode_assistant_message(

@@ -110,49 +110,54 @@ def build_filter(*, allow_internet: bool, machine: str = "") -> bytes:
     arch = AUDIT_ARCH[machine]
     column = 0 if machine == "x86_64" else 1
     code = [
-        _step(_LOAD, _ARCH),
-        _step(_IF_EQUAL, arch, 1, 0),
-        _step(_RETURN, _KILL),
-        _step(_LOAD, _NUMBER),
+        _make_step(_LOAD, _ARCH),
+        _make_step(_IF_EQUAL, arch, 1, 0),
+        _make_step(_RETURN, _KILL),
+        _make_step(_LOAD, _NUMBER),
     ]
     if machine == "x86_64":
-        code += [_step(_IF_AT_LEAST, _X32_CALLS, 0, 1), _refuse(_ENOSYS)]
+        code += [_make_step(_IF_AT_LEAST, _X32_CALLS, 0, 1), _refuse(_ENOSYS)]
         for number in _X86_ONLY.values():
-            code += [_step(_IF_EQUAL, number, 0, 1), _refuse(_EPERM)]
+            code += [_make_step(_IF_EQUAL, number, 0, 1), _refuse(_EPERM)]
     for numbers in REFUSED_CALLS.values():
-        code += [_step(_IF_EQUAL, numbers[column], 0, 1), _refuse(_EPERM)]
+        code += [_make_step(_IF_EQUAL, numbers[column], 0, 1), _refuse(_EPERM)]
     for numbers in HIDDEN_CALLS.values():
-        code += [_step(_IF_EQUAL, numbers[column], 0, 1), _refuse(_ENOSYS)]
+        code += [_make_step(_IF_EQUAL, numbers[column], 0, 1), _refuse(_ENOSYS)]
     for name, numbers in _CHECKED_CALLS.items():
         check = _check_arguments(name, allow_internet=allow_internet)
-        code += [_step(_IF_EQUAL, numbers[column], 0, len(check)), *check]
-    return b"".join([*code, _step(_RETURN, _ALLOW)])
+        code += [_make_step(_IF_EQUAL, numbers[column], 0, len(check)), *check]
+    return b"".join([*code, _make_step(_RETURN, _ALLOW)])
 
 
 def _check_arguments(name: str, *, allow_internet: bool) -> list[bytes]:
     """Return the steps for a call that is decided by its arguments; the last step returns."""
-    allow = _step(_RETURN, _ALLOW)
+    allow = _make_step(_RETURN, _ALLOW)
     refuse = _refuse(_EPERM)
     if name == "socket":
-        code = [_step(_LOAD, _FIRST_ARGUMENT)]
+        code = [_make_step(_LOAD, _FIRST_ARGUMENT)]
         for family in (_AF_INET, _AF_INET6) if allow_internet else ():
-            code += [_step(_IF_EQUAL, family, 0, 1), allow]
+            code += [_make_step(_IF_EQUAL, family, 0, 1), allow]
         return [*code, refuse]
     if name == "socketpair":
-        return [_step(_LOAD, _FIRST_ARGUMENT), _step(_IF_EQUAL, _AF_UNIX, 0, 1), allow, refuse]
+        return [
+            _make_step(_LOAD, _FIRST_ARGUMENT),
+            _make_step(_IF_EQUAL, _AF_UNIX, 0, 1),
+            allow,
+            refuse,
+        ]
     if name == "ioctl":
-        code = [_step(_LOAD, _SECOND_ARGUMENT)]
+        code = [_make_step(_LOAD, _SECOND_ARGUMENT)]
         for request in _TERMINAL_INPUT:
-            code += [_step(_IF_EQUAL, request, 0, 1), refuse]
+            code += [_make_step(_IF_EQUAL, request, 0, 1), refuse]
         return [*code, allow]
     flags = _NAMESPACES | (_NEW_TIME_NAMESPACE if name == "unshare" else 0)
-    return [_step(_LOAD, _FIRST_ARGUMENT), _step(_IF_ANY_BIT, flags, 0, 1), refuse, allow]
+    return [_make_step(_LOAD, _FIRST_ARGUMENT), _make_step(_IF_ANY_BIT, flags, 0, 1), refuse, allow]
 
 
 def _refuse(error: int) -> bytes:
-    return _step(_RETURN, _ERRNO | error)
+    return _make_step(_RETURN, _ERRNO | error)
 
 
-def _step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+def _make_step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     """Return one instruction. The last two arguments are numbers of steps to skip."""
     return struct.pack("=HBBI", operation, if_true, if_false, value)

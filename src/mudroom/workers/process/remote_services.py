@@ -55,13 +55,13 @@ class SessionLink:
         self._replies: dict[int, asyncio.Future[CallReply]] = {}
         self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
 
-    def next_id(self) -> int:
+    def make_id(self) -> int:
         """Return an id that no other request of this process has."""
         return next(self._ids)
 
     async def call(self, name: str, *arguments: object) -> bytes:
         """Call a service of the session and return its encoded result; see `session_calls`."""
-        return await self.request(CallSession(self.next_id(), name, encode(arguments)))
+        return await self.request(CallSession(self.make_id(), name, encode(arguments)))
 
     async def request(self, message: CallSession | RequestAdmission) -> bytes:
         """Send a message to the session's process and return the encoded result."""
@@ -170,7 +170,7 @@ class RemoteParentMeter:
     def find_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit of which this fraction is used."""
         for state in self._state.shared:
-            spent = state.spent + self._unconfirmed_amount(state.name)
+            spent = state.spent + self._sum_unconfirmed(state.name)
             if is_used(spent, state.maximum, fraction):
                 return replace(state, spent=spent)
         return None
@@ -182,7 +182,7 @@ class RemoteParentMeter:
 
     async def admit(self, plan: RequestPlan, *, is_own: bool) -> Admission:
         """Wait until the session's process allows a request, and count its turn there."""
-        number = self._link.next_id()
+        number = self._link.make_id()
         message = RequestAdmission(number, self._state.run_id, plan, is_own)
         try:
             admission = _decode(await self._link.request(message), type=Admission)
@@ -198,7 +198,7 @@ class RemoteParentMeter:
     def compute_amount_left(self, limit: Limit) -> float | None:
         """Return the unspent amount of a shared limit; None if there is no limit."""
         left = self._state.left.get(limit)
-        return None if left is None else left - self._unconfirmed_amount(limit)
+        return None if left is None else left - self._sum_unconfirmed(limit)
 
     def check_children(self) -> None:
         """Raise ValueError if no further child may start."""
@@ -211,7 +211,7 @@ class RemoteParentMeter:
         """Stop or restart the clocks of the ancestors."""
         self._link.channel.send(Pause(self._state.run_id, paused))
 
-    def _unconfirmed_amount(self, limit: Limit) -> float:
+    def _sum_unconfirmed(self, limit: Limit) -> float:
         if limit is Limit.USD:
             return sum(charge.usd or 0.0 for charge in self._unconfirmed)
         if limit is Limit.TURNS:
@@ -252,7 +252,7 @@ class RemoteModelConversation:
     """One conversation with a model of the session's process."""
 
     def __init__(self, link: SessionLink) -> None:
-        self.id = link.next_id()
+        self.id = link.make_id()
         self._link = link
 
     def __del__(self) -> None:
@@ -266,7 +266,7 @@ class RemoteModelConversation:
         self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer and yield its items as they arrive. Raises ModelError."""
-        request = ModelRequest(self._link.next_id(), self.id, tools, max_tokens)
+        request = ModelRequest(self._link.make_id(), self.id, tools, max_tokens)
         queue = self._link.open_stream(request)
         is_complete = False
         try:

@@ -202,7 +202,7 @@ class ProcessWorker:
     async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
         async with self._slots[brief.depth]:
             meter = self._services.meters.get(grant)
-            assigned = AssignedRun(brief, meter, self._past_of(brief.run_id))
+            assigned = AssignedRun(brief, meter, self._select_past_events(brief.run_id))
             try:
                 return await self._execute_assigned(handle, assigned, brief, grant)
             finally:
@@ -221,7 +221,7 @@ class ProcessWorker:
                 assigned.refund()
         return await self._record_lost(brief, assigned)
 
-    def _past_of(self, run_id: str) -> dict[str, list[StoredEvent]]:
+    def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
         past = self._services.past_events
         if run_id not in past:
             return {}

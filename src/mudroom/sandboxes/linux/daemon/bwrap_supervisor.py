@@ -21,7 +21,7 @@ from typing import Any
 from ...._platform.processes import kill_process, list_children, reap_process
 from ...._platform.scratch_dirs import ScratchDir
 from . import idmapped_mount
-from .command_start import DEFAULT_SIGNALS, children_killed_first, compute_limits
+from .command_start import DEFAULT_SIGNALS, compute_limits, kill_children_first
 from .protected_files import ProtectedFiles
 from .protocol import (
     ETC_PLACEHOLDER,
@@ -169,7 +169,7 @@ class CommandSupervisor:
         argv = self._mounts.rewrite_binds(argv) if self._mounts else argv
         argv[argv.index(ETC_PLACEHOLDER)] = self._etc.path
         user = idmapped_mount.SANDBOX_UID if self._mounts else os.geteuid()
-        with children_killed_first(), idmapped_mount.as_user(user):
+        with kill_children_first(), idmapped_mount.as_user(user):
             return os.posix_spawn(
                 argv[0],
                 argv,

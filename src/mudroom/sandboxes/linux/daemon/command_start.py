@@ -43,7 +43,7 @@ def set_killed_first() -> None:
 
 
 @contextlib.contextmanager
-def children_killed_first() -> Generator[None]:
+def kill_children_first() -> Generator[None]:
     """Make processes that start in this context the first to be killed when memory runs out."""
     with open(_OOM_SCORE, "r+") as score:
         before = score.read()
