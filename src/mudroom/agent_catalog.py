@@ -28,7 +28,8 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
     Arguments:
         root_agent: agent that runs the prompts.
         agents: agents that run tasks, by name.
-        context_texts: text of the context files for system prompts, by value of `Agent.context`.
+        context_texts: text of the context files for system prompts, by value of
+            `Agent.context_files`.
     """
 
     root_agent: Agent
@@ -48,7 +49,7 @@ def load_catalog(
     """Collect the agents; a later source replaces an agent of the same name.
 
     Arguments:
-        folder: of the project. user_home: folder of the user's own files, "" for none.
+        folder: of the project. user_home: the user's home; "" leaves it out.
         explain_unavailable: takes a model string, returns the reason why the model cannot be used
             here, "" if it can.
         notices: messages for the user are added here.
@@ -166,11 +167,11 @@ def _use_available_model(
     """Replace a model that cannot be used here by the model of the parent."""
     if agent.model == "inherit":
         return agent
-    why = explain_unavailable(agent.model)
-    if not why:
+    reason = explain_unavailable(agent.model)
+    if not reason:
         return agent
     notices.append(
-        f"agent {agent.name}: the model {agent.model} cannot be used ({why}); "
+        f"agent {agent.name}: the model {agent.model} cannot be used ({reason}); "
         "the agent uses the model of child_model or of its parent"
     )
     return replace(agent, model="inherit")

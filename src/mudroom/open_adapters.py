@@ -117,7 +117,7 @@ async def open_journal(options: SessionOptions, home: str) -> Journal:
 
 
 class EnvironmentFactory(Struct, frozen=True, kw_only=True):
-    """Opens folders as environments with the options of a session.
+    """Factory of environments: opens folders with the options of a session.
 
     Arguments:
         home: mudroom's state folder. user_home: the user's home.

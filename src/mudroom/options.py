@@ -39,8 +39,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
         child_model: model string of children whose agent says "inherit"; "inherit" is the
             model of the parent. Rules choose by agent, "*" stands for all other agents:
             {"explore": "haiku", "*": "sonnet"} or "explore=haiku; *=sonnet".
-        fallback_model: model string of the model that continues when the model fails for good; more
-            than one with commas.
+        fallback_model: model string of the model that continues when the first one fails
+            permanently; more than one with commas.
         max_output_tokens: longest answer of a model in tokens, for agents that set none; None
             derives it from the model and its context window.
         child_turns: maximum model calls of a child if its agent and its caller set no limit.

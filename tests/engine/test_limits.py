@@ -237,7 +237,7 @@ async def test_a_childs_share_is_reserved_and_its_rest_released(
     report = await stage.run(story, agents=[saver], budget=Budget(output_tokens=100))
     errors = [result.text for result in stage.results if result.error]
     assert errors == [
-        "No child was started: output_tokens: 60 wanted, 40 left. "
+        "No child was started: output_tokens: 60 requested, 40 left. "
         "Ask for less, or do the rest yourself."
     ]
     assert stage.runs == ["1", "1.1.1", "1.2.1"] and report.ok, (

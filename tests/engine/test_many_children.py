@@ -135,7 +135,7 @@ def test_a_child_may_spend_what_is_reserved_for_it_on_its_own_children() -> None
         30,
         10,
     )
-    with pytest.raises(ValueError, match="total_tokens: 21 wanted, 20 left"):
+    with pytest.raises(ValueError, match="total_tokens: 21 requested, 20 left"):
         root.allocate(Budget(total_tokens=21))
     helper.release()
     lead.release()

@@ -79,7 +79,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
 
 
 class _Restorer:
-    """Applies the events of a run, one by one, to its RunContext.
+    """Restorer of a RunContext: applies the events of the run, one by one.
 
     Attributes:
         calls: started tool calls by id.

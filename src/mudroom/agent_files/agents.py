@@ -142,7 +142,8 @@ def load_agent_file(
     text = read_text(path, boundary, diagnostics)
     if text is None:
         return None, AgentDraft(diagnostics, tools)
-    body, body_line = "", 1
+    body = ""
+    body_line = 1
     if path.endswith(".toml"):
         entries = parse_toml(text, diagnostics)
     else:

@@ -123,7 +123,7 @@ class _Imports(Struct):
 
     Arguments:
         boundary: real path of the folder that imports must stay in.
-        user_home: the folder that ~ stands for, "" to refuse ~.
+        user_home: the folder that ~ means, "" to refuse ~.
         seen: real paths of files that are loaded already; shared by all context files.
         remaining: imports that may still be tried.
     """
@@ -179,7 +179,7 @@ def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth
 
 
 def _find_code_spans(line: str) -> list[int]:
-    """Return the starts and ends of code spans, in turn, in linear time.
+    """Return the starts and ends of code spans, alternating, in linear time.
 
     A span reaches from a run of backticks to the next run of the same length.
     """
@@ -245,14 +245,15 @@ def _resolve(name: str, path: str, imports: _Imports) -> str:
 def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
     """Cut the ends of files; the innermost files keep most."""
     cut: list[ContextFile] = []
-    room = max_bytes
+    bytes_left = max_bytes
     for file in reversed(files):
         data = file.text.encode("utf-8", "replace")
-        if len(data) > room:
-            text = data[:room].decode("utf-8", "ignore")
-            file = ContextFile(file.path, text, file.is_personal, len(data) - room)
+        if len(data) > bytes_left:
+            text = data[:bytes_left].decode("utf-8", "ignore")
+            omitted = len(data) - bytes_left
+            file = ContextFile(file.path, text, file.is_personal, omitted)
         cut.append(file)
-        room = max(0, room - len(data))
+        bytes_left = max(0, bytes_left - len(data))
     return cut[::-1]
 
 

@@ -33,8 +33,15 @@ AGENT_LOCATIONS = (
     LocationKind("agents", ".agents/agents"),
     LocationKind("claude", ".claude/agents", is_recursive=True),
     LocationKind("gemini", ".gemini/agents"),
-    LocationKind("opencode", ".opencode/agents", ".md", True, ".config/opencode/agents"),
-    LocationKind("opencode", ".opencode/agent", ".md", True, ".config/opencode/agent"),
+    LocationKind(
+        "opencode",
+        ".opencode/agents",
+        is_recursive=True,
+        user_folder=".config/opencode/agents",
+    ),
+    LocationKind(
+        "opencode", ".opencode/agent", is_recursive=True, user_folder=".config/opencode/agent"
+    ),
     LocationKind("codex", ".codex", "config.toml"),
     LocationKind("codex", ".codex/agents", ".toml"),
     LocationKind("qwen", ".qwen/agents"),
@@ -101,7 +108,7 @@ def find_locations(
 
 
 def _remember_folder(location: Location, seen: set[str]) -> bool:
-    """Return True, once, for a folder, and for anything in its place but a file.
+    """Add a folder to `seen`; return False if it is there, is a file, or does not exist.
 
     `find_files` reports what cannot be listed.
     """

@@ -1,4 +1,4 @@
-"""Tools that an agent file allows or denies, in any program's spelling, as our tool patterns.
+"""Tools that an agent file allows or denies, in any program's spelling, as tool patterns.
 
 An agent never gets more than its file says: a limit that cannot be understood raises ValueError,
 and the file is not used.
@@ -155,7 +155,7 @@ def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line:
 def _resolve_pattern(
     text: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
-    """Return a pattern with our name of its tool. Raises ValueError for an unclear one."""
+    """Return a pattern with mudroom's name of its tool. Raises ValueError for an unclear one."""
     name, bracket, calls = text.partition("(")
     is_excluded = name.startswith("!")
     tool = resolve_tool_name(name.removeprefix("!"), known, diagnostics, line)
@@ -174,7 +174,7 @@ def _check_pattern(text: str) -> str:
 def resolve_tool_name(
     name: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
-    """Return our name, or pattern, of a tool; add a warning for an unknown one."""
+    """Return mudroom's name, or pattern, of a tool; add a warning for an unknown one."""
     name = name.strip()
     gemini = _GEMINI_MCP.fullmatch(name)
     if gemini:

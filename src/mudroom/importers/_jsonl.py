@@ -89,12 +89,12 @@ def is_injected_text(text: str) -> bool:
     return text.lstrip().startswith(_INJECTED_PREFIXES)
 
 
-def find_log(path: Path, is_session: Callable[[Path], bool], owner: str) -> Path:
+def find_log(path: Path, is_session: Callable[[Path], bool], program: str) -> Path:
     """Return the path of a file, or the newest session log in and below a folder.
 
     Arguments:
         is_session: returns True for a session log.
-        owner: the program in the possessive, for the error message.
+        program: name of the program, for the error message.
 
     Raises UsageError.
     """
@@ -102,7 +102,7 @@ def find_log(path: Path, is_session: Callable[[Path], bool], owner: str) -> Path
         return path
     logs = [file for file in path.rglob("*.jsonl") if is_session(file)]
     if not logs:
-        raise UsageError(f"no session log of {owner} in this folder", where=str(path))
+        raise UsageError(f"no session log of {program} in this folder", where=str(path))
     return max(logs, key=lambda file: file.stat().st_mtime)
 
 

@@ -55,11 +55,11 @@ def read_claude_log(path: Path) -> tuple[str, list[StoredEvent]]:
 
     Raises UsageError when it is not a session log.
     """
-    path = find_log(path, lambda file: not file.name.startswith("agent-"), "Claude's")
+    path = find_log(path, lambda file: not file.name.startswith("agent-"), "Claude Code")
     rows = list(read_rows(path))
     messages = [row for row in rows if _is_message(row)]
     if not messages:
-        raise UsageError("this is no session log of Claude's", where=str(path))
+        raise UsageError("this is no session log of Claude Code", where=str(path))
     main_rows = [row for row in rows if not row.get("isSidechain")]
     if any(_is_message(row) for row in main_rows):
         reader = _Reader(_read_children(path, messages))

@@ -30,17 +30,17 @@ _CALL_TYPES = ("function_call", "custom_tool_call", "local_shell_call")
 def read_codex_log(path: Path) -> tuple[str, list[StoredEvent]]:
     """Return the id and the events of a session.
 
-    Children are looked for in the same folder.
+    Reads the logs of children in the same folder.
 
     Arguments:
         path: a rollout file, or a folder; then the newest rollout that is not a child is read.
 
     Raises UsageError when it is not a session log.
     """
-    path = find_log(path, _is_root_thread, "Codex's")
+    path = find_log(path, _is_root_thread, "Codex")
     meta = _read_meta(path)
     if not meta:
-        raise UsageError("this is no session log of Codex's", where=str(path))
+        raise UsageError("this is no session log of Codex", where=str(path))
     children: dict[Path, Row] = {}
     for file in sorted(path.parent.glob("*.jsonl")):
         child_meta = _read_meta(file)
@@ -102,7 +102,7 @@ class _Reader:
         self._read_children(run, _read_thread_id(meta))
 
     def _read_children(self, parent: RunBuilder, thread: str) -> None:
-        """Read the children whose id stands in a result of the parent."""
+        """Read the children whose id is in a result of the parent."""
         for path, meta in list(self._children.items()):
             call_id = _find_spawning_call(parent, _read_thread_id(meta))
             if _read_parent_thread(meta) != thread or not call_id:

@@ -59,7 +59,7 @@ class WireModel(ABC):
     Arguments:
         model: the name the server knows it by.
         http: connections and rate limiter of this provider.
-        key: sent in a header; "" sends none, as local servers want.
+        key: sent in a header; "" sends none, as local servers expect.
         base_url: the URL before the path of the wire.
         headers: additional headers.
         name: the model string; by default the name of the wire before that of the model.
@@ -290,10 +290,10 @@ class WireConversation:
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
     """Return `temperature` and `top_p`, each only if it is set and the model accepts it."""
-    wanted = {"temperature": config.temperature, "top_p": config.top_p}
+    requested = {"temperature": config.temperature, "top_p": config.top_p}
     sampling = {
         name: value
-        for name, value in wanted.items()
+        for name, value in requested.items()
         if value is not None and name not in facts.refused
     }
     if facts.takes_one_sampling and len(sampling) > 1:

@@ -23,8 +23,8 @@ from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
 from ._wire import WireConversation, WireModel, get_sampling
 
 _API_VERSION = "2023-06-01"
-"""Compatible servers know this version. The only difference to later ones that concerns mudroom is
-that those refuse sampling parameters for older models too."""
+"""Compatible servers accept this version. Later versions also refuse sampling parameters for older
+models."""
 _CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
 _CACHE_MARK_JSON = b',"cache_control":{"type":"ephemeral"}'
 _UNMARKABLE_BLOCKS = frozenset({"thinking", "redacted_thinking"})

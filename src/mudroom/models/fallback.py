@@ -1,4 +1,4 @@
-"""Several models in the place of one: when a model fails for good, the next one continues."""
+"""Several models in the place of one: when a model fails permanently, the next one continues."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _AVOID_SECONDS = 60.0
 class FallbackModel:
     """Implementation of the port Model over several models.
 
-    A conversation uses the first model until it fails for good: it refuses, it cannot be reached,
-    or it is overloaded past its retries. The next model then gets the same messages; each wire
+    A conversation uses the first model until it fails permanently: it refuses, it cannot be
+    reached, or the last retry failed. The next model then gets the same messages; each wire
     leaves out what only another one understands. If the last model fails, its error is raised.
 
     Arguments:

@@ -28,7 +28,7 @@ from .model_facts import find_facts
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts instead of the signature of a call that another model made.
-Without it, it refuses such a call.
+Without this value it refuses such a call.
 """
 _SAMPLING_NAMES = {"temperature": "temperature", "top_p": "topP"}
 
@@ -136,15 +136,15 @@ def _encode_assistant_message(
     """
     is_own = message.wire == WIRE
     is_unsigned = not is_own or find_facts(message.model).takes_unsigned_calls
-    signature_missing = needs_signature and is_unsigned
+    is_signature_missing = needs_signature and is_unsigned
     for block in message.content:
         signature = {}
         if is_own and block.signature:
             signature = {"thoughtSignature": block.signature}
         if isinstance(block, ToolCallBlock):
-            if signature_missing and not signature:
+            if is_signature_missing and not signature:
                 signature = {"thoughtSignature": _NO_SIGNATURE}
-            signature_missing = False
+            is_signature_missing = False
             yield _encode_call(block, names) | signature
         elif isinstance(block, ThinkingBlock):
             if is_own and (text := clean(block.text)):

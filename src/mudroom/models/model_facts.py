@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 _SAMPLING = frozenset({"temperature", "top_p"})
 _MIN_OUTPUT = 256
-"""Smallest output limit in tokens that is chosen; a shorter answer is of no use."""
+"""Smallest output limit in tokens that is chosen; a shorter answer is useless."""
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
@@ -22,11 +22,11 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         refused: fields that are not sent.
         takes_one_sampling: `temperature` and `top_p` are not sent together.
         tool_effort: `reasoning_effort` that Chat Completions needs beside tools; "" sends none.
-        encrypts_reasoning: the Responses API returns encrypted reasoning if it is asked to.
+        encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
         needs_short_ids: ids of calls have nine letters or digits, and no user message follows a
             tool message.
-        tells_price: the host tells the price of an answer if it is asked to.
+        tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
         context_window: tokens of prompt and answer together; 0 if the number is not known.
         max_output: default output limit in tokens; less than the model's own where the prompt must
@@ -60,19 +60,19 @@ class _Row(Struct, frozen=True):
     """Facts of the models and hosts that match.
 
     Arguments:
-        part: text in the name of the model.
+        name_part: text in the name of the model.
         pattern: regular expression in the name.
         host: regular expression in the address, which has no scheme.
     """
 
-    part: str
+    name_part: str
     pattern: str
     host: str
     facts: dict[str, Any]
 
 
-def _make_row(part: str = "", pattern: str = "", *, host: str = "", **facts: object) -> _Row:
-    return _Row(part, pattern, host, facts)
+def _make_row(name_part: str = "", pattern: str = "", *, host: str = "", **facts: object) -> _Row:
+    return _Row(name_part, pattern, host, facts)
 
 
 _START = r"(^|[/.:@])"
@@ -156,7 +156,7 @@ def find_facts(model: str, base_url: str = "") -> ModelFacts:
     facts: dict[str, Any] = {}
     for row in _ROWS:
         if (
-            row.part in model
+            row.name_part in model
             and (not row.pattern or re.search(row.pattern, model))
             and (not row.host or re.search(row.host, host))
         ):

@@ -229,7 +229,7 @@ def parse_model_name(name: str) -> tuple[str, str]:
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:
-    """Return the provider whose server decides the default model: the user set its address.
+    """Return the provider of a server whose address the user set; it decides the default model.
 
     None if the user set a model, too, or if the address is the provider's own.
 

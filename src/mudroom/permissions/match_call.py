@@ -11,7 +11,7 @@ from .rules import Rule, Verdict, matches_agent, matches_pattern
 
 
 class CallMatcher:
-    """Matches rules with calls.
+    """Matcher of rules and calls.
 
     A rule with a path, such as `Read(./secrets/**)`, also applies to the other tools that access
     files in the same way: `glob` and `grep` for `read`, `write` for `edit`.

@@ -68,11 +68,11 @@ async def open_viewer(
     handlers = _Handlers(source)
     app.add_routes(
         [
-            web.get("/", handlers.index),
-            web.get("/api/sessions", handlers.sessions),
-            web.get("/api/sessions/{session}/events", handlers.events),
-            web.get("/api/sessions/{session}/live", handlers.live),
-            web.get("/{name}", handlers.static_file),
+            web.get("/", handlers.send_page),
+            web.get("/api/sessions", handlers.send_sessions),
+            web.get("/api/sessions/{session}/events", handlers.send_events),
+            web.get("/api/sessions/{session}/live", handlers.stream_events),
+            web.get("/{name}", handlers.send_file),
         ]
     )
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
@@ -120,10 +120,10 @@ class _Handlers:
         self._files = load_page_files()
         self.closing = asyncio.Event()
 
-    async def index(self, _: web.Request) -> web.Response:
+    async def send_page(self, _: web.Request) -> web.Response:
         return self._respond_with_file("index.html")
 
-    async def static_file(self, request: web.Request) -> web.Response:
+    async def send_file(self, request: web.Request) -> web.Response:
         return self._respond_with_file(request.match_info["name"])
 
     def _respond_with_file(self, name: str) -> web.Response:
@@ -132,7 +132,7 @@ class _Handlers:
             raise web.HTTPNotFound(text="There is no such page.\n")
         return web.Response(body=self._files[name], content_type=content_type, charset="utf-8")
 
-    async def sessions(self, _: web.Request) -> web.Response:
+    async def send_sessions(self, _: web.Request) -> web.Response:
         """Respond with the list of sessions."""
         try:
             listed = await self._source.list_sessions()
@@ -140,12 +140,12 @@ class _Handlers:
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
         return web.Response(body=msgspec.json.encode(listed), content_type="application/json")
 
-    async def events(self, request: web.Request) -> web.Response:
+    async def send_events(self, request: web.Request) -> web.Response:
         """Respond with one page of events after position `after`."""
         page = await self._read_page(request, _parse_position(request.query.get("after")))
         return web.Response(body=encode_page(page), content_type="application/json")
 
-    async def live(self, request: web.Request) -> web.StreamResponse:
+    async def stream_events(self, request: web.Request) -> web.StreamResponse:
         """Stream events as they are recorded; the id of each is its position.
 
         The stream starts after `Last-Event-ID`, or after position `after`.
@@ -163,7 +163,7 @@ class _Handlers:
                 after = page.events[-1][0] if page.events else after
             if page.error:
                 break
-            if not page.more:
+            if not page.has_more:
                 stamp = await self._wait_for_change(request, stream, stamp)
             page = await self._read_page(request, after)
         return stream
@@ -183,13 +183,13 @@ class _Handlers:
         return stamp
 
     async def _read_stamp(self, request: web.Request) -> object:
-        return await _translate(self._source.read_change_stamp(request.match_info["session"]))
+        return await _await_source(self._source.read_change_stamp(request.match_info["session"]))
 
     async def _read_page(self, request: web.Request, after: int) -> EventPage:
-        return await _translate(self._source.read_page(request.match_info["session"], after))
+        return await _await_source(self._source.read_page(request.match_info["session"], after))
 
 
-async def _translate(work: Awaitable[T]) -> T:
+async def _await_source(work: Awaitable[T]) -> T:
     """Await a call of the source; its errors become HTTP errors."""
     try:
         return await work

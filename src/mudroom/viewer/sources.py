@@ -34,12 +34,12 @@ class EventPage(Struct, frozen=True):
     """Consecutive events of a session, as (position, JSON).
 
     Arguments:
-        more: there are further events now.
+        has_more: there are further events now.
         error: why further events cannot be read, "" if they can.
     """
 
     events: list[tuple[int, bytes]]
-    more: bool = False
+    has_more: bool = False
     error: str = ""
 
 
@@ -136,8 +136,8 @@ class SingleSession:
 async def iterate_pages(source: SessionSource, session: str) -> AsyncIterator[EventPage]:
     """Yield all pages of a session in its current state."""
     after = 0
-    page = EventPage([], more=True)
-    while page.more:
+    page = EventPage([], has_more=True)
+    while page.has_more:
         page = await source.read_page(session, after)
         after = page.events[-1][0] if page.events else after
         yield page
@@ -156,7 +156,7 @@ async def _read_page(stored: AsyncIterator[StoredEvent], after: int) -> EventPag
             events.append((after + len(events) + 1, body))
             size += len(body)
             if size >= PAGE_BYTES:
-                return EventPage(events, more=True)
+                return EventPage(events, has_more=True)
     except JournalError as error:
         return EventPage(events, error=str(error))
     return EventPage(events)
@@ -170,5 +170,5 @@ async def _iterate(events: Iterable[StoredEvent]) -> AsyncIterator[StoredEvent]:
 def encode_page(page: EventPage) -> bytes:
     """Return the page as JSON: {"events": [[position, event], …], "more": …, "error": …}."""
     events = b",".join(b"[%d,%b]" % (position, body) for position, body in page.events)
-    rest = msgspec.json.encode({"more": page.more, "error": page.error})[1:]
+    rest = msgspec.json.encode({"more": page.has_more, "error": page.error})[1:]
     return b'{"events":[%b],%b' % (events, rest)

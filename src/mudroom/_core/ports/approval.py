@@ -47,7 +47,7 @@ class ApprovalDecision(Struct, frozen=True):
 
 
 class Approver(Protocol):
-    """Decides approval requests. An approver that cannot ask a user denies at once.
+    """Approver of tool calls. An approver that cannot ask a user denies at once.
 
     Example:
         class Careful:
@@ -80,7 +80,7 @@ class PermissionVerdict(Struct, frozen=True):
 
 
 class Policy(Protocol):
-    """Judges tool calls. Asks no one and has no effect."""
+    """Judge of tool calls. It asks no one and has no effect."""
 
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief

@@ -29,7 +29,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 
 class Environments(Protocol):
-    """Opens environments. An environment is closed when its run ends."""
+    """Factory of environments. An environment is closed when its run ends."""
 
     @property
     def shared(self) -> Environment:

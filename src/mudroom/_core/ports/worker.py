@@ -58,7 +58,7 @@ class RunHandle(Protocol):
 
 
 class Worker(Protocol):
-    """Executes runs."""
+    """Executor of runs."""
 
     def start(self, brief: Brief, grant: Grant) -> RunHandle:
         """Start a run. It continues if an earlier process left it unfinished."""

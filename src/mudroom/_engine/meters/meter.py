@@ -180,8 +180,8 @@ class Meter:
         if left is None:
             return
         if left <= 0 or (requested is not None and requested > left):
-            wanted = "some" if requested is None else requested
-            raise ValueError(f"{limit}: {wanted} wanted, {max(left, 0):g} left")
+            amount = "some" if requested is None else requested
+            raise ValueError(f"{limit}: {amount} requested, {max(left, 0):g} left")
 
     def _limit_child_budget(self, requested: Budget, seconds: float) -> Budget:
         own = self.budget

@@ -52,7 +52,7 @@ class ClaudeTranscripts:
         self._line_count = 0
 
     def apply(self, event: StoredEvent) -> None:
-        """Take in the next event."""
+        """Handle the next event."""
         if isinstance(event, SessionOpened):
             self._cwd = event.cwd
             self._version = event.version

@@ -73,7 +73,7 @@ def _find_unknown_tool(rule: Rule) -> UnknownName | None:
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:
-    """Check that the user trusts the files of a folder, by flag or in the list of folders."""
+    """Return whether the user trusts the files of a folder, by flag or in the list of folders."""
     from ...permissions import trust
 
     return settings.trust or trust.is_trusted(settings.home, cwd)

@@ -140,7 +140,7 @@ class _RedactedSource:
             (position, encode(event))
             for (position, _), event in zip(page.events, events, strict=True)
         ]
-        return EventPage(redacted, page.more, page.error)
+        return EventPage(redacted, page.has_more, page.error)
 
 
 async def _serve(
@@ -160,7 +160,7 @@ async def _serve(
 
 
 def can_open_browser(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Check that this machine has a screen for a browser: not over SSH, not in CI."""
+    """Return whether this machine has a screen for a browser: not over SSH, not in CI."""
     if environ.get("SSH_CONNECTION") or environ.get("CI"):
         return False
     if platform in ("darwin", "win32"):

@@ -27,7 +27,7 @@ NEW_SESSION = SessionStart()
 
 
 class StartOptions(Struct, frozen=True, kw_only=True):
-    """Everything that a command line says about a session.
+    """Options of a command line for a session.
 
     Arguments:
         cwd: folder of the session. start: the session to start with.

@@ -99,7 +99,9 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "MODEL",
     "provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.",
 )
-@value_option("--fallback-model", "MODEL", "Model that continues when the model fails for good.")
+@value_option(
+    "--fallback-model", "MODEL", "Model that continues when the first one fails permanently."
+)
 @value_option(
     "--child-model",
     "MODEL",
@@ -256,7 +258,7 @@ def root_command(
 
 
 def is_interactive() -> bool:
-    """Check that stdin and stdout are both terminals."""
+    """Return whether stdin and stdout are both terminals."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 

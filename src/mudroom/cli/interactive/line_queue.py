@@ -28,7 +28,7 @@ class LineQueue:
         return lines
 
     def close(self) -> None:
-        """End the input: `next` returns the waiting lines, then raises EOFError."""
+        """End the input: `take` returns the waiting lines, then raises EOFError."""
         self.is_closed = True
         self._changed.set()
 

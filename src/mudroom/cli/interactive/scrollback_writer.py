@@ -1,4 +1,4 @@
-"""Writes a conversation into the scrollback: the root run's answers, tool calls and tasks."""
+"""Writer of a conversation into the scrollback: the root run's answers, tool calls and tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_LISTED_TASKS = 12
 
 
 class ScrollbackWriter:
-    """Handles the events of all runs and writes the answers and tool calls of the root run.
+    """Writer of the answers and tool calls of the root run; it takes the events of all runs.
 
     Arguments:
         tree: fold of the same events, which applies each event first.

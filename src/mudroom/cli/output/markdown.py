@@ -13,7 +13,7 @@ _LIST_CONTINUATION = re.compile(r"\s+\S|[-*+] |\d+[.)] ")
 
 
 class MarkdownBlocks:
-    """Splits streaming Markdown into complete blocks: paragraphs, lists, tables, fenced code.
+    """Streaming Markdown, split into complete blocks: paragraphs, lists, tables, fenced code.
 
     `pending` is the text of the block that is not complete yet.
     """

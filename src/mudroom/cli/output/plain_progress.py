@@ -16,7 +16,7 @@ MAX_COLUMNS = 160
 
 
 class PlainProgress(Progress):
-    """Writes a line when a child run starts, retries a model call, or ends.
+    """Progress as lines: a child run starts, retries a model call, or ends.
 
     Arguments:
         stream: usually stderr.

@@ -1,4 +1,4 @@
-"""Everything the user sees of a one-shot run: its events and its report, on stdout and stderr."""
+"""Output of a one-shot run: its events and its report, on stdout and stderr."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ExitCodeRule:
         """True if a later try may succeed after the last failure of the root run."""
 
     def apply(self, event: AnyEvent) -> None:
-        """Take in the next event."""
+        """Handle the next event."""
         if isinstance(event, TurnFailed) and "." not in event.run:
             self._is_transient = event.transient
 

@@ -39,5 +39,5 @@ class Scrollback(Struct, frozen=True, kw_only=True):
             for part in wrap(sanitize(text), columns - name_columns - 4):
                 padding = " " * (name_columns - measure_width(name))
                 lines.append([(f"  {name}{padding}  ", "bold"), (part, "")])
-                name = ""  # The name stands in the first line only.
+                name = ""  # Only the first line has the name.
         self.write_lines(*lines)

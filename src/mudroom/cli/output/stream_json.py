@@ -1,6 +1,6 @@
 """Events as stream-json lines, in the shapes that clients of other terminal agents read.
 
-Our additional fields never replace a field of these shapes.
+Additional fields of mudroom never replace a field of these shapes.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class StreamJson:
         return self._make_line("assistant", message=content, **_make_place_fields(run))
 
     def _list_denials(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
-        """Yield the entry of a denied call in the last line. `why` and `rule` are our additions."""
+        """Yield the entry of a denied call in the last line, with the fields `why` and `rule`."""
         for call in run.calls:
             if call.id == event.call_id:
                 yield {

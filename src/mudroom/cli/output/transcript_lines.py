@@ -119,7 +119,7 @@ def _format_heading(run: RunView, columns: int, glyphs: Glyphs) -> Iterator[Line
 
 
 class _TranscriptFormatter:
-    """Formats messages as lines, with a note where something is left out."""
+    """Formatter of messages as lines, with a note where something is left out."""
 
     def __init__(self, glyphs: Glyphs, full: bool) -> None:
         self._glyphs = glyphs

@@ -26,12 +26,11 @@ from .._wire import describe_stop
 
 WIRE = "openai"
 REASONING_FIELD = "reasoning_content"
-"""Field of the reasoning. Servers that send it in this field want it back; servers that call it
-`reasoning` ignore it, and one (Groq) refuses it."""
-
+"""Field of the reasoning. Servers that send this field expect it in the next request; servers that
+call it `reasoning` ignore it, and one (Groq) refuses it."""
 
 REASONING_DETAILS_FIELD = "reasoning_details"
-"""Field of OpenRouter with signed or encrypted reasoning, which it wants back unchanged. A
+"""Field of OpenRouter with signed or encrypted reasoning; it expects the field unchanged. A
 ThinkingBlock holds it as its signature: the name of this field, a colon, JSON."""
 
 
@@ -106,10 +105,10 @@ _STOP_REASONS = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), StopReason.LENGTH),
     **dict.fromkeys(("content_filter", "refusal", "sensitive"), StopReason.REFUSAL),
 }
-"""Meanings of finish reasons, in lower case: servers that speak the protocol have words of their
-own."""
+"""Meanings of finish reasons, in lower case: servers use different
+words."""
 _TICKS_PER_USD = 1e10
-"""Unit in which xAI tells prices."""
+"""Unit in which xAI states prices."""
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
 """Finish reasons of a failure of the server."""
 _ERROR_STATUSES = {
@@ -347,7 +346,7 @@ def _to_usage(usage: _Usage) -> Usage:
 
 
 def _read_price(usage: _Usage) -> float | None:
-    """Return the price that a gateway tells, None for none or 0, which may mean unknown.
+    """Return the price that a gateway states, None for none or 0, which may mean unknown.
 
     OpenRouter leaves out what the user's own key at the model's provider pays.
     """
@@ -359,10 +358,10 @@ def _read_price(usage: _Usage) -> float | None:
     return price or None
 
 
-def _to_price(value: object, part: str) -> float:
-    """Return a price that is a number, a text, or the part of an object; 0 for all others."""
+def _to_price(value: object, field: str) -> float:
+    """Return a price that is a number, a text, or a field of an object; 0 for all others."""
     if isinstance(value, dict):
-        value = cast("dict[str, Any]", value).get(part)
+        value = cast("dict[str, Any]", value).get(field)
     try:
         price = float(cast("Any", value))
     except (TypeError, ValueError):

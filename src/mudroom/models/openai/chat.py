@@ -179,7 +179,7 @@ def _encode_assistant_message(
     """Return one message, or none when nothing in it can be sent.
 
     Reasoning is sent only to the server it came from, in the field in which it came. Servers that
-    send it as plain `reasoning` do not want it back.
+    send it as plain `reasoning` do not accept it.
     """
     text = _join_texts(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]

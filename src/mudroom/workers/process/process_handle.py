@@ -187,7 +187,7 @@ class AssignedRun:
 
 
 class ProcessHandle:
-    """Starts one worker process, gives it runs, and serves its requests.
+    """Handle of one worker process: starts it, gives it runs, and serves its requests.
 
     Arguments:
         command: command line of the worker process; the number of its socket is added.
