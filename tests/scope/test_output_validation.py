@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 import pydantic
@@ -18,32 +18,11 @@ from mudroom.replay import replay
 from mudroom.testing import MemoryJournal
 
 from .conftest import Open, emit
-
-
-class Checked(pydantic.BaseModel):
-    title: str
-
-    @pydantic.field_validator("title")
-    @classmethod
-    def check_title(cls, title: str) -> str:
-        if not title.istitle():
-            raise ValueError("the title must begin with a capital letter")
-        return title
-
-
-class Range(pydantic.BaseModel):
-    first: int
-    last: int
-
-    @pydantic.model_validator(mode="after")
-    def check_order(self) -> Self:
-        if self.first > self.last:
-            raise ValueError("first is greater than last")
-        return self
+from .value_types import Book, Span
 
 
 @pydantic_dataclass
-class CheckedDataclass:
+class PydanticDataclass:
     title: str
 
     @pydantic.field_validator("title")
@@ -84,8 +63,8 @@ class Shelf:
 
 
 TITLED: list[type[Any]] = [
-    Checked,
-    CheckedDataclass,
+    Book,
+    PydanticDataclass,
     PostInit,
     KeyErrorInPostInit,
     StructPostInit,
@@ -152,7 +131,7 @@ async def test_repairs_are_bounded_then_the_report_says_error(
 
 
 async def test_the_error_report_has_the_values_that_were_valid(scripted: Open) -> None:
-    class Paper(Checked):
+    class Paper(Book):
         pages: int
 
     answer = [emit("title", "on mud"), emit("pages", 3)]
@@ -163,7 +142,7 @@ async def test_the_error_report_has_the_values_that_were_valid(scripted: Open) -
 
 
 async def test_only_the_refused_value_must_be_emitted_again(scripted: Open) -> None:
-    class Paper(Checked):
+    class Paper(Book):
         pages: int
 
     first = [emit("title", "on mud"), emit("pages", 3)]
@@ -182,8 +161,8 @@ async def test_a_wrong_combination_of_values_is_repaired(scripted: Open) -> None
         [emit("last", 8)],
     ]
     async with scripted(script) as (session, model):
-        report = await session.task("Read it.", outputs=Range)
-    assert report.outputs == Range(first=5, last=8)
+        report = await session.task("Read it.", outputs=Span)
+    assert report.outputs == Span(first=5, last=8)
     assert "first is greater than last" in str(model.requests[1].messages[-1])
     assert "first is greater than last" in str(model.requests[3].messages[-1])
 
@@ -199,7 +178,7 @@ async def test_a_nested_value_that_its_type_refuses_names_its_output(scripted: O
 async def test_the_type_is_asked_when_the_model_stops_with_optional_values_missing(
     scripted: Open,
 ) -> None:
-    class Paper(Checked):
+    class Paper(Book):
         pages: int = 0
 
     script = [[emit("title", "on mud")], "Done.", [emit("title", "On Mud")], "Done."]
@@ -213,16 +192,16 @@ async def test_a_limit_ends_the_repairs(scripted: Open) -> None:
         return [emit("title", "on mud")] if request.tools else "No title."
 
     async with scripted(answer) as (session, _):
-        report = await session.task("Read it.", outputs=Checked, budget=Budget(turns=2))
+        report = await session.task("Read it.", outputs=Book, budget=Budget(turns=2))
     assert report.reason is Reason.MAX_TURNS
     assert report.text == "No title."
 
 
 async def test_a_child_with_wrong_values_does_not_disturb_its_siblings(scripted: Open) -> None:
     async with scripted(lambda request: [emit("title", request.prompt)]) as (session, _):
-        reports = await session.map(["One", "two", "Three"], outputs=Checked)
+        reports = await session.map(["One", "two", "Three"], outputs=Book)
     assert [report.reason for report in reports] == [Reason.GOAL, Reason.ERROR, Reason.GOAL]
-    assert reports[2].outputs == Checked(title="Three")
+    assert reports[2].outputs == Book(title="Three")
 
 
 async def test_a_scope_repairs_values_that_only_their_type_refuses(scripted: Open) -> None:
@@ -230,7 +209,7 @@ async def test_a_scope_repairs_values_that_only_their_type_refuses(scripted: Ope
         output = await session.scope(
             "reader",
             PromptConfig(system_prompt="Read it."),
-            output_config=OutputConfig(outputs=Checked),
+            output_config=OutputConfig(outputs=Book),
         )
     assert output.terminate_reason is Reason.GOAL
     assert output.emitted_vars == {"title": "On Mud"}
@@ -241,16 +220,16 @@ async def test_values_of_a_run_in_a_worker_process_are_checked_by_their_type(
 ) -> None:
     script = [[emit("title", "on mud")], [emit("title", "On Mud")]]
     async with scripted(script, worker="process:1") as (session, _):
-        report = await session.task("Read it.", outputs=Checked)
-    assert report.outputs == Checked(title="On Mud")
+        report = await session.task("Read it.", outputs=Book)
+    assert report.outputs == Book(title="On Mud")
 
 
 async def test_the_record_of_a_refusal_replays(scripted: Open) -> None:
     journal = MemoryJournal()
     script = [[emit("title", "on mud")], [emit("title", "On Mud")], *([[emit("title", "x")]] * 4)]
     async with scripted(script, journal=journal) as (session, _):
-        await session.run("Read it.", outputs=Checked)
-        failed = await session.run("Read it again.", outputs=Checked)
+        await session.run("Read it.", outputs=Book)
+        failed = await session.run("Read it again.", outputs=Book)
     assert failed.reason is Reason.ERROR
     notes = [event for event in journal.events if isinstance(event, NoteInjected)]
     assert [note.refused for note in notes] == [("title",)] * 5
@@ -265,7 +244,7 @@ async def test_a_resumed_run_still_misses_the_value_that_was_refused(scripted: O
         session,
         _,
     ):
-        await session.run("Read it.", outputs=Checked)
+        await session.run("Read it.", outputs=Book)
     refusal = next(n for n, event in enumerate(journal.events) if isinstance(event, NoteInjected))
     interrupted = MemoryJournal()
     await interrupted.append(*journal.events[: refusal + 1])

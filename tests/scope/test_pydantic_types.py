@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import pydantic
@@ -21,22 +21,12 @@ from mudroom.replay import replay
 from mudroom.testing import MemoryJournal
 
 from .conftest import Open, emit
+from .value_types import Book, Span
 
 
 class Color(enum.Enum):
     RED = "red"
     BLUE = "blue"
-
-
-class Book(pydantic.BaseModel):
-    title: str
-
-    @pydantic.field_validator("title")
-    @classmethod
-    def check_title(cls, title: str) -> str:
-        if not title.istitle():
-            raise ValueError("the title must begin with a capital letter")
-        return title
 
 
 class Film(pydantic.BaseModel):
@@ -47,17 +37,6 @@ class Film(pydantic.BaseModel):
 class Song(pydantic.BaseModel):
     kind: Literal["song"]
     seconds: pydantic.PositiveInt
-
-
-class Span(pydantic.BaseModel):
-    first: int
-    last: int
-
-    @pydantic.model_validator(mode="after")
-    def check_order(self) -> Self:
-        if self.first > self.last:
-            raise ValueError("first is greater than last")
-        return self
 
 
 class Node(pydantic.BaseModel):

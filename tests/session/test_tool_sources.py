@@ -22,40 +22,46 @@ def make_tool(name: str, answer: str) -> Tool:
     )
 
 
-class FakeSource:
-    """A source whose tools a test sets."""
+class FolderSource:
+    """Source of tools from a folder: each file is a tool that returns the text of the file."""
 
-    def __init__(self, *tools: Tool, error: str = "") -> None:
-        self.name = "fake"
-        self.tools: Sequence[Tool] = tools
-        self.calls: list[str] = []
-        self._error = error
-        self._changed = asyncio.Event()
+    def __init__(self, folder: Path, **texts: str) -> None:
+        self.name = folder.name
+        self.is_open = False
+        self._folder = folder
+        self._listed: dict[str, str] = {}
+        for name, text in texts.items():
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
 
     async def open(self) -> None:
-        self.calls.append("open")
-        if self._error:
-            raise ConnectionError(self._error)
+        self._read()
+        self.is_open = True
 
     async def list(self) -> Sequence[Tool]:
-        self._changed.clear()
-        return self.tools
+        self._listed = self._read()
+        return [make_tool(name, text) for name, text in self._listed.items()]
 
     async def wait_for_change(self) -> None:
-        await self._changed.wait()
+        while self._read() == self._listed:  # noqa: ASYNC110  folders send no notice
+            await asyncio.sleep(0.005)
 
     async def close(self) -> None:
-        self.calls.append("close")
+        self.is_open = False
 
-    async def set_tools(self, *tools: Tool) -> None:
-        """Change the tools and let the session notice."""
-        self.tools = tools
-        self._changed.set()
-        await asyncio.sleep(0.01)
+    def _read(self) -> dict[str, str]:
+        return {file.name: file.read_text() for file in sorted(self._folder.iterdir())}
+
+
+async def wait_until_removed(session: Session, name: str) -> None:
+    """Wait until the session has followed the removal of a tool."""
+    async with asyncio.timeout(60):
+        while name in session.tools:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
 
 
 def open_session(
-    folder: Path, *sources: FakeSource, permissions: Permissions | None = None
+    folder: Path, *sources: FolderSource, permissions: Permissions | None = None
 ) -> Session:
     def answer(request: Request) -> Answer:
         return f"answer: {request.results[0].text}" if request.turn else [call("weather")]
@@ -73,40 +79,45 @@ def open_session(
 
 
 async def test_tools_of_a_source_are_used_and_the_source_is_closed(tmp_path: Path) -> None:
-    source = FakeSource(make_tool("weather", "rain"))
+    source = FolderSource(tmp_path / "tools", weather="rain")
     async with open_session(tmp_path, source) as session:
+        assert source.is_open
         assert "weather" in session.tools
         assert (await session.run("How is the weather?")).text == "answer: rain"
-    assert source.calls == ["open", "close"]
+    assert not source.is_open
 
 
 async def test_a_change_counts_for_the_next_run(tmp_path: Path) -> None:
-    source = FakeSource(make_tool("weather", "rain"), make_tool("tide", "low"))
+    source = FolderSource(tmp_path / "tools", weather="rain", tide="low")
     async with open_session(tmp_path, source) as session:
-        await source.set_tools(make_tool("weather", "sun"))
-        assert "tide" not in session.tools
+        (tmp_path / "tools" / "weather").write_text("sun")
+        (tmp_path / "tools" / "tide").unlink()
+        await wait_until_removed(session, "tide")
         assert (await session.run("How is the weather?")).text == "answer: sun"
 
 
 async def test_a_source_never_replaces_another_tool(tmp_path: Path) -> None:
-    first = FakeSource(make_tool("weather", "rain"))
-    second = FakeSource(make_tool("weather", "sun"), make_tool("read", "wrong"))
+    first = FolderSource(tmp_path / "first", weather="rain")
+    second = FolderSource(tmp_path / "second", weather="sun", read="wrong", tide="low")
     async with open_session(tmp_path, first, second) as session:
         assert (await session.run("How is the weather?")).text == "answer: rain"
-        await second.set_tools()
+        for name in ("weather", "read", "tide"):
+            (tmp_path / "second" / name).unlink()
+        await wait_until_removed(session, "tide")
         assert {"weather", "read"} <= set(session.tools)
 
 
 async def test_a_source_that_cannot_be_opened_is_a_notice(tmp_path: Path) -> None:
-    broken = FakeSource(error="connection refused")
-    async with open_session(tmp_path, broken, FakeSource(make_tool("weather", "rain"))) as session:
-        assert session.notices[-1] == "the tools of fake are missing: connection refused"
+    missing = FolderSource(tmp_path / "missing")
+    source = FolderSource(tmp_path / "tools", weather="rain")
+    async with open_session(tmp_path, missing, source) as session:
+        assert session.notices[-1].startswith("the tools of missing are missing: [Errno 2]")
         assert "weather" in session.tools
-    assert broken.calls == ["open"]
+    assert not missing.is_open
 
 
 async def test_a_denied_tool_is_left_out(tmp_path: Path) -> None:
     permissions = Permissions(rules=(Rule(Verdict.DENY, "weather"),))
-    source = FakeSource(make_tool("weather", "rain"))
+    source = FolderSource(tmp_path / "tools", weather="rain")
     async with open_session(tmp_path, source, permissions=permissions) as session:
         assert "weather" not in session.tools
