@@ -44,11 +44,11 @@ class Row(Struct, frozen=True):
         return self.measured >= self.must if self.least else self.measured <= self.must
 
 
-def _median(times: int, measure: Callable[[], float]) -> float:
+def compute_median(times: int, measure: Callable[[], float]) -> float:
     return median(measure() for _ in range(times))
 
 
-def _each(bench: Bench, which: str, times: int, children: int, turns: int) -> float:
+def measure_each(bench: Bench, which: str, times: int, children: int, turns: int) -> float:
     """Return CPU milliseconds of one more request in a run of that shape.
 
     The cost of a run with 1 child × 1 turn is subtracted.
@@ -60,19 +60,19 @@ def _each(bench: Bench, which: str, times: int, children: int, turns: int) -> fl
 
 
 def request(bench: Bench, times: int) -> Iterator[Row]:
-    mudroom, floor = (_each(bench, which, times, 20, 10) for which in ("mudroom", "floor"))
+    mudroom, floor = (measure_each(bench, which, times, 20, 10) for which in ("mudroom", "floor"))
     yield Row("CPU per extra request, 20 children × 10 turns", "ms", mudroom, 0.9, 0.4, floor)
 
 
-def growth(bench: Bench, times: int) -> Iterator[Row]:
+def measure_growth(bench: Bench, times: int) -> Iterator[Row]:
     mudroom, floor = (
-        _each(bench, which, times, 5, 80) / _each(bench, which, times, 5, 20)
+        measure_each(bench, which, times, 5, 80) / measure_each(bench, which, times, 5, 20)
         for which in ("mudroom", "floor")
     )
     yield Row("the same at 80 turns / at 20 turns, 5 children", "×", mudroom, 1.15, 1.0, floor)
 
 
-def crowd(bench: Bench, times: int) -> Iterator[Row]:
+def measure_crowd(bench: Bench, times: int) -> Iterator[Row]:
     ideal = 6 * 0.2
     children = 500
     walls: list[float] = []
@@ -94,17 +94,19 @@ def crowd(bench: Bench, times: int) -> Iterator[Row]:
 
 
 def start(bench: Bench, times: int) -> Iterator[Row]:
-    python = _median(times, lambda: bench.process([sys.executable, "-c", "pass"]))
-    imported = _median(times, lambda: bench.process([sys.executable, "-c", "import mudroom"]))
+    python = compute_median(times, lambda: bench.measure_process([sys.executable, "-c", "pass"]))
+    imported = compute_median(
+        times, lambda: bench.measure_process([sys.executable, "-c", "import mudroom"])
+    )
     first, floor = (
-        _median(times, lambda which=which: bench.first_request(which))
+        compute_median(times, lambda which=which: bench.measure_first_request(which))
         for which in ("mudroom", "floor")
     )
     yield Row("start of `mudroom -p` to its first request", "s", first, 0.45, 0.25, floor)
     yield Row(
         "`mudroom --version`, CPU",
         "s",
-        _median(times, lambda: bench.command("--version")),
+        compute_median(times, lambda: bench.measure_command("--version")),
         0.12,
         None,
         python,
@@ -118,11 +120,11 @@ class _Body(Struct):
     system: msgspec.Raw = msgspec.Raw(b"")
 
 
-def requests(bench: Bench, _: int) -> Iterator[Row]:
+def measure_requests(bench: Bench, _: int) -> Iterator[Row]:
     last: dict[str, str] = {}
     heads: set[tuple[bytes, bytes]] = set()
     exact = total = 0
-    for name, body in bench.bodies(5, 10):
+    for name, body in bench.list_bodies(5, 10):
         plain = body.replace(_MARK, "")
         if name in last:
             total += 1
@@ -150,24 +152,24 @@ def requests(bench: Bench, _: int) -> Iterator[Row]:
 
 FIGURES = {
     "request": request,
-    "growth": growth,
-    "crowd": crowd,
+    "growth": measure_growth,
+    "crowd": measure_crowd,
     "start": start,
-    "requests": requests,
+    "requests": measure_requests,
 }
 
 
 def _format(row: Row) -> str:
-    def number(value: float | None) -> str:
+    def format_number(value: float | None) -> str:
         return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
     verdict = "held" if row.held else "MISSED"
     sign = "≥" if row.least else "≤"
     figures = (
-        number(row.measured),
-        f"{sign} {number(row.must)}",
-        number(row.aim),
-        number(row.floor),
+        format_number(row.measured),
+        f"{sign} {format_number(row.must)}",
+        format_number(row.aim),
+        format_number(row.floor),
     )
     return (
         f"{row.name:<60} {row.unit:>5} "

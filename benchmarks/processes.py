@@ -81,12 +81,17 @@ class Bench:
 
         Raises RuntimeError when the run did not do all its work.
         """
-        run, prompt = self._prompt(children, turns, delay)
+        run, prompt = self._make_prompt(children, turns, delay)
         command = [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
         ended = subprocess.run(
-            command, capture_output=True, text=True, cwd=_HERE, env=self._environ(), check=False
+            command,
+            capture_output=True,
+            text=True,
+            cwd=_HERE,
+            env=self._make_environ(),
+            check=False,
         )
-        seen = self.seen(run)
+        seen = self.read_record(run)
         if ended.returncode or not seen or seen["requests"] != children * (turns + 1) + 2:
             requests = seen and seen["requests"]
             shape = f"{children} children × {turns} turns"
@@ -94,9 +99,9 @@ class Bench:
         cost = json.loads(ended.stdout.splitlines()[-1])
         return Figures(cost["cpu"], cost["wall"], cost["peak"], seen["requests"], seen["most"])
 
-    def bodies(self, children: int, turns: int) -> list[tuple[str, str]]:
+    def list_bodies(self, children: int, turns: int) -> list[tuple[str, str]]:
         """Return the requests of a mudroom run in order, as (conversation, body)."""
-        run, prompt = self._prompt(children, turns, 0, keep=1)
+        run, prompt = self._make_prompt(children, turns, 0, keep=1)
         command = [
             sys.executable,
             "-m",
@@ -106,26 +111,28 @@ class Bench:
             self.folder,
             prompt,
         ]
-        subprocess.run(command, capture_output=True, cwd=_HERE, env=self._environ(), check=True)
-        return [(name, body) for name, body in self.seen(run)["kept"]]
+        subprocess.run(
+            command, capture_output=True, cwd=_HERE, env=self._make_environ(), check=True
+        )
+        return [(name, body) for name, body in self.read_record(run)["kept"]]
 
-    def first_request(self, which: str) -> float:
+    def measure_first_request(self, which: str) -> float:
         """Return the seconds from the start of `mudroom -p`, or of the floor, to its request."""
-        run, prompt = self._prompt(1, 1, 0)
+        run, prompt = self._make_prompt(1, 1, 0)
         start = time.monotonic()
         if which == "mudroom":
-            self.command("-p", prompt, "--model", "anthropic:bench", "-C", self.folder)
+            self.measure_command("-p", prompt, "--model", "anthropic:bench", "-C", self.folder)
         else:
-            self.process(
+            self.measure_process(
                 [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
             )
-        return self.seen(run)["first"] - start
+        return self.read_record(run)["first"] - start
 
-    def command(self, *arguments: str) -> float:
+    def measure_command(self, *arguments: str) -> float:
         """Return the CPU seconds of one `mudroom` command."""
-        return self.process([str(Path(sys.executable).with_name("mudroom")), *arguments])
+        return self.measure_process([str(Path(sys.executable).with_name("mudroom")), *arguments])
 
-    def process(self, command: Sequence[str]) -> float:
+    def measure_process(self, command: Sequence[str]) -> float:
         """Return the CPU seconds of a process. Raises RuntimeError with its output if it fails."""
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
@@ -133,7 +140,7 @@ class Bench:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=self._environ(),
+                env=self._make_environ(),
                 cwd=_HERE,
             )
             _, status, used = os.wait4(process.pid, 0)
@@ -144,16 +151,16 @@ class Bench:
                 raise RuntimeError(f"{' '.join(command)}: {text}")
         return used.ru_utime + used.ru_stime
 
-    def seen(self, run: str) -> dict[str, Any]:
+    def read_record(self, run: str) -> dict[str, Any]:
         """Return the server's record of a run; see `benchmarks.server`."""
         with urllib.request.urlopen(f"{self.url}/{run}") as answer:
             return json.load(answer)
 
-    def _prompt(self, children: int, turns: int, delay: int, keep: int = 0) -> tuple[str, str]:
+    def _make_prompt(self, children: int, turns: int, delay: int, keep: int = 0) -> tuple[str, str]:
         run = f"r{next(self._numbers)}"
         return run, f"bench:{run}:parent:{children}:{turns}:{delay}:{keep}"
 
-    def _environ(self) -> dict[str, str]:
+    def _make_environ(self) -> dict[str, str]:
         own = {
             "ANTHROPIC_BASE_URL": self.url,
             "ANTHROPIC_API_KEY": "none",

@@ -74,11 +74,11 @@ async def measure() -> None:
             p95 = sorted(times[name])[ROUNDS * 95 // 100]
             print(
                 f"{name:5} {median:6.1f} ms median (+{median - off:.1f}), {p95:6.1f} ms p95, "
-                f"{await commands_per_second(sandbox):5.0f} commands/s"
+                f"{await measure_commands_per_second(sandbox):5.0f} commands/s"
             )
 
 
-async def commands_per_second(sandbox: Sandbox) -> float:
+async def measure_commands_per_second(sandbox: Sandbox) -> float:
     """Return the commands per second with CONCURRENT running."""
     slots = asyncio.Semaphore(CONCURRENT)
 

@@ -29,40 +29,44 @@ _END_TEXT = "The child has read what it was asked to read, and all of it was as 
 _PIECE = 24
 
 
-def _chunk(name: str, **fields: Any) -> bytes:
+def _encode_chunk(name: str, **fields: Any) -> bytes:
     data = json.dumps({"type": name, **fields}, separators=(",", ":"))
     event = f"event: {name}\ndata: {data}\n\n".encode()
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-def _pieces(text: str) -> list[str]:
+def _split_text(text: str) -> list[str]:
     return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
 
 
-def _text(index: int, text: str) -> bytes:
+def _encode_text(index: int, text: str) -> bytes:
     deltas = (
-        _chunk("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
-        for piece in _pieces(text)
+        _encode_chunk(
+            "content_block_delta", index=index, delta={"type": "text_delta", "text": piece}
+        )
+        for piece in _split_text(text)
     )
-    start = _chunk("content_block_start", index=index, content_block={"type": "text", "text": ""})
-    return start + b"".join(deltas) + _chunk("content_block_stop", index=index)
+    start = _encode_chunk(
+        "content_block_start", index=index, content_block={"type": "text", "text": ""}
+    )
+    return start + b"".join(deltas) + _encode_chunk("content_block_stop", index=index)
 
 
 def _call(index: int, call_id: str, name: str, arguments: dict[str, str]) -> bytes:
-    start = _chunk(
+    start = _encode_chunk(
         "content_block_start",
         index=index,
         content_block={"type": "tool_use", "id": call_id, "name": name, "input": {}},
     )
     deltas = (
-        _chunk(
+        _encode_chunk(
             "content_block_delta",
             index=index,
             delta={"type": "input_json_delta", "partial_json": piece},
         )
-        for piece in _pieces(json.dumps(arguments))
+        for piece in _split_text(json.dumps(arguments))
     )
-    return start + b"".join(deltas) + _chunk("content_block_stop", index=index)
+    return start + b"".join(deltas) + _encode_chunk("content_block_stop", index=index)
 
 
 def _answer(blocks: bytes, stop: str) -> bytes:
@@ -77,11 +81,13 @@ def _answer(blocks: bytes, stop: str) -> bytes:
         "usage": usage,
     }
     end = {"stop_reason": stop, "stop_sequence": None}
-    after = _chunk("message_delta", delta=end, usage={"output_tokens": 20}) + _chunk("message_stop")
-    return _HEAD + _chunk("message_start", message=message) + blocks + after + b"0\r\n\r\n"
+    after = _encode_chunk("message_delta", delta=end, usage={"output_tokens": 20}) + _encode_chunk(
+        "message_stop"
+    )
+    return _HEAD + _encode_chunk("message_start", message=message) + blocks + after + b"0\r\n\r\n"
 
 
-_END = _answer(_text(0, _END_TEXT), "end_turn")
+_END = _answer(_encode_text(0, _END_TEXT), "end_turn")
 _READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "tool_use")
 
 
@@ -92,7 +98,7 @@ def _read(turn: int) -> bytes:
     )
 
 
-def _tasks(run: str, children: int, turns: int, delay: int, keep: int) -> bytes:
+def _encode_tasks(run: str, children: int, turns: int, delay: int, keep: int) -> bytes:
     prompts = (
         f"bench:{run}:{child}:{children}:{turns}:{delay}:{keep}" for child in range(children)
     )
@@ -175,7 +181,7 @@ class Connection(asyncio.Protocol):
         if keep:
             seen.kept.append((name, body.decode()))
         if name == "parent":
-            answer = _tasks(run, children, turns, delay, keep) if asked == 1 else _END
+            answer = _encode_tasks(run, children, turns, delay, keep) if asked == 1 else _END
         else:
             answer = _read(asked) if asked <= turns else _END
         if delay:

@@ -16,7 +16,7 @@ import time
 from contextlib import AsyncExitStack
 
 
-def _cpu() -> float:
+def _read_cpu_time() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
@@ -40,9 +40,9 @@ async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, 
                     max_children=max(64, children),
                 )
             )
-        cpu, wall = _cpu(), time.perf_counter()
+        cpu, wall = _read_cpu_time(), time.perf_counter()
         report = await subject.run(prompt)
-        cpu, wall = _cpu() - cpu, time.perf_counter() - wall
+        cpu, wall = _read_cpu_time() - cpu, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"cpu": cpu, "wall": wall, "peak": peak, "text": getattr(report, "text", report)}
 

@@ -18,7 +18,7 @@ class Sample(NamedTuple):
     expected: str = ""
 
 
-def head(*lines: str, body: str = "You do one thing well.") -> str:
+def make_file(*lines: str, body: str = "You do one thing well.") -> str:
     """A file with a head of these lines."""
     return "\n".join(["---", *lines, "---", body, ""])
 
@@ -27,61 +27,65 @@ CLAUDE = ".claude/agents/{}.md"
 BASE = ("name: reviewer", "description: Reviews code.")
 
 _GOOD: list[Sample] = [
-    Sample(CLAUDE.format("plain"), head(*BASE)),
-    Sample(CLAUDE.format("comma-tools"), head(*BASE, "tools: Read, Grep, Glob")),
-    Sample(CLAUDE.format("list-tools"), head(*BASE, "tools:", "  - Read", "  - Bash")),
-    Sample(CLAUDE.format("flow-tools"), head(*BASE, "tools: [Read, Edit, MultiEdit, Write]")),
-    Sample(CLAUDE.format("no-tools"), head(*BASE, "tools: []")),
-    Sample(CLAUDE.format("mcp"), head(*BASE, "tools: Read, mcp__github, mcp__github__list_issues")),
-    Sample(CLAUDE.format("disallowed"), head(*BASE, "disallowedTools: Bash, Write")),
-    Sample(CLAUDE.format("spawner"), head(*BASE, "tools: Read, Agent(explore, plan)")),
-    Sample(CLAUDE.format("spawner-old"), head(*BASE, "tools: [Task(explore)]")),
-    Sample(CLAUDE.format("model"), head(*BASE, "model: sonnet")),
-    Sample(CLAUDE.format("inherit"), head(*BASE, "model: inherit")),
-    Sample(CLAUDE.format("turns"), head(*BASE, "maxTurns: 12")),
-    Sample(CLAUDE.format("plan-mode"), head(*BASE, "permissionMode: plan")),
-    Sample(CLAUDE.format("default-mode"), head(*BASE, "permissionMode: default")),
+    Sample(CLAUDE.format("plain"), make_file(*BASE)),
+    Sample(CLAUDE.format("comma-tools"), make_file(*BASE, "tools: Read, Grep, Glob")),
+    Sample(CLAUDE.format("list-tools"), make_file(*BASE, "tools:", "  - Read", "  - Bash")),
+    Sample(CLAUDE.format("flow-tools"), make_file(*BASE, "tools: [Read, Edit, MultiEdit, Write]")),
+    Sample(CLAUDE.format("no-tools"), make_file(*BASE, "tools: []")),
+    Sample(
+        CLAUDE.format("mcp"), make_file(*BASE, "tools: Read, mcp__github, mcp__github__list_issues")
+    ),
+    Sample(CLAUDE.format("disallowed"), make_file(*BASE, "disallowedTools: Bash, Write")),
+    Sample(CLAUDE.format("spawner"), make_file(*BASE, "tools: Read, Agent(explore, plan)")),
+    Sample(CLAUDE.format("spawner-old"), make_file(*BASE, "tools: [Task(explore)]")),
+    Sample(CLAUDE.format("model"), make_file(*BASE, "model: sonnet")),
+    Sample(CLAUDE.format("inherit"), make_file(*BASE, "model: inherit")),
+    Sample(CLAUDE.format("turns"), make_file(*BASE, "maxTurns: 12")),
+    Sample(CLAUDE.format("plan-mode"), make_file(*BASE, "permissionMode: plan")),
+    Sample(CLAUDE.format("default-mode"), make_file(*BASE, "permissionMode: default")),
     Sample(
         CLAUDE.format("folded"),
-        head("name: folded", "description: >", "  Reviews code", "  and tests."),
+        make_file("name: folded", "description: >", "  Reviews code", "  and tests."),
     ),
     Sample(
         CLAUDE.format("literal"),
-        head("name: literal", "description: |", "  Reviews code.", "  <example>go</example>"),
+        make_file("name: literal", "description: |", "  Reviews code.", "  <example>go</example>"),
     ),
-    Sample(CLAUDE.format("quoted"), head('name: "quoted"', "description: 'Use this: always.'")),
-    Sample(CLAUDE.format("deep/er/in/sub"), head(*BASE)),
-    Sample(CLAUDE.format("crlf"), head(*BASE).replace("\n", "\r\n")),
-    Sample(CLAUDE.format("bom"), "\ufeff" + head(*BASE)),
+    Sample(
+        CLAUDE.format("quoted"), make_file('name: "quoted"', "description: 'Use this: always.'")
+    ),
+    Sample(CLAUDE.format("deep/er/in/sub"), make_file(*BASE)),
+    Sample(CLAUDE.format("crlf"), make_file(*BASE).replace("\n", "\r\n")),
+    Sample(CLAUDE.format("bom"), "\ufeff" + make_file(*BASE)),
     Sample(
         CLAUDE.format("chinese"),
-        head("name: 审查员", "description: 审查代码。", body="你审查代码。"),
+        make_file("name: 审查员", "description: 审查代码。", body="你审查代码。"),
     ),
-    Sample(CLAUDE.format("rule-in-body"), head(*BASE, body="Begin.\n\n---\n\nEnd.")),
-    Sample(CLAUDE.format("comments"), head("# my agent", *BASE, "tools: Read  # only this")),
+    Sample(CLAUDE.format("rule-in-body"), make_file(*BASE, body="Begin.\n\n---\n\nEnd.")),
+    Sample(CLAUDE.format("comments"), make_file("# my agent", *BASE, "tools: Read  # only this")),
     Sample(
         ".gemini/agents/plain.md",
-        head(
+        make_file(
             "name: plain",
             "description: Plain.",
             "kind: local",
             "tools: [read_file, search_file_content]",
         ),
     ),
-    Sample(".gemini/agents/wild.md", head("name: wild", "description: All.", "tools: ['*']")),
+    Sample(".gemini/agents/wild.md", make_file("name: wild", "description: All.", "tools: ['*']")),
     Sample(
         ".gemini/agents/mcp.md",
-        head("name: mcp", "description: MCP.", "tools: [read_file, mcp_*, mcp_db_query]"),
+        make_file("name: mcp", "description: MCP.", "tools: [read_file, mcp_*, mcp_db_query]"),
     ),
     Sample(
         ".gemini/agents/limits.md",
-        head(
+        make_file(
             "name: limits", "description: L.", "temperature: 0.2", "max_turns: 5", "timeout_mins: 3"
         ),
     ),
     Sample(
         ".gemini/agents/shell.md",
-        head(
+        make_file(
             "name: shell",
             "description: S.",
             "tools:",
@@ -91,37 +95,42 @@ _GOOD: list[Sample] = [
     ),
     Sample(
         ".opencode/agents/review.md",
-        head("description: Reviews.", "mode: subagent", "temperature: 0.1", "top_p: 0.9"),
+        make_file("description: Reviews.", "mode: subagent", "temperature: 0.1", "top_p: 0.9"),
     ),
     Sample(
         ".opencode/agent/all.md",
-        head("description: Reviews.", "mode: all", "model: anthropic/claude-sonnet-4-5"),
+        make_file("description: Reviews.", "mode: all", "model: anthropic/claude-sonnet-4-5"),
     ),
     Sample(
         ".opencode/agent/subagents/code/tester.md",
-        head("description: Tests.", "mode: subagent", "tools:", "  bash: true"),
+        make_file("description: Tests.", "mode: subagent", "tools:", "  bash: true"),
     ),
-    Sample(".opencode/agents/main.md", head("description: Talks.", "mode: primary")),
+    Sample(".opencode/agents/main.md", make_file("description: Talks.", "mode: primary")),
     Sample(
         ".opencode/agents/tools.md",
-        head("description: T.", "tools:", "  write: false", "  edit: false", "  bash: true"),
+        make_file("description: T.", "tools:", "  write: false", "  edit: false", "  bash: true"),
     ),
     Sample(
-        ".opencode/agents/few.md", head("description: T.", "tools:", "  '*': false", "  read: true")
+        ".opencode/agents/few.md",
+        make_file("description: T.", "tools:", "  '*': false", "  read: true"),
     ),
     Sample(
         ".opencode/agents/deny.md",
-        head("description: D.", "permission:", "  edit: deny", "  bash: deny", "  read: allow"),
+        make_file(
+            "description: D.", "permission:", "  edit: deny", "  bash: deny", "  read: allow"
+        ),
     ),
     Sample(
         ".opencode/agents/only.md",
-        head("description: D.", "permission:", "  '*': deny", "  read: allow"),
+        make_file("description: D.", "permission:", "  '*': deny", "  read: allow"),
     ),
     Sample(
         ".opencode/agents/who.md",
-        head("description: D.", "permission:", "  task:", "    '*': deny", "    explore: allow"),
+        make_file(
+            "description: D.", "permission:", "  task:", "    '*': deny", "    explore: allow"
+        ),
     ),
-    Sample(".opencode/agents/steps.md", head("description: D.", "steps: 9")),
+    Sample(".opencode/agents/steps.md", make_file("description: D.", "steps: 9")),
     Sample(
         ".codex/agents/plain.toml",
         'name = "plain"\ndescription = "Plain."\ndeveloper_instructions = """\nDo it.\n"""\n',
@@ -132,11 +141,13 @@ _GOOD: list[Sample] = [
     ),
     Sample(
         ".qwen/agents/plain.md",
-        head("name: plain", "description: Plain.", "tools:", "  - read_file", "  - write_file"),
+        make_file(
+            "name: plain", "description: Plain.", "tools:", "  - read_file", "  - write_file"
+        ),
     ),
     Sample(
         ".qwen/agents/old.md",
-        head(
+        make_file(
             *BASE,
             "modelConfig:",
             "  temp: 0.3",
@@ -147,19 +158,21 @@ _GOOD: list[Sample] = [
     ),
     Sample(
         ".qwen/agents/approval.md",
-        head(*BASE, "approvalMode: auto-edit"),
+        make_file(*BASE, "approvalMode: auto-edit"),
         expected="4: note: never gets more permissions than its parent",
     ),
-    Sample(".goose/agents/plain.md", head("name: plain", "description: Plain.", "model: gpt-5")),
-    Sample(".agents/agents/ours.md", head("description: Named by its file.")),
+    Sample(
+        ".goose/agents/plain.md", make_file("name: plain", "description: Plain.", "model: gpt-5")
+    ),
+    Sample(".agents/agents/ours.md", make_file("description: Named by its file.")),
     Sample(
         ".agents/agents/outputs.md",
-        head(*BASE, "outputs:", "  title: the title", "  pages: {type: integer}"),
+        make_file(*BASE, "outputs:", "  title: the title", "  pages: {type: integer}"),
     ),
-    Sample(".agents/agents/names.md", head(*BASE, "outputs: [title, author]")),
+    Sample(".agents/agents/names.md", make_file(*BASE, "outputs: [title, author]")),
     Sample(
         ".agents/agents/schema.md",
-        head(
+        make_file(
             *BASE,
             "outputs:",
             "  type: object",
@@ -169,144 +182,146 @@ _GOOD: list[Sample] = [
     ),
     Sample(
         ".agents/agents/budget.md",
-        head(*BASE, "budget: {turns: 5, minutes: 2, input_tokens: 1000, children: 0}"),
+        make_file(*BASE, "budget: {turns: 5, minutes: 2, input_tokens: 1000, children: 0}"),
     ),
-    Sample(".agents/agents/context.md", head(*BASE, "context: none", "child_tools: [read]")),
+    Sample(".agents/agents/context.md", make_file(*BASE, "context: none", "child_tools: [read]")),
 ]
 
 _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("renamed"),
-        head("name: Code Reviewer", "description: R."),
+        make_file("name: Code Reviewer", "description: R."),
         expected="2: note: 'code-reviewer'",
     ),
     Sample(
         CLAUDE.format("color"),
-        head(*BASE, "color: red", "effort: high"),
+        make_file(*BASE, "color: red", "effort: high"),
         expected="4: note: 'color'; 5: note: 'effort'",
     ),
     Sample(
         CLAUDE.format("hooks"),
-        head(*BASE, "hooks:", "  PreToolUse: []", "memory: user"),
+        make_file(*BASE, "hooks:", "  PreToolUse: []", "memory: user"),
         expected="4: note: 'hooks'; 6: note: 'memory'",
     ),
     Sample(
         CLAUDE.format("bypass"),
-        head(*BASE, "permissionMode: bypassPermissions"),
+        make_file(*BASE, "permissionMode: bypassPermissions"),
         expected="4: note: never gets more permissions than its parent",
     ),
     Sample(
         CLAUDE.format("unknown"),
-        head(*BASE, "colour: red"),
+        make_file(*BASE, "colour: red"),
         expected="4: warning: unknown key 'colour'",
     ),
     Sample(
         CLAUDE.format("unknown-tool"),
-        head(*BASE, "tools: Read, WebSearch"),
+        make_file(*BASE, "tools: Read, WebSearch"),
         expected="4: warning: WebSearch is not available here",
     ),
     Sample(
         CLAUDE.format("web-tool"),
-        head(*BASE, "tools: Read, WebFetch, WebFetch(domain:docs.python.org)"),
+        make_file(*BASE, "tools: Read, WebFetch, WebFetch(domain:docs.python.org)"),
         expected="4: note: WebFetch is available only with --allow-net",
     ),
     Sample(
         CLAUDE.format("limited-tool"),
-        head(*BASE, "tools: Read, Bash(git:*)", "disallowedTools: Read(.env), Bash(git push:*)"),
+        make_file(
+            *BASE, "tools: Read, Bash(git:*)", "disallowedTools: Read(.env), Bash(git push:*)"
+        ),
     ),
     Sample(
         CLAUDE.format("limited-wrong"),
-        head(*BASE, "tools: Read, Bash(git push"),
+        make_file(*BASE, "tools: Read, Bash(git push"),
         used=False,
         expected="4: error: is not a tool pattern",
     ),
     Sample(
         CLAUDE.format("colon"),
-        head("name: colon", "description: Use this: when asked."),
+        make_file("name: colon", "description: Use this: when asked."),
         expected="3: warning: quotes",
     ),
     Sample(
         CLAUDE.format("star-tools"),
-        head(*BASE, "tools: *"),
+        make_file(*BASE, "tools: *"),
         expected="4: warning: needs quotes",
     ),
     Sample(
         CLAUDE.format("bold"),
-        head("name: bold", "description: **Reviews** code: use it (**always**)."),
+        make_file("name: bold", "description: **Reviews** code: use it (**always**)."),
         expected="3: warning: needs quotes",
     ),
     Sample(
         CLAUDE.format("mention"),
-        head("name: mention", "description: @code-reviewer for Python"),
+        make_file("name: mention", "description: @code-reviewer for Python"),
         expected="3: warning: needs quotes",
     ),
     Sample(
         CLAUDE.format("allowed-list"),
-        head(*BASE, "allowed-tools:", "  - Read", "  - Bash(git diff:*)"),
+        make_file(*BASE, "allowed-tools:", "  - Read", "  - Bash(git diff:*)"),
     ),
     Sample(
         CLAUDE.format("twice"),
-        head(*BASE, "model: opus", "model: haiku"),
+        make_file(*BASE, "model: opus", "model: haiku"),
         expected="5: warning: appears twice",
     ),
     Sample(
         CLAUDE.format("wordy"),
-        head("name: wordy", "description: " + "w" * 3_000),
+        make_file("name: wordy", "description: " + "w" * 3_000),
         expected="3: warning: 2,000 are used",
     ),
     Sample(
         CLAUDE.format("bad-turns"),
-        head(*BASE, "maxTurns: many"),
+        make_file(*BASE, "maxTurns: many"),
         expected="4: warning: whole number",
     ),
     Sample(
         CLAUDE.format("no-turns"),
-        head(*BASE, "maxTurns: 0"),
+        make_file(*BASE, "maxTurns: 0"),
         expected="4: warning: whole number of at least 1",
     ),
     Sample(
         CLAUDE.format("bad-model"),
-        head(*BASE, "model: [a, b]"),
+        make_file(*BASE, "model: [a, b]"),
         expected="4: warning: model is not a text",
     ),
     Sample(
         CLAUDE.format("bad-skill"),
-        head(*BASE, "skills: [nothing]"),
+        make_file(*BASE, "skills: [nothing]"),
         expected="4: warning: unknown skill 'nothing'",
     ),
     Sample(
         CLAUDE.format("tagged"),
-        head(*BASE, "color: !!python/object:os.system ls"),
+        make_file(*BASE, "color: !!python/object:os.system ls"),
         expected="4: note: 'color'",
     ),
     Sample(
         ".gemini/agents/hot.md",
-        head("name: hot", "description: H.", "temperature: 9"),
+        make_file("name: hot", "description: H.", "temperature: 9"),
         expected="4: warning: number from 0 to 2",
     ),
     Sample(
         ".gemini/agents/servers.md",
-        head("name: servers", "description: S.", "mcp_servers: {}"),
+        make_file("name: servers", "description: S.", "mcp_servers: {}"),
         expected="4: note: 'mcp_servers'",
     ),
     Sample(
         ".opencode/agents/ask.md",
-        head("description: A.", "permission:", "  bash: ask"),
+        make_file("description: A.", "permission:", "  bash: ask"),
         expected="3: note: the session decides when to ask",
     ),
     Sample(
         ".opencode/agents/part.md",
-        head("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"),
+        make_file("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"),
         expected="3: warning: is not supported",
     ),
     Sample(
         ".opencode/agents/but.md",
-        head("description: A.", "permission:", "  bash: {'*': ask, 'rm *': deny}"),
+        make_file("description: A.", "permission:", "  bash: {'*': ask, 'rm *': deny}"),
         expected="3: note: to ask",
     ),
     Sample(
         ".opencode/agents/provider.md",
-        head("description: A.", "reasoningEffort: high"),
+        make_file("description: A.", "reasoningEffort: high"),
         expected="3: warning: unknown key",
     ),
     Sample(
@@ -316,32 +331,32 @@ _NOTED: list[Sample] = [
     ),
     Sample(
         ".qwen/agents/more.md",
-        head(*BASE, "runConfig:", "  max_hops: 2"),
+        make_file(*BASE, "runConfig:", "  max_hops: 2"),
         expected="4: warning: unknown key 'max_hops'",
     ),
     Sample(
         ".agents/agents/context-wrong.md",
-        head(*BASE, "context: some"),
+        make_file(*BASE, "context: some"),
         expected="4: warning: 'some' is not one of",
     ),
     Sample(
         ".agents/agents/outputs-wrong.md",
-        head(*BASE, "outputs: {n: 3}"),
+        make_file(*BASE, "outputs: {n: 3}"),
         expected="4: warning: neither a description nor a JSON Schema",
     ),
     Sample(
         ".agents/agents/far.md",
-        head(*BASE, "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}"),
+        make_file(*BASE, "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}"),
         expected="4: warning: not a JSON Schema",
     ),
     Sample(
         ".agents/agents/passwd.md",
-        head(*BASE, "outputs: {n: {$ref: 'file:///etc/passwd'}}"),
+        make_file(*BASE, "outputs: {n: {$ref: 'file:///etc/passwd'}}"),
         expected="4: warning: Retrieval is disabled",
     ),
     Sample(
         ".agents/agents/outputs-schema.md",
-        head(*BASE, "outputs: {n: {type: nothing}}"),
+        make_file(*BASE, "outputs: {n: {type: nothing}}"),
         expected="4: warning: n is not a JSON Schema",
     ),
 ]
@@ -355,39 +370,58 @@ _BROKEN: list[Sample] = [
         False,
         "1: error: no closing line",
     ),
-    Sample(CLAUDE.format("nameless"), head("description: Reviews."), False, "1: error: no name"),
-    Sample(CLAUDE.format("indescribable"), head("name: x"), False, "1: error: no description"),
-    Sample(CLAUDE.format("speechless"), head(*BASE, body=""), False, "5: error: no instructions"),
-    Sample(CLAUDE.format("list"), head("- name", "- description"), False, "2: error: key: value"),
-    Sample(CLAUDE.format("text"), head("just words"), False, "2: error: key: value"),
-    Sample(CLAUDE.format("nothing"), head(""), False, "1: error: no name"),
-    Sample(CLAUDE.format("tab"), head("name: x", "\tdescription: y"), False, "3: error: not YAML"),
     Sample(
-        CLAUDE.format("open-quote"), head('name: "x', "description: y"), False, "error: not YAML"
+        CLAUDE.format("nameless"), make_file("description: Reviews."), False, "1: error: no name"
     ),
-    Sample(CLAUDE.format("open-list"), head(*BASE, "tools: [Read"), False, "error: not YAML"),
+    Sample(CLAUDE.format("indescribable"), make_file("name: x"), False, "1: error: no description"),
     Sample(
-        CLAUDE.format("alias"), head("name: &a x", "description: *a"), False, "3: error: aliases"
+        CLAUDE.format("speechless"), make_file(*BASE, body=""), False, "5: error: no instructions"
     ),
     Sample(
-        CLAUDE.format("bomb"),
-        head("a: &a [x,x]", "b: &b [*a,*a,*a]", "c: [*b,*b,*b]"),
+        CLAUDE.format("list"), make_file("- name", "- description"), False, "2: error: key: value"
+    ),
+    Sample(CLAUDE.format("text"), make_file("just words"), False, "2: error: key: value"),
+    Sample(CLAUDE.format("nothing"), make_file(""), False, "1: error: no name"),
+    Sample(
+        CLAUDE.format("tab"), make_file("name: x", "\tdescription: y"), False, "3: error: not YAML"
+    ),
+    Sample(
+        CLAUDE.format("open-quote"),
+        make_file('name: "x', "description: y"),
+        False,
+        "error: not YAML",
+    ),
+    Sample(CLAUDE.format("open-list"), make_file(*BASE, "tools: [Read"), False, "error: not YAML"),
+    Sample(
+        CLAUDE.format("alias"),
+        make_file("name: &a x", "description: *a"),
         False,
         "3: error: aliases",
     ),
-    Sample(CLAUDE.format("loop"), head("a: &a [*a]"), False, "2: error: aliases"),
-    Sample(CLAUDE.format("nested"), head("a: " + "[" * 500 + "]" * 500), False, "2: error: levels"),
-    Sample(CLAUDE.format("abyss"), head("a: " + "[" * 30_000), False, "2: error: "),
-    Sample(CLAUDE.format("braces"), head("a: " + "{b: " * 15_000), False, "2: error: "),
+    Sample(
+        CLAUDE.format("bomb"),
+        make_file("a: &a [x,x]", "b: &b [*a,*a,*a]", "c: [*b,*b,*b]"),
+        False,
+        "3: error: aliases",
+    ),
+    Sample(CLAUDE.format("loop"), make_file("a: &a [*a]"), False, "2: error: aliases"),
+    Sample(
+        CLAUDE.format("nested"), make_file("a: " + "[" * 500 + "]" * 500), False, "2: error: levels"
+    ),
+    Sample(CLAUDE.format("abyss"), make_file("a: " + "[" * 30_000), False, "2: error: "),
+    Sample(CLAUDE.format("braces"), make_file("a: " + "{b: " * 15_000), False, "2: error: "),
     Sample(
         CLAUDE.format("complex-key"),
-        head("? [a, b]", ": c"),
+        make_file("? [a, b]", ": c"),
         False,
         "2: error: a key is not a text",
     ),
-    Sample(CLAUDE.format("long-head"), head("a: " + "x" * 70_000), False, "2: error: 65,536"),
+    Sample(CLAUDE.format("long-head"), make_file("a: " + "x" * 70_000), False, "2: error: 65,536"),
     Sample(
-        CLAUDE.format("huge"), head(*BASE, body="x" * 1_100_000), False, "1: error: larger than"
+        CLAUDE.format("huge"),
+        make_file(*BASE, body="x" * 1_100_000),
+        False,
+        "1: error: larger than",
     ),
     Sample(CLAUDE.format("binary"), b"---\nname: x\n\0\0\n---\n", False, "3: error: binary"),
     Sample(
@@ -397,79 +431,82 @@ _BROKEN: list[Sample] = [
         "3: error: not UTF-8",
     ),
     Sample(
-        CLAUDE.format("control"), head("name: \x07", "description: y"), False, "error: not YAML"
+        CLAUDE.format("control"),
+        make_file("name: \x07", "description: y"),
+        False,
+        "error: not YAML",
     ),
     Sample(
         CLAUDE.format("unspeakable"),
-        head("name: '!!!'", "description: y"),
+        make_file("name: '!!!'", "description: y"),
         False,
         "2: warning: no letter; 1: error: no name",
     ),
     Sample(
         CLAUDE.format("number"),
-        head("name: 5", "description: y"),
+        make_file("name: 5", "description: y"),
         False,
         "2: warning: name is not a text; 1: error: no name",
     ),
-    Sample(CLAUDE.format("null"), head("name: ~", "description:"), False, "1: error: no name"),
+    Sample(CLAUDE.format("null"), make_file("name: ~", "description:"), False, "1: error: no name"),
     Sample(
         CLAUDE.format("tools-number"),
-        head(*BASE, "tools: 5"),
+        make_file(*BASE, "tools: 5"),
         False,
         "4: error: tools is not a list of names",
     ),
     Sample(
         CLAUDE.format("tools-nested"),
-        head(*BASE, "tools: [[Read]]"),
+        make_file(*BASE, "tools: [[Read]]"),
         False,
         "4: error: tools is not a list of names",
     ),
     Sample(
         CLAUDE.format("tools-nobody"),
-        head(*BASE, "tools: Fly, Swim"),
+        make_file(*BASE, "tools: Fly, Swim"),
         False,
         "4: error: names no tool; 4: warning: 'Fly'",
     ),
     Sample(
         CLAUDE.format("strange-mode"),
-        head(*BASE, "permissionMode: silent"),
+        make_file(*BASE, "permissionMode: silent"),
         False,
         "4: error: 'silent' is not one of",
     ),
     Sample(
         CLAUDE.format("disallowed-map"),
-        head(*BASE, "disallowedTools: {a: b}"),
+        make_file(*BASE, "disallowedTools: {a: b}"),
         False,
         "4: error: disallowedTools",
     ),
     Sample(
         ".gemini/agents/remote.md",
-        head("name: r", "description: R.", "kind: remote"),
+        make_file("name: r", "description: R.", "kind: remote"),
         False,
         "1: note: are not supported",
     ),
-    Sample(".gemini/agents/noname.md", head("description: R."), False, "1: error: no name"),
+    Sample(".gemini/agents/noname.md", make_file("description: R."), False, "1: error: no name"),
     Sample(
         ".opencode/agents/off.md",
-        head("description: O.", "disable: true"),
+        make_file("description: O.", "disable: true"),
         False,
         "1: note: disabled",
     ),
     Sample(
         ".opencode/agents/permission.md",
-        head("description: O.", "permission: maybe"),
+        make_file("description: O.", "permission: maybe"),
         False,
         "3: error: permission is not a map",
     ),
     Sample(
         ".opencode/agents/verdict.md",
-        head("description: O.", "permission: {edit: never}"),
+        make_file("description: O.", "permission: {edit: never}"),
         False,
         "3: error: 'never' is not one of",
     ),
     Sample(
         ".opencode/agents/toolmap.md",
-        head("description: O.", "tools: {edit: 1}"),
+        make_file("description: O.", "tools: {edit: 1}"),
         False,
         "3: error: true and false",
     ),
@@ -491,37 +528,37 @@ _BROKEN: list[Sample] = [
     Sample(".codex/agents/deep.toml", "a = " + "[" * 20_000, False, "1: error: not TOML"),
     Sample(
         ".qwen/agents/config.md",
-        head("name: q", "runConfig: 5"),
+        make_file("name: q", "runConfig: 5"),
         False,
         "3: warning: runConfig is not a map; 1: error: no description",
     ),
     Sample(".goose/agents/none.md", "no head here", False, "1: note: documentation"),
     Sample(
         ".agents/agents/budget-wrong.md",
-        head(*BASE, "budget: {turns: lots}"),
+        make_file(*BASE, "budget: {turns: lots}"),
         False,
         "4: error: budget turns",
     ),
     Sample(
         ".agents/agents/budget-key.md",
-        head(*BASE, "budget: {euros: 3}"),
+        make_file(*BASE, "budget: {euros: 3}"),
         False,
         "4: error: euros is unknown",
     ),
     Sample(
         ".agents/agents/budget-list.md",
-        head(*BASE, "budget: [3]"),
+        make_file(*BASE, "budget: [3]"),
         False,
         "4: error: budget is not a map",
     ),
 ]
 
 _SKILLS: list[Sample] = [
-    Sample(".agents/skills/pdf/SKILL.md", head("name: pdf", "description: Fills PDFs.")),
-    Sample(".claude/skills/deep/er/SKILL.md", head("name: er", "description: Found below.")),
+    Sample(".agents/skills/pdf/SKILL.md", make_file("name: pdf", "description: Fills PDFs.")),
+    Sample(".claude/skills/deep/er/SKILL.md", make_file("name: er", "description: Found below.")),
     Sample(
         ".agents/skills/full/SKILL.md",
-        head(
+        make_file(
             "name: full",
             "description: F.",
             "license: MIT",
@@ -531,98 +568,100 @@ _SKILLS: list[Sample] = [
     ),
     Sample(
         ".agents/skills/tools/SKILL.md",
-        head("name: tools", "description: F.", "allowed-tools: Read"),
+        make_file("name: tools", "description: F.", "allowed-tools: Read"),
         expected="4: note: 'allowed-tools'",
     ),
     Sample(
         ".agents/skills/quiet/SKILL.md",
-        head("name: quiet", "description: Q.", "disable-model-invocation: true"),
+        make_file("name: quiet", "description: Q.", "disable-model-invocation: true"),
     ),
     Sample(
         ".agents/skills/when/SKILL.md",
-        head("name: when", "description: W.", "when_to_use: On Mondays."),
+        make_file("name: when", "description: W.", "when_to_use: On Mondays."),
     ),
     Sample(
         ".agents/skills/fork/SKILL.md",
-        head("name: fork", "description: F.", "context: fork"),
+        make_file("name: fork", "description: F.", "context: fork"),
         expected="4: note: 'context'",
     ),
     Sample(
         ".agents/skills/other/SKILL.md",
-        head("name: another", "description: A."),
+        make_file("name: another", "description: A."),
         expected="2: warning: differs from its folder's",
     ),
     Sample(
         ".agents/skills/caps/SKILL.md",
-        head("name: Caps Lock", "description: C."),
+        make_file("name: Caps Lock", "description: C."),
         expected="2: warning: hyphens",
     ),
     Sample(
         ".agents/skills/double/SKILL.md",
-        head("name: double--x", "description: C."),
+        make_file("name: double--x", "description: C."),
         expected="2: warning: hyphens",
     ),
     Sample(
-        ".agents/skills/nameless/SKILL.md", head("description: N."), expected="1: warning: no name"
+        ".agents/skills/nameless/SKILL.md",
+        make_file("description: N."),
+        expected="1: warning: no name",
     ),
     Sample(
         ".agents/skills/number/SKILL.md",
-        head("name: 5", "description: N."),
+        make_file("name: 5", "description: N."),
         expected="2: warning: name is not a text",
     ),
     Sample(
         ".agents/skills/wordy/SKILL.md",
-        head("name: wordy", "description: " + "w" * 2_000),
+        make_file("name: wordy", "description: " + "w" * 2_000),
         expected="3: warning: 2,000 characters",
     ),
     Sample(
         ".agents/skills/picky/SKILL.md",
-        head("name: picky", "description: P.", "compatibility: " + "c" * 600),
+        make_file("name: picky", "description: P.", "compatibility: " + "c" * 600),
         expected="4: warning: 500",
     ),
     Sample(
         ".agents/skills/meta/SKILL.md",
-        head("name: meta", "description: M.", "metadata: 3"),
+        make_file("name: meta", "description: M.", "metadata: 3"),
         expected="4: warning: metadata is not a map",
     ),
     Sample(
         ".agents/skills/meta2/SKILL.md",
-        head("name: meta2", "description: M.", "metadata: {v: 3}"),
+        make_file("name: meta2", "description: M.", "metadata: {v: 3}"),
         expected="4: warning: map of texts",
     ),
     Sample(
         ".agents/skills/free/SKILL.md",
-        head("name: free", "description: F.", "license: [MIT]"),
+        make_file("name: free", "description: F.", "license: [MIT]"),
         expected="4: warning: license is not a text",
     ),
     Sample(
         ".agents/skills/odd/SKILL.md",
-        head("name: odd", "description: O.", "mood: good"),
+        make_file("name: odd", "description: O.", "mood: good"),
         expected="4: warning: unknown key 'mood'",
     ),
     Sample(
         ".agents/skills/colon/SKILL.md",
-        head("name: colon", "description: Use: now"),
+        make_file("name: colon", "description: Use: now"),
         expected="3: warning: quotes",
     ),
     Sample(
         ".agents/skills/shell/SKILL.md",
-        head("name: shell", "description: S.", body="a\n!`date` now"),
+        make_file("name: shell", "description: S.", body="a\n!`date` now"),
         expected="6: note: not run",
     ),
     Sample(
         ".agents/skills/mute/SKILL.md",
-        head("name: mute"),
+        make_file("name: mute"),
         expected="1: warning: no description: the first line",
     ),
     Sample(
         ".agents/skills/blank/SKILL.md",
-        head("name: blank", "description: ''"),
+        make_file("name: blank", "description: ''"),
         expected="3: warning: no description: the first line",
     ),
     Sample(
         ".agents/skills/void/SKILL.md",
-        head("name: void", body=""),
+        make_file("name: void", body=""),
         False,
         "1: error: no description",
     ),
@@ -630,7 +669,9 @@ _SKILLS: list[Sample] = [
     Sample(".agents/skills/empty/SKILL.md", "", False, "1: error: the file is empty"),
     Sample(
         ".claude/skills/tool-list/SKILL.md",
-        head("name: tool-list", "description: T.", "allowed-tools:", "  - Read", "  - Bash(git *)"),
+        make_file(
+            "name: tool-list", "description: T.", "allowed-tools:", "  - Read", "  - Bash(git *)"
+        ),
         expected="4: note: 'allowed-tools' has no effect",
     ),
     Sample(
@@ -642,7 +683,7 @@ _SKILLS: list[Sample] = [
     Sample(".agents/skills/binary/SKILL.md", b"\x7fELF\0\0", False, "1: error: binary"),
     Sample(
         ".agents/skills/broken/SKILL.md",
-        head("name: [", "description: x"),
+        make_file("name: [", "description: x"),
         False,
         "error: not YAML",
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent_files.corpus import AGENTS, Sample, head
+from tests.agent_files.corpus import AGENTS, Sample, make_file
 
 from mudroom import Agent, Budget, Output, Session, UsageError
 from mudroom._core.agents import Mode, WorkspaceKind
@@ -41,7 +41,7 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def sample(path: str) -> Sample:
+def find_sample(path: str) -> Sample:
     return next(sample for sample in AGENTS if sample.path == path)
 
 
@@ -114,7 +114,7 @@ def sample(path: str) -> Sample:
 def test_c11_keys_have_the_meaning_of_their_program(
     write: Write, path: str, wanted: dict[str, Any]
 ) -> None:
-    text = sample(path).text
+    text = find_sample(path).text
     assert isinstance(text, str)
     agent, _ = load_agent_file(
         str(write(path, text)), path.split("/")[0].removeprefix("."), tools=KNOWN_TOOLS
@@ -124,10 +124,10 @@ def test_c11_keys_have_the_meaning_of_their_program(
 
 
 def test_an_agent_may_work_in_a_copy(write: Write) -> None:
-    path = write("a.md", head("name: a", "description: d", "workspace: copy"))
+    path = write("a.md", make_file("name: a", "description: d", "workspace: copy"))
     agent, _ = load_agent_file(str(path), tools=KNOWN_TOOLS)
     assert agent is not None and agent.workspace is WorkspaceKind.COPY
-    path = write("b.md", head("name: b", "description: d", "workspace: elsewhere"))
+    path = write("b.md", make_file("name: b", "description: d", "workspace: elsewhere"))
     agent, draft = load_agent_file(str(path), tools=KNOWN_TOOLS)
     assert agent is None
     assert "'elsewhere' is not one of shared, copy" in draft.diagnostics.items[0].text
@@ -160,7 +160,7 @@ def test_c11_the_nearest_folder_takes_precedence_and_the_home_comes_last(
     write: Write, tmp_path: Path
 ) -> None:
     def put(path: str) -> None:
-        write(path, head("name: x", f"description: {path}"))
+        write(path, make_file("name: x", f"description: {path}"))
 
     order = [
         "project/sub/.claude/agents/x.md",
@@ -222,7 +222,7 @@ config_file = "../../outside.toml"
 
 def test_c11_opencode_agents_in_subfolders_are_named_by_their_path(write: Write) -> None:
     path = write(
-        "project/.opencode/agent/subagents/code/tester.md", head("description: Writes tests.")
+        "project/.opencode/agent/subagents/code/tester.md", make_file("description: Writes tests.")
     )
     write("project/.opencode/agent/subagents/README.md", "# Agents")
     loaded = load_agent_files(str(path.parents[4]), user_home="", tools=KNOWN_TOOLS)
@@ -249,7 +249,7 @@ def test_a17_a_skill_without_description_is_described_by_its_first_line(
 def test_c11_plain_texts_that_are_no_yaml_are_read_as_written(write: Write) -> None:
     path = write(
         "project/.claude/agents/star.md",
-        head("name: star", "description: **Bold**: @mention me", "tools: *"),
+        make_file("name: star", "description: **Bold**: @mention me", "tools: *"),
     )
     agent, _ = load_agent_file(str(path), "claude", tools=KNOWN_TOOLS)
     assert agent is not None
@@ -257,7 +257,7 @@ def test_c11_plain_texts_that_are_no_yaml_are_read_as_written(write: Write) -> N
 
 
 def test_c11_folders_above_the_repository_are_not_searched(write: Write, tmp_path: Path) -> None:
-    write(".claude/agents/outer.md", head("name: outer", "description: o"))
+    write(".claude/agents/outer.md", make_file("name: outer", "description: o"))
     assert load_agent_files(str(tmp_path / "project"), user_home="", tools=KNOWN_TOOLS).agents == ()
 
 
@@ -288,11 +288,11 @@ async def test_c11_a_session_reads_agent_files_only_when_asked(
 ) -> None:
     write(
         "project/.claude/agents/reviewer.md",
-        head("name: reviewer", "description: Reviews.", "tools: Read"),
+        make_file("name: reviewer", "description: Reviews.", "tools: Read"),
     )
     write("project/AGENTS.md", "Be brief.")
 
-    async def names(**more: Any) -> tuple[set[str], str]:
+    async def load_names(**more: Any) -> tuple[set[str], str]:
         model = ScriptedModel(["Done."])
         given: dict[str, Any] = {
             "journal": "memory",
@@ -303,10 +303,10 @@ async def test_c11_a_session_reads_agent_files_only_when_asked(
             await session.run("Hello.")
             return {agent.name for agent in session.agents}, model.requests[0].system
 
-    plain, system = await names()
+    plain, system = await load_names()
     assert plain == set(BUILTIN_AGENTS)
     assert "Be brief." not in system
-    asked, system = await names(agent_files=True)
+    asked, system = await load_names(agent_files=True)
     assert asked == {*BUILTIN_AGENTS, "reviewer"}
     assert "Be brief." in system
 
@@ -316,11 +316,11 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
 ) -> None:
     write(
         "project/.claude/agents/r.md",
-        head("name: Code Reviewer", "description: Reviews.", "tools: Read", "model: sonnet"),
+        make_file("name: Code Reviewer", "description: Reviews.", "tools: Read", "model: sonnet"),
     )
     write(
         "project/.agents/agents/alone.md",
-        head("name: alone", "description: Alone.", "context: none"),
+        make_file("name: alone", "description: Alone.", "context: none"),
     )
     write("project/AGENTS.md", "PROJECT-RULES")
     write("home/.claude/CLAUDE.md", "MY-RULES")
@@ -357,7 +357,7 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
 async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nearest(
     write: Write, tmp_path: Path
 ) -> None:
-    write("project/.claude/agents/r.md", head("name: reviewer", "description: Reviews code."))
+    write("project/.claude/agents/r.md", make_file("name: reviewer", "description: Reviews code."))
 
     def answer(request: Request) -> Answer:
         return "Done." if request.turn else [call("task", prompt="a", agent="reviwer")]
@@ -382,7 +382,7 @@ async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nea
 async def test_c11_any_agent_can_be_the_root_agent(write: Write, tmp_path: Path) -> None:
     write(
         "project/.opencode/agents/main.md",
-        head("description: Talks.", "mode: primary", "tools: {'*': false, read: true}"),
+        make_file("description: Talks.", "mode: primary", "tools: {'*': false, read: true}"),
     )
     settings: dict[str, Any] = {
         "cwd": str(tmp_path / "project"),
@@ -428,7 +428,7 @@ async def test_c11_an_agent_calls_only_the_children_and_tools_it_allows() -> Non
 async def test_c10_a_read_only_agent_changes_nothing(write: Write, tmp_path: Path) -> None:
     write(
         "project/.claude/agents/p.md",
-        head("name: planner", "description: Plans.", "permissionMode: plan"),
+        make_file("name: planner", "description: Plans.", "permissionMode: plan"),
     )
     write(
         "project/.codex/agents/r.toml",
@@ -459,7 +459,7 @@ async def test_c10_a_read_only_agent_changes_nothing(write: Write, tmp_path: Pat
 async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: Path) -> None:
     write(
         "project/.agents/agents/counter.md",
-        head("description: Counts.", "outputs: {n: {type: integer}}"),
+        make_file("description: Counts.", "outputs: {n: {type: integer}}"),
     )
 
     def answer(request: Request) -> Answer:

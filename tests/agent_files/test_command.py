@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.agent_files.corpus import head
+from tests.agent_files.corpus import make_file
 
 from mudroom import ToolCallBlock
 from mudroom._core.json_values import JsonValue
@@ -70,9 +70,9 @@ def project(tmp_path: Path) -> Project:
 
 async def test_agents_lists_agents_and_skills_with_paths(project: Project) -> None:
     path = project.write(
-        ".claude/agents/r.md", head("name: reviewer", "description: Reviews.", "mood: good")
+        ".claude/agents/r.md", make_file("name: reviewer", "description: Reviews.", "mood: good")
     )
-    project.write(".agents/skills/pdf/SKILL.md", head("name: pdf", "description: PDFs."))
+    project.write(".agents/skills/pdf/SKILL.md", make_file("name: pdf", "description: PDFs."))
     shown = await project("agents")
     assert shown.code == 0
     for part in (
@@ -100,7 +100,7 @@ async def test_agents_lists_agents_and_skills_with_paths(project: Project) -> No
 async def test_agents_show_prints_how_an_agent_would_run(project: Project) -> None:
     path = project.write(
         ".claude/agents/r.md",
-        head("name: Code Reviewer", "description: R.", "tools: Read", "maxTurns: 5"),
+        make_file("name: Code Reviewer", "description: R.", "tools: Read", "maxTurns: 5"),
     )
     shown = await project("agents", "show", "code_reviewer")
     assert shown.code == 0
@@ -125,8 +125,8 @@ async def test_agents_new_writes_a_valid_file_and_overwrites_none(project: Proje
 async def test_agents_check_prints_path_and_line_and_fails_on_errors(
     project: Project,
 ) -> None:
-    project.write(".claude/agents/a.md", head("name: a", "description: A.", "tools: 5"))
-    project.write(".claude/agents/b.md", head("name: b", "description: B.", "color: red"))
+    project.write(".claude/agents/a.md", make_file("name: a", "description: A.", "tools: 5"))
+    project.write(".claude/agents/b.md", make_file("name: b", "description: B.", "color: red"))
     project.write("AGENTS.md", "x\n@../../etc/secret.md")
     everything = await project("agents", "check")
     assert everything.code == 1
@@ -150,14 +150,15 @@ async def test_agents_check_reads_the_keys_that_codex_declares(project: Project)
 
 
 async def test_doctor_counts_errors_and_names_the_first(project: Project) -> None:
-    path = project.write(".gemini/agents/g.md", head("name: g"))
+    path = project.write(".gemini/agents/g.md", make_file("name: g"))
     shown = await project("doctor")
     assert f"1 error, the first: {path}:1: error: no description" in shown.out
 
 
 async def test_agent_and_agents_choose_the_root_agent(project: Project) -> None:
     project.write(
-        ".claude/agents/r.md", head("name: reviewer", "description: Reviews.", body="FROM-FILE")
+        ".claude/agents/r.md",
+        make_file("name: reviewer", "description: Reviews.", body="FROM-FILE"),
     )
 
     def answer(asked: ServerRequest) -> ServerAnswer:
@@ -246,9 +247,11 @@ async def test_c3_json_schema_fills_structured_output(project: Project) -> None:
 
 
 async def test_agents_and_doctor_show_the_model_that_an_agent_gets(project: Project) -> None:
-    project.write(".claude/agents/own.md", head("name: own", "description: x", "model: offline"))
     project.write(
-        ".claude/agents/keyless.md", head("name: keyless", "description: x", "model: groq")
+        ".claude/agents/own.md", make_file("name: own", "description: x", "model: offline")
+    )
+    project.write(
+        ".claude/agents/keyless.md", make_file("name: keyless", "description: x", "model: groq")
     )
     env = {"MUDROOM_CHILD_MODEL": "Explore=offline:rules; *=sonnet", "ANTHROPIC_API_KEY": "k"}
     listed = await project("agents", "list", "--json", **env)

@@ -32,11 +32,11 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def chain(tmp_path: Path, at: str = "repo/a/b", **more: int) -> ContextFiles:
+def load_chain(tmp_path: Path, at: str = "repo/a/b", **more: int) -> ContextFiles:
     return load_context_files(str(tmp_path / at), user_home=str(tmp_path / "home"), **more)
 
 
-def texts(context: ContextFiles) -> list[str]:
+def list_texts(context: ContextFiles) -> list[str]:
     return [file.text for file in context.files]
 
 
@@ -57,8 +57,8 @@ def test_files_come_from_the_home_then_from_the_root_down(write: Write, tmp_path
         "repo/a/CLAUDE.md",
         "repo/a/b/AGENTS.md",
     ]
-    context = chain(tmp_path)
-    assert texts(context) == wanted
+    context = load_chain(tmp_path)
+    assert list_texts(context) == wanted
     assert [file.is_personal for file in context.files] == [True, True, False, False, False]
     assert "home/" not in context.to_prompt(include_personal=False).split("\n", 1)[1].replace(
         str(tmp_path), ""
@@ -75,7 +75,7 @@ def test_override_replaces_agents_and_gemini_is_a_last_resort(write: Write, tmp_
     write("repo/CLAUDE.local.md", "local")
     write("repo/GEMINI.md", "gemini")
     write("repo/a/GEMINI.md", "gemini alone")
-    assert texts(chain(tmp_path)) == ["override", "claude", "local", "gemini alone"]
+    assert list_texts(load_chain(tmp_path)) == ["override", "claude", "local", "gemini alone"]
 
 
 def test_duplicates_and_links_are_dropped(write: Write, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_duplicates_and_links_are_dropped(write: Write, tmp_path: Path) -> None:
     write("repo/CLAUDE.md", "@AGENTS.md")
     write("repo/a/AGENTS.md", "same\n")
     (tmp_path / "repo" / "a" / "b" / "CLAUDE.md").symlink_to(tmp_path / "repo" / "AGENTS.md")
-    assert texts(chain(tmp_path)) == ["same"]
+    assert list_texts(load_chain(tmp_path)) == ["same"]
 
 
 def test_imports_are_put_in_place_but_not_in_code(write: Write, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_imports_are_put_in_place_but_not_in_code(write: Write, tmp_path: Path) 
             "a@docs/style.md, @someone, @org/package"
         ),
     )
-    assert texts(chain(tmp_path)) == [
+    assert list_texts(load_chain(tmp_path)) == [
         (
             "See STYLE.\n`@docs/style.md`\n```\n@docs/style.md\n```\nmail "
             "a@docs/style.md, @someone, @org/package"
@@ -107,14 +107,14 @@ def test_imports_are_relative_bounded_and_never_circular(write: Write, tmp_path:
     for n in range(8):
         write(f"repo/d{'/d' * n}/f.md", f"{n} @d/f.md")
     write("repo/AGENTS.md", "@d/f.md")
-    context = chain(tmp_path)
-    assert texts(context) == ["0 1 2 3 @d/f.md"]
+    context = load_chain(tmp_path)
+    assert list_texts(context) == ["0 1 2 3 @d/f.md"]
     assert [finding.text for finding in context.diagnostics] == [
         "@d/f.md is on import level 6; 5 are read"
     ]
     write("repo/AGENTS.md", "a @b.md")
     write("repo/b.md", "b @AGENTS.md @b.md")
-    assert texts(chain(tmp_path)) == ["a b"]
+    assert list_texts(load_chain(tmp_path)) == ["a b"]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_no_import_leaves_the_repository(write: Write, tmp_path: Path, name: str
     (tmp_path / "repo" / "link.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "repo" / "linked").symlink_to(tmp_path)
     write("repo/AGENTS.md", f"Read @{name} now")
-    context = chain(tmp_path)
+    context = load_chain(tmp_path)
     assert "SECRET" not in context.to_prompt()
     assert [finding.line for finding in context.diagnostics] == [1]
 
@@ -136,7 +136,7 @@ def test_a_context_file_that_is_a_link_out_of_the_repository_is_not_read(
 ) -> None:
     write("secret.md", "SECRET")
     (tmp_path / "repo" / "AGENTS.md").symlink_to(tmp_path / "secret.md")
-    context = chain(tmp_path)
+    context = load_chain(tmp_path)
     assert context.files == ()
     assert "leads out of" in context.diagnostics[0].text
 
@@ -145,15 +145,15 @@ def test_a_personal_file_imports_within_its_own_folder(write: Write, tmp_path: P
     write("home/.claude/me.md", "ME")
     write("home/.ssh/key.md", "SECRET")
     write("home/.claude/CLAUDE.md", "@me.md @~/.claude/me.md @~/.ssh/key.md @../.ssh/key.md")
-    context = chain(tmp_path)
-    assert texts(context) == ["ME  @~/.ssh/key.md @../.ssh/key.md"]
+    context = load_chain(tmp_path)
+    assert list_texts(context) == ["ME  @~/.ssh/key.md @../.ssh/key.md"]
 
 
 def test_the_outermost_files_are_cut_first_with_a_diagnostic(write: Write, tmp_path: Path) -> None:
     write("home/.agents/AGENTS.md", "far " * 100)
     write("repo/AGENTS.md", "mid " * 100)
     write("repo/a/AGENTS.md", "near " * 100)
-    context = chain(tmp_path, max_bytes=700)
+    context = load_chain(tmp_path, max_bytes=700)
     assert [(len(file.text), file.omitted_bytes) for file in context.files] == [
         (0, 399),
         (201, 198),
@@ -172,7 +172,7 @@ def test_a_file_that_is_not_text_has_a_diagnostic(
     write: Write, tmp_path: Path, data: bytes
 ) -> None:
     write("repo/AGENTS.md", "").write_bytes(data)
-    context = chain(tmp_path)
+    context = load_chain(tmp_path)
     assert context.to_prompt() == ""
     assert len(context.diagnostics) == 1
 
@@ -188,7 +188,7 @@ def test_no_import_in_any_text_leaves_the_repository(
     write("home/b.md", "SECRET")
     write("repo/a.md", "A @b.md")
     write("repo/AGENTS.md", text)
-    assert "SECRET" not in chain(tmp_path).to_prompt()
+    assert "SECRET" not in load_chain(tmp_path).to_prompt()
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_no_import_in_any_text_leaves_the_repository(
 def test_no_line_takes_long(write: Write, tmp_path: Path, line: str) -> None:
     write("repo/AGENTS.md", line)
     began = time.perf_counter()
-    chain(tmp_path)
+    load_chain(tmp_path)
     assert time.perf_counter() - began < 30, "time grows with the square of the line"
 
 
@@ -223,8 +223,8 @@ def test_code_is_between_equal_runs_of_backticks(
 ) -> None:
     write("repo/a.md", "A")
     write("repo/AGENTS.md", line)
-    assert texts(chain(tmp_path)) == [wanted]
+    assert list_texts(load_chain(tmp_path)) == [wanted]
 
 
 def test_without_files_the_prompt_is_empty(write: Write, tmp_path: Path) -> None:
-    assert chain(tmp_path).to_prompt() == ""
+    assert load_chain(tmp_path).to_prompt() == ""

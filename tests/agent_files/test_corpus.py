@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.agent_files.corpus import AGENTS, SKILLS, Sample, head
+from tests.agent_files.corpus import AGENTS, SKILLS, Sample, make_file
 
 from mudroom import agent_files
 from mudroom.agent_catalog import KNOWN_TOOLS
@@ -22,7 +22,7 @@ from mudroom.agent_files.diagnostics import FileDiagnostics
 from mudroom.agent_files.frontmatter import parse_document
 
 
-def laid(folder: Path, samples: Iterable[Sample]) -> None:
+def write_samples(folder: Path, samples: Iterable[Sample]) -> None:
     (folder / ".git").mkdir(exist_ok=True)
     for sample in samples:
         path = folder / sample.path
@@ -52,7 +52,7 @@ def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
 
 @pytest.mark.parametrize("sample", AGENTS, ids=lambda sample: sample.path)
 def test_c11_an_agent_file_is_used_or_has_a_diagnostic(tmp_path: Path, sample: Sample) -> None:
-    laid(tmp_path, [sample])
+    write_samples(tmp_path, [sample])
     found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert len(found.agents) + len(found.main_agents) == sample.used
     check(found.diagnostics, sample, tmp_path)
@@ -60,14 +60,14 @@ def test_c11_an_agent_file_is_used_or_has_a_diagnostic(tmp_path: Path, sample: S
 
 @pytest.mark.parametrize("sample", SKILLS, ids=lambda sample: sample.path)
 def test_c11_a_skill_is_used_or_has_a_diagnostic(tmp_path: Path, sample: Sample) -> None:
-    laid(tmp_path, [sample])
+    write_samples(tmp_path, [sample])
     found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert len(found.skills) == sample.used
     check(found.diagnostics, sample, tmp_path)
 
 
 def test_c11_all_files_together_have_paths_and_lines(tmp_path: Path) -> None:
-    laid(tmp_path, [*AGENTS, *SKILLS])
+    write_samples(tmp_path, [*AGENTS, *SKILLS])
     found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     assert len(found.agents) > 20
     assert len({agent_files.fold_name(agent.name) for agent in found.agents}) == len(found.agents)
@@ -150,7 +150,7 @@ def test_c11_special_files_are_refused(tmp_path: Path) -> None:
     (folder / "out.md").symlink_to("/etc/passwd")
     (folder / "folder.md").mkdir()
     os.mkfifo(folder / "pipe.md")
-    (folder / "locked.md").write_text(head("name: x", "description: y"))
+    (folder / "locked.md").write_text(make_file("name: x", "description: y"))
     (folder / "locked.md").chmod(0)
     found = agent_files.load_agent_files(str(tmp_path), user_home="", tools=KNOWN_TOOLS)
     messages = {Path(finding.path).name: finding.text for finding in found.diagnostics}

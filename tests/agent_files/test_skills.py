@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.agent_files.corpus import head
+from tests.agent_files.corpus import make_file
 
 from mudroom import Session
 from mudroom.agent_catalog import KNOWN_TOOLS
@@ -21,7 +21,7 @@ from mudroom.agent_files import load_agent_files, load_skill
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.open_adapters import collect_tools
 
-SKILL = head(
+SKILL = make_file(
     "name: pdf",
     "description: Fills PDF forms.",
     body="Run ${CLAUDE_SKILL_DIR}/fill.py. See guide.md.",
@@ -39,7 +39,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def opened(project: Path, model: ScriptedModel, **more: Any) -> Session:
+def open_session(project: Path, model: ScriptedModel, **more: Any) -> Session:
     environ = {"HOME": str(project.parent / "home")}
     return Session(
         model=model, cwd=str(project), journal="memory", environ=environ, agent_files=True, **more
@@ -60,7 +60,7 @@ async def test_a17_the_tool_lists_skills_and_loads_their_text(
         return steps[request.turn]
 
     model = ScriptedModel(answer)
-    async with opened(project, model) as session:
+    async with open_session(project, model) as session:
         assert "- pdf: Fills PDF forms." in session._make_scope_runtime().tools["skill"].description
         report = await session.run("Fill the form.")
     body = model.requests[1].results[0].text
@@ -79,7 +79,7 @@ async def test_a17_a_skills_folder_can_be_read_but_not_written(project: Path) ->
         return "Done." if request.turn else [call("write", file_path=path, content="x")]
 
     model = ScriptedModel(answer)
-    async with opened(project, model) as session:
+    async with open_session(project, model) as session:
         await session.run("Write there.")
     assert model.requests[1].results[0].error
     assert not Path(path).exists()
@@ -87,7 +87,7 @@ async def test_a17_a_skills_folder_can_be_read_but_not_written(project: Path) ->
 
 async def test_a17_the_tool_is_not_offered_where_there_are_no_skills(project: Path) -> None:
     (project.parent / "home" / ".claude" / "skills" / "pdf" / "SKILL.md").unlink()
-    async with opened(project, ScriptedModel([])) as session:
+    async with open_session(project, ScriptedModel([])) as session:
         assert "skill" not in session.tools
 
 
@@ -96,7 +96,7 @@ async def test_a17_an_unknown_skill_is_an_error_with_the_nearest(project: Path) 
         return "Done." if request.turn else [call("load_skill", skill="pfd")]
 
     model = ScriptedModel(answer)
-    async with opened(project, model) as session:
+    async with open_session(project, model) as session:
         await session.run("x")
     result = model.requests[1].results[0]
     assert result.error
@@ -105,17 +105,17 @@ async def test_a17_an_unknown_skill_is_an_error_with_the_nearest(project: Path) 
 
 async def test_a17_hidden_skills_are_not_listed(project: Path) -> None:
     path = project.parent / "home" / ".claude" / "skills" / "pdf" / "SKILL.md"
-    path.write_text(head("name: pdf", "description: d", "disable-model-invocation: true"))
-    async with opened(project, ScriptedModel([])) as session:
+    path.write_text(make_file("name: pdf", "description: d", "disable-model-invocation: true"))
+    async with open_session(project, ScriptedModel([])) as session:
         assert "skill" not in session.tools
 
 
 async def test_a17_an_agents_skills_are_loaded_from_the_start(project: Path) -> None:
     file = project / ".agents" / "agents" / "filler.md"
     file.parent.mkdir(parents=True)
-    file.write_text(head("description: Fills.", "skills: [pdf]"))
+    file.write_text(make_file("description: Fills.", "skills: [pdf]"))
     model = ScriptedModel(["Done."])
-    async with opened(project, model) as session:
+    async with open_session(project, model) as session:
         await session.task("Fill.", agent="filler")
     assert "See guide.md." in model.requests[0].system
 
@@ -124,14 +124,16 @@ async def test_a17_files_and_folders_below_skills_are_skills(project: Path) -> N
     skills = project / "skills"
     (skills / "review").mkdir(parents=True)
     (skills / "review" / "SKILL.md").write_text(
-        head("name: review", "description: Reviews code.", body="REVIEW-BODY")
+        make_file("name: review", "description: Reviews code.", body="REVIEW-BODY")
     )
     (skills / "review" / "notes.md").write_text("not a skill")
     (skills / "README.md").write_text("not a skill")
     (skills / "python-testing.md").write_text(
         "# How to test Python\n\nUse pytest for $ARGUMENTS.\n"
     )
-    (skills / "sql.md").write_text(head("name: sql", "description: Writes SQL.", body="SQL-BODY"))
+    (skills / "sql.md").write_text(
+        make_file("name: sql", "description: Writes SQL.", body="SQL-BODY")
+    )
     loaded = load_agent_files(str(project), user_home="", tools=KNOWN_TOOLS)
     assert {name: skill.description for name, skill in loaded.skills.items()} == {
         "python-testing": "How to test Python",
@@ -154,7 +156,7 @@ async def test_a17_files_and_folders_below_skills_are_skills(project: Path) -> N
 def test_a17_a_projects_skill_takes_precedence(project: Path) -> None:
     file = project / ".agents" / "skills" / "pdf" / "SKILL.md"
     file.parent.mkdir(parents=True)
-    file.write_text(head("name: pdf", "description: The project's."))
+    file.write_text(make_file("name: pdf", "description: The project's."))
     found = load_agent_files(
         str(project), user_home=str(project.parent / "home"), tools=KNOWN_TOOLS
     )
@@ -180,7 +182,7 @@ def test_a17_placeholders_are_filled_once_and_nothing_is_run(
 ) -> None:
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir()
-    path.write_text(head("name: s", "description: d", body=body))
+    path.write_text(make_file("name: s", "description: d", body=body))
     skill, _ = load_skill(str(path))
     assert skill is not None
     assert skill.load_text(arguments) == wanted
@@ -189,7 +191,7 @@ def test_a17_placeholders_are_filled_once_and_nothing_is_run(
 def test_a17_a_removed_skill_has_an_empty_text(tmp_path: Path) -> None:
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir()
-    path.write_text(head("name: s", "description: d"))
+    path.write_text(make_file("name: s", "description: d"))
     skill, _ = load_skill(str(path))
     path.unlink()
     assert skill is not None
@@ -208,7 +210,7 @@ def test_a17_any_body_and_any_arguments_are_accepted(
 ) -> None:
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(head("name: s", "description: d", body=body), newline="")
+    path.write_text(make_file("name: s", "description: d", body=body), newline="")
     skill, _ = load_skill(str(path))
     assert skill is not None
     assert isinstance(skill.load_text(arguments), str)
@@ -217,7 +219,7 @@ def test_a17_any_body_and_any_arguments_are_accepted(
 def test_a17_a_thousand_skills_do_not_fill_the_context(tmp_path: Path) -> None:
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir()
-    path.write_text(head("name: s", "description: " + "word " * 200))
+    path.write_text(make_file("name: s", "description: " + "word " * 200))
     skill, _ = load_skill(str(path))
     assert skill is not None
     skills = {f"s{n}": replace(skill, name=f"s{n}") for n in range(1_000)}

@@ -25,10 +25,10 @@ def main() -> None:
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     ways: dict[str, set[str]] = {}
     for path in map(os.path.realpath, (sys.base_prefix, sys.prefix, checkout)):
-        if closed := _closed(path):
+        if closed := _find_closed_folder(path):
             ways.setdefault(closed, set()).add(path)
     for closed, paths in ways.items():
-        _reach(closed, paths)
+        _open_up(closed, paths)
     os.setgroups([])
     os.setresgid(USER_ID, USER_ID, USER_ID)
     os.setresuid(USER_ID, USER_ID, USER_ID)
@@ -44,14 +44,14 @@ def main() -> None:
     os.execvpe(sys.argv[1], sys.argv[1:], env)
 
 
-def _closed(path: str) -> str:
+def _find_closed_folder(path: str) -> str:
     """Return the first folder of the path that only root may enter, "" if there is none."""
     parts = path.split("/")
     folders = ("/".join(parts[:n]) for n in range(2, len(parts)))
     return next((folder for folder in folders if not os.stat(folder).st_mode & stat.S_IXOTH), "")
 
 
-def _reach(closed: str, paths: set[str]) -> None:
+def _open_up(closed: str, paths: set[str]) -> None:
     outer = [path for path in paths if not any(path.startswith(f"{other}/") for other in paths)]
     held = {path: os.open(path, os.O_PATH) for path in outer}
     _mount("none", closed, 0, "tmpfs")

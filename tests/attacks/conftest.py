@@ -41,7 +41,7 @@ FOUND = detect.run_probes(
 
 
 @functools.cache
-def repository() -> Path:
+def make_repository() -> Path:
     """Return a git folder with one commit of main.py; it is made once."""
     place = Path(tempfile.mkdtemp(prefix="attacks-"))
     atexit.register(shutil.rmtree, place)
@@ -81,7 +81,7 @@ class Arena:
         (self.root / ".vscode").mkdir()
         (self.root / ".vscode" / "tasks.json").write_text("{}")
         (self.root / ".mudroom.toml").write_text("max_turns = 3\n")
-        shutil.copytree(repository(), self.root / ".git")
+        shutil.copytree(make_repository(), self.root / ".git")
         self.environ = {
             **os.environ,
             "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -168,7 +168,7 @@ class Arena:
         assert sorted(os.listdir(self.outside)) == ["file", "key"]
 
 
-def tiers() -> list[str]:
+def list_tiers() -> list[str]:
     """Return the tiers that work here; ATTACKS_TIER restricts them to one."""
     usable_tiers = [
         tier
@@ -182,13 +182,13 @@ def tiers() -> list[str]:
 @pytest.fixture(params=["full", "file"])
 def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
     """Return an arena for each tier."""
-    if request.param not in tiers():
+    if request.param not in list_tiers():
         pytest.skip(f"no sandbox {request.param} here")
     gap = next(
         (
             mark
             for mark in request.node.iter_markers("gap")
-            if mark.args[0] in (request.param, f"{request.param} as {who()}")
+            if mark.args[0] in (request.param, f"{request.param} as {get_user_kind()}")
         ),
         None,
     )
@@ -218,7 +218,7 @@ def listening(arena: Arena) -> Generator[Callable[..., socket.socket]]:
         server.close()
 
 
-def who() -> str:
+def get_user_kind() -> str:
     """Return "root" or "user"."""
     return "root" if os.geteuid() == 0 else "user"
 
@@ -236,4 +236,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if record and (report.when == "call" or report.skipped):
         outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
         with open(record, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"test": report.nodeid, "who": who(), "outcome": outcome}) + "\n")
+            file.write(
+                json.dumps({"test": report.nodeid, "who": get_user_kind(), "outcome": outcome})
+                + "\n"
+            )

@@ -34,12 +34,12 @@ REFUSED = re.compile(
 )
 
 
-def refused(text: str) -> None:
+def assert_refused(text: str) -> None:
     """Assert that the text says that something was refused."""
     assert REFUSED.search(text), text
 
 
-def listed(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """Return the names in a folder."""
     return sorted(os.listdir(folder))
 
@@ -48,7 +48,7 @@ def listed(folder: Path) -> list[str]:
 
 
 async def test_01_write_outside(arena: Arena) -> None:
-    refused(await arena.bash(f"echo x > {arena.outside}/file"))
+    assert_refused(await arena.bash(f"echo x > {arena.outside}/file"))
     arena.assert_untouched()
 
 
@@ -57,13 +57,13 @@ async def test_01b_append_truncate_delete_outside(arena: Arena) -> None:
         f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 "
         f"$f; rm -f $f; mv $f $f.x"
     )
-    refused(text)
+    assert_refused(text)
     arena.assert_untouched()
 
 
 @pytest.mark.gap("file", "80: Landlock does not hold modes, times and extended attributes")
 async def test_80_metadata_outside(arena: Arena) -> None:
-    refused(
+    assert_refused(
         await arena.bash(
             f"chmod 0640 {arena.outside}/file; touch -d 2001-01-01 {arena.outside}/file"
         )
@@ -73,17 +73,19 @@ async def test_80_metadata_outside(arena: Arena) -> None:
 
 
 async def test_02_symlink_out(arena: Arena) -> None:
-    refused(await arena.bash(f"ln -s {arena.outside}/file link; echo x > link"))
+    assert_refused(await arena.bash(f"ln -s {arena.outside}/file link; echo x > link"))
     arena.assert_untouched()
 
 
 async def test_03_dir_symlink_out(arena: Arena) -> None:
-    refused(await arena.bash(f"ln -s {arena.outside} dir; echo x > dir/new; mkdir dir/folder"))
+    assert_refused(
+        await arena.bash(f"ln -s {arena.outside} dir; echo x > dir/new; mkdir dir/folder")
+    )
     arena.assert_untouched()
 
 
 async def test_04_hardlink_out(arena: Arena) -> None:
-    refused(await arena.bash(f"ln {arena.outside}/file hard && echo x > hard"))
+    assert_refused(await arena.bash(f"ln {arena.outside}/file hard && echo x > hard"))
     arena.assert_untouched()
 
 
@@ -93,13 +95,13 @@ async def test_05_ssh_key(arena: Arena) -> None:
         f"+ 2>/dev/null"
     )
     assert "PRIVATE-KEY" not in text
-    refused(text)
+    assert_refused(text)
 
 
 async def test_06_shadow(arena: Arena) -> None:
     text = await arena.bash("cat /etc/shadow /etc/gshadow /etc/sudoers; cat /etc/ssh/*_key")
     assert "root:" not in text and "PRIVATE KEY" not in text
-    refused(text)
+    assert_refused(text)
 
 
 async def test_06b_accounts_of_the_machine(arena: Arena) -> None:
@@ -135,7 +137,7 @@ async def test_08_parent_memory(arena: Arena) -> None:
     )
     assert not re.search(rf"^{os.getpid()} \w+ READ", text, re.M), text
     assert KEY not in text
-    refused(text)
+    assert_refused(text)
 
 
 async def test_09_kill_host(arena: Arena) -> None:
@@ -170,7 +172,7 @@ async def test_09b_trace_host(arena: Arena) -> None:
 
 async def test_10_tcp_loopback(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
-    refused(
+    assert_refused(
         await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo data >&3")
     )
     with pytest.raises(TimeoutError):
@@ -183,7 +185,7 @@ async def test_10b_tcp_ipv6(arena: Arena, listening: Listen) -> None:
         f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), "
         f"1).send(b'data')\n"
     )
-    refused(text)
+    assert_refused(text)
     with pytest.raises(TimeoutError):
         server.accept()
 
@@ -201,7 +203,7 @@ async def test_11_udp_dns(arena: Arena, listening: Listen) -> None:
 
 async def test_12_abstract_socket(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_UNIX, socket.SOCK_STREAM, f"\0attack-{os.getpid()}")
-    refused(
+    assert_refused(
         await arena.python(
             "import socket\ns = socket.socket(socket.AF_UNIX)\n"
             f"s.connect('\\0attack-{os.getpid()}')\n"
@@ -218,8 +220,8 @@ async def test_13_session_bus(arena: Arena) -> None:
         "2>&1; echo looked"
     )
     assert "looked" in text
-    refused(text)
-    refused(
+    assert_refused(text)
+    assert_refused(
         await arena.python(
             "import socket\nsocket.socket(socket.AF_UNIX).connect('/run/dbus/system_bus_socket')\n"
         )
@@ -231,7 +233,7 @@ async def test_14_socket_inside(
 ) -> None:
     monkeypatch.chdir(arena.root)
     server = listening(socket.AF_UNIX, socket.SOCK_STREAM, "service.sock")
-    refused(
+    assert_refused(
         await arena.python(
             "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('service.sock')\n"
         )
@@ -244,7 +246,7 @@ async def test_14_socket_inside(
 
 
 async def test_15_git_hook(arena: Arena) -> None:
-    refused(
+    assert_refused(
         await arena.bash(
             "printf '#!/bin/sh\\ntouch pwned\\n' > .git/hooks/pre-commit; chmod +x "
             ".git/hooks/pre-commit"
@@ -255,7 +257,7 @@ async def test_15_git_hook(arena: Arena) -> None:
 
 async def test_16_git_config(arena: Arena) -> None:
     before = (arena.root / ".git" / "config").read_text()
-    refused(
+    assert_refused(
         await arena.bash(
             "git config core.fsmonitor 'touch pwned'; echo '[core] pager = x' >> .git/config"
         )
@@ -265,7 +267,7 @@ async def test_16_git_config(arena: Arena) -> None:
 
 async def test_16b_git_config_replaced_by_rename(arena: Arena) -> None:
     before = (arena.root / ".git" / "config").read_text()
-    refused(
+    assert_refused(
         await arena.bash(
             "echo '[core]' > evil; mv -f evil .git/config; cp evil .git/config; ln -sf ../evil "
             ".git/config; rm -f .git/config"
@@ -276,7 +278,7 @@ async def test_16b_git_config_replaced_by_rename(arena: Arena) -> None:
 
 
 async def test_17_git_rename(arena: Arena) -> None:
-    refused(
+    assert_refused(
         await arena.bash("mv .git away; mkdir -p .git/hooks; echo x > .git/hooks/post-checkout")
     )
     assert not (arena.root / ".git" / "hooks" / "post-checkout").exists()
@@ -296,12 +298,12 @@ async def test_17b_git_commondir(arena: Arena) -> None:
 
 async def test_17c_the_folder_above_the_workspace(arena: Arena) -> None:
     """The workspace itself is renamed, or files are planted beside it."""
-    refused(await arena.bash(f"cd ..; mv proj moved; mkdir evil; ls {arena.base}"))
-    assert listed(arena.base) == ["person", "proj", "proj-secret", "records"]
+    assert_refused(await arena.bash(f"cd ..; mv proj moved; mkdir evil; ls {arena.base}"))
+    assert list_names(arena.base) == ["person", "proj", "proj-secret", "records"]
 
 
 async def test_18_agent_settings(arena: Arena) -> None:
-    refused(
+    assert_refused(
         await arena.bash(
             "echo 'max_turns = 99' > .mudroom.toml; echo '{\"x\": 1}' > .vscode/tasks.json; rm "
             "-rf .vscode; echo x > .vscode/new.json"
@@ -328,7 +330,7 @@ MISSING = [
 @pytest.mark.parametrize("name", MISSING)
 async def test_19_missing_config(arena: Arena, name: str) -> None:
     text = await arena.bash(f"mkdir -p $(dirname {name}); echo evil > {name}")
-    refused(text)
+    assert_refused(text)
     assert "Ask the user" in text
     assert not os.path.lexists(arena.root / name.split("/")[0])
 
@@ -344,8 +346,8 @@ async def test_19_missing_config(arena: Arena, name: str) -> None:
     ],
 )
 async def test_19b_missing_config_by_other_ways(arena: Arena, how: str) -> None:
-    refused(await arena.bash(how))
-    assert ".envrc" not in {name.lower() for name in listed(arena.root)}
+    assert_refused(await arena.bash(how))
+    assert ".envrc" not in {name.lower() for name in list_names(arena.root)}
 
 
 async def test_19c_files_made_by_the_user_between_commands_stay(arena: Arena) -> None:
@@ -414,8 +416,8 @@ async def test_84_a_granted_network_is_there(arena: Arena, listening: Listen) ->
     text = await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo through")
     assert text == "through"
     server.accept()[0].close()
-    refused(await arena.python("import socket\nsocket.socket(socket.AF_UNIX)\n"))
-    refused(await arena.bash(f"echo x > {arena.outside}/file"))
+    assert_refused(await arena.python("import socket\nsocket.socket(socket.AF_UNIX)\n"))
+    assert_refused(await arena.bash(f"echo x > {arena.outside}/file"))
     arena.assert_untouched()
 
 
@@ -427,16 +429,18 @@ async def test_22_remount(arena: Arena) -> None:
         "mount -o remount,rw /; mount -o remount,rw /usr; mount -t tmpfs none /usr; umount /usr; "
         "touch /usr/x /x"
     )
-    refused(text)
+    assert_refused(text)
     assert not Path("/usr/x").exists() and not Path("/x").exists()
 
 
 async def test_23_chroot_and_pivot(arena: Arena) -> None:
-    refused(await arena.python("import os\nos.mkdir('r')\nos.chroot('r')\n"))
+    assert_refused(await arena.python("import os\nos.mkdir('r')\nos.chroot('r')\n"))
 
 
 async def test_24_userns_remount(arena: Arena) -> None:
-    refused(await arena.bash("unshare -Urm sh -c 'mount -o remount,bind,rw /usr && touch /usr/x'"))
+    assert_refused(
+        await arena.bash("unshare -Urm sh -c 'mount -o remount,bind,rw /usr && touch /usr/x'")
+    )
     assert not Path("/usr/x").exists()
 
 
@@ -468,7 +472,7 @@ async def test_26_mknod(arena: Arena) -> None:
     text = await arena.bash(
         "mknod disk b 254 0 && head -c 4 disk; mknod zero c 1 5 && head -c 4 zero"
     )
-    refused(text)
+    assert_refused(text)
     assert not (arena.root / "disk").exists() and not (arena.root / "zero").exists()
 
 
@@ -478,7 +482,7 @@ SYSCTL = "/proc/sys/kernel/core_pattern"
 async def test_27_sysctl(arena: Arena) -> None:
     """Opened for writing only; nothing is written."""
     text = await arena.python(f"import os\nos.open('{SYSCTL}', os.O_WRONLY)\nprint('OPENED')\n")
-    refused(text)
+    assert_refused(text)
     assert "OPENED" not in text
 
 
@@ -494,7 +498,7 @@ async def test_27_sysctl(arena: Arena) -> None:
 async def test_27b_other_switches_of_the_kernel(arena: Arena, name: str) -> None:
     """Opened for writing only; nothing is written."""
     text = await arena.python(f"import os\nos.open('{name}', os.O_WRONLY)\nprint('OPENED')\n")
-    refused(text)
+    assert_refused(text)
     assert "OPENED" not in text
 
 
@@ -516,7 +520,7 @@ async def test_28b_root_keeps_no_capability(arena: Arena) -> None:
     text = await arena.bash(
         f"cat {arena.outside}/mine; chown 1234 main.py; date -s 2001-01-01; hostname evil"
     )
-    refused(text)
+    assert_refused(text)
     os.unlink(arena.outside / "mine")
     assert (arena.root / "main.py").stat().st_uid == os.geteuid()
 
@@ -524,7 +528,7 @@ async def test_28b_root_keeps_no_capability(arena: Arena) -> None:
 # --- processes -------------------------------------------------------------
 
 
-def survivors(mark: str) -> list[str]:
+def list_survivors(mark: str) -> list[str]:
     """Return the ids of processes whose arguments contain `mark`."""
     found: list[str] = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
@@ -555,21 +559,21 @@ DETACHED = [
 @pytest.mark.parametrize("how", DETACHED)
 async def test_29_daemonise(arena: Arena, how: str, seconds: str) -> None:
     await arena.bash(how.replace("NAP", f"sleep {seconds}"))
-    assert survivors(seconds) == []
+    assert list_survivors(seconds) == []
 
 
 async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Arena, seconds: str) -> None:
     text = await arena.bash(f"setsid sleep {seconds} & sleep {seconds} | cat", seconds=1)
     assert "timed out after 1 s" in text
-    assert survivors(seconds) == []
+    assert list_survivors(seconds) == []
     task = asyncio.create_task(
         arena.call("bash", command=f"setsid sleep {seconds} & sleep {seconds}")
     )
-    while not survivors(seconds):
+    while not list_survivors(seconds):
         await asyncio.sleep(0.02)
     task.cancel()
     await asyncio.wait([task])
-    assert survivors(seconds) == []
+    assert list_survivors(seconds) == []
 
 
 KILLED = """
@@ -594,15 +598,15 @@ async def test_30_kill_harness(arena: Arena, seconds: str) -> None:
     run = [sys.executable, "-c", KILLED, *words]
     process = subprocess.Popen(run, stdout=subprocess.PIPE)
     assert process.stdout and process.stdout.readline() == b"here\n"
-    assert survivors(seconds)
+    assert list_survivors(seconds)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stdout.close()
     for _ in range(100):  # two seconds, and more when the machine is busy
-        if not survivors(seconds) and not (arena.root / ".envrc").exists():
+        if not list_survivors(seconds) and not (arena.root / ".envrc").exists():
             break
         await asyncio.sleep(0.02)
-    assert survivors(seconds) == []
+    assert list_survivors(seconds) == []
     assert not (arena.root / ".envrc").exists()
     await arena.bash("true")
 
@@ -787,7 +791,7 @@ async def test_39_other_repo(arena: Arena) -> None:
         f"cat {arena.outside}/key; ls {arena.base}/proj-secret; cat ../proj-secret/key"
     )
     assert "PRIVATE-KEY" not in text
-    refused(text)
+    assert_refused(text)
 
 
 async def test_39b_session_files(arena: Arena) -> None:
@@ -797,7 +801,7 @@ async def test_39b_session_files(arena: Arena) -> None:
         f"> {arena.base}/records/sandbox.json"
     )
     assert "MUD-RECORD" not in text
-    refused(text)
+    assert_refused(text)
     assert not (arena.base / "records" / "sandbox.json").exists()
 
 
@@ -818,7 +822,9 @@ async def test_40_tty_inject(arena: Arena) -> None:
 
 
 async def test_40b_no_terminal(arena: Arena) -> None:
-    refused(await arena.bash("echo x > /dev/tty; ps -o sid= -p $$ >/dev/null; cat < /dev/tty"))
+    assert_refused(
+        await arena.bash("echo x > /dev/tty; ps -o sid= -p $$ >/dev/null; cat < /dev/tty")
+    )
 
 
 async def test_41_terminal_escape(arena: Arena) -> None:
@@ -835,7 +841,7 @@ async def test_42_background_wait(arena: Arena, how: str, seconds: str) -> None:
     began = time.monotonic()
     assert await arena.bash(how.replace("NAP", f"sleep {seconds}")) == "started"
     assert time.monotonic() - began < 50
-    assert survivors(seconds) == []
+    assert list_survivors(seconds) == []
 
 
 # --- the sandbox itself ----------------------------------------------------
@@ -916,7 +922,7 @@ async def test_without_one_option_an_attack_succeeds(
     gone = [word.replace("ROOT", str(arena.root)) for word in words]
     build = arena.bubblewrap.build_argv
 
-    def weaker(command: str) -> list[str]:
+    def make_weaker_line(command: str) -> list[str]:
         argv = build(command)
         if option == "git folder":  # mounts inside it would protect it still
             inner = [
@@ -929,7 +935,7 @@ async def test_without_one_option_an_attack_succeeds(
         at = next(n for n in range(len(argv)) if argv[n : n + len(gone)] == gone)
         return argv[:at] + argv[at + len(gone) :]
 
-    arena.bubblewrap.build_argv = weaker
+    arena.bubblewrap.build_argv = make_weaker_line
     test = globals()[f"test_{name}"]
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await (test(arena, listening) if name == "10_tcp_loopback" else test(arena, *more))

@@ -28,7 +28,7 @@ LONG = bool(os.environ.get("MUDROOM_LONG") or os.environ.get("ATTACKS_RECORD"))
 STEP = 1 if LONG else 8
 
 
-def who() -> str:
+def get_user_kind() -> str:
     """ "root" or "user"."""
     return "root" if os.geteuid() == 0 else "user"
 
@@ -113,13 +113,13 @@ ETC = [
 ]
 
 
-def units(argv: list[str]) -> list[tuple[int, int]]:
+def list_units(argv: list[str]) -> list[tuple[int, int]]:
     """Return where each option with its values begins and ends."""
     starts = [n for n in range(1, argv.index("--")) if argv[n].startswith("--")]
     return list(zip(starts, [*starts[1:], argv.index("--")], strict=True))
 
 
-async def survey(arena: Arena) -> dict[str, Any]:
+async def survey_command(arena: Arena) -> dict[str, Any]:
     """Return what a command sees. A namespace is given as whether it is the host's."""
     (arena.root / "survey.py").write_text(SURVEY)
     output = bytearray()
@@ -144,7 +144,7 @@ def full(arena: Arena) -> Any:
 
 async def test_85_what_a_command_sees(full: Arena) -> None:
     """The survey with all options, with which the others are compared."""
-    seen = await survey(full)
+    seen = await survey_command(full)
     assert seen["namespaces"] == dict.fromkeys(NEVER_THE_SAME, False)
     assert seen["who"] == [1000, 1000, "sandbox", str(full.root)]
     assert seen["session"] and not seen["nested"]
@@ -164,13 +164,13 @@ async def test_85_what_a_command_sees(full: Arena) -> None:
     }
 
 
-async def unnoticed(
+async def list_unnoticed(
     arena: Arena, lines: list[list[str]], instead: Callable[[list[str]], list[str]]
 ) -> list[list[str]]:
     """Return the options whose replacement does not change the survey."""
     build = arena.bubblewrap.build_argv
     unseen_lines: list[list[str]] = []
-    whole = await survey(arena)
+    whole = await survey_command(arena)
     for line in lines:
 
         def weaker(command: str, line: list[str] = line) -> list[str]:
@@ -180,7 +180,7 @@ async def unnoticed(
 
         arena.bubblewrap.build_argv = weaker
         try:
-            if await survey(arena) == whole:
+            if await survey_command(arena) == whole:
                 unseen_lines.append(line)
         except WorkspaceError:
             pass  # no command runs without it
@@ -193,16 +193,18 @@ async def test_85b_every_line_of_the_profile_is_needed(full: Arena) -> None:
     argv = full.bubblewrap.build_argv("true")
     lines = [
         argv[start:end]
-        for start, end in units(argv)
+        for start, end in list_units(argv)
         if argv[start] not in (*PLUMBING, "--die-with-parent")
     ]
     assert len(lines) > 40
-    left = await unnoticed(full, lines[::STEP], lambda _: [])
-    if who() == "user":  # bubblewrap itself leaves no capability to whom it was not started by root
+    left = await list_unnoticed(full, lines[::STEP], lambda _: [])
+    if (
+        get_user_kind() == "user"
+    ):  # bubblewrap itself leaves no capability to whom it was not started by root
         left = [line for line in left if line[0] != "--cap-drop"]
     else:
         full.sandbox = full.make_sandbox(keep_root_uid=True)
-        left = await unnoticed(full, left, lambda _: [])
+        left = await list_unnoticed(full, left, lambda _: [])
     build = full.bubblewrap.build_argv
 
     def unfiltered(command: str) -> list[str]:
@@ -211,7 +213,7 @@ async def test_85b_every_line_of_the_profile_is_needed(full: Arena) -> None:
         return argv[:at] + argv[at + 2 :]
 
     full.bubblewrap.build_argv = unfiltered
-    assert await unnoticed(full, left, lambda _: []) == []
+    assert await list_unnoticed(full, left, lambda _: []) == []
 
 
 def ignore(chunk: bytes) -> None:
@@ -220,8 +222,10 @@ def ignore(chunk: bytes) -> None:
 
 async def test_85c_every_read_only_mount_is_needed(full: Arena) -> None:
     argv = full.bubblewrap.build_argv("true")
-    lines = [argv[start:end] for start, end in units(argv) if argv[start].startswith("--ro-bind")]
-    assert await unnoticed(full, lines[::STEP], lambda line: ["--bind", *line[1:]]) == []
+    lines = [
+        argv[start:end] for start, end in list_units(argv) if argv[start].startswith("--ro-bind")
+    ]
+    assert await list_unnoticed(full, lines[::STEP], lambda line: ["--bind", *line[1:]]) == []
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -236,10 +240,10 @@ async def test_85d_commands_die_with_the_daemon(full: Arena, whole: bool) -> Non
     await full.sandbox.run("true", timeout=10, sink=ignore)
     await asyncio.sleep(0.6)  # the sweep of the first command is over
     running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=30, sink=ignore))
-    while not (matches := sleeping(name)):
+    while not (matches := list_sleeping(name)):
         await asyncio.sleep(0.02)
     os.kill(full.bubblewrap.daemon_pid, signal.SIGKILL)
-    left = still(name, 2.0 if whole else 0.2)
+    left = are_still_sleeping(name, 2.0 if whole else 0.2)
     await asyncio.wait([running])
     for pid in matches:
         try:
@@ -249,19 +253,19 @@ async def test_85d_commands_die_with_the_daemon(full: Arena, whole: bool) -> Non
     assert left is not whole
 
 
-def still(name: str, seconds: float) -> bool:
+def are_still_sleeping(name: str, seconds: float) -> bool:
     """Return whether they still sleep after so many seconds, more when the machine is busy.
 
     No orphan clean-up runs meanwhile.
     """
     for _ in range(round(seconds / 0.02)):
-        if not sleeping(name):
+        if not list_sleeping(name):
             return False
         time.sleep(0.02)
-    return bool(sleeping(name))
+    return bool(list_sleeping(name))
 
 
-def sleeping(name: str) -> list[int]:
+def list_sleeping(name: str) -> list[int]:
     """Return the ids of the processes that run this sleep."""
     matches: list[int] = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
@@ -288,7 +292,7 @@ JUDGED = {
 X86 = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 
 
-def verdict(code: Code, number: int, arch: int, first: int = 0, second: int = 0) -> int:
+def run_filter(code: Code, number: int, arch: int, first: int = 0, second: int = 0) -> int:
     """Return the result of a filter for a call; -1 if the kernel would refuse the filter."""
     data = struct.pack("=IIQ6Q", number, arch, 0, first, second, 0, 0, 0, 0)
     at = register = 0
@@ -310,7 +314,7 @@ def verdict(code: Code, number: int, arch: int, first: int = 0, second: int = 0)
     return -1
 
 
-def answers(code: Code, machine: str) -> list[int]:
+def list_results(code: Code, machine: str) -> list[int]:
     """Return the results for every call that the filter knows, and some others."""
     column, arch = (0, AUDIT_ARCH[machine]) if machine == "x86_64" else (1, AUDIT_ARCH[machine])
     numbers = [
@@ -329,7 +333,7 @@ def answers(code: Code, machine: str) -> list[int]:
         for name in ("ioctl", "read", "unshare")
         for request in (0x5401, 0x5412, 0x541C)
     ]
-    return [verdict(code, *call) for call in calls]
+    return [run_filter(code, *call) for call in calls]
 
 
 @pytest.mark.parametrize("internet", [True, False])
@@ -342,15 +346,15 @@ def test_85e_every_line_of_the_filter_is_needed(machine: str, internet: bool) ->
             "=HBBI", build_filter(allow_internet=internet, machine=machine)
         )
     ]
-    whole: Any = answers(code, machine)
+    whole: Any = list_results(code, machine)
     useless: list[int] = []
     for n, (operation, true, false, value) in enumerate(code):
         gone = code[:n] + code[n + 1 :]
-        if answers(gone, machine) == whole:
+        if list_results(gone, machine) == whole:
             useless.append(n)
         if (
             operation in (0x15, 0x35, 0x45)
-            and answers([*code[:n], (operation, false, false, value), *code[n + 1 :]], machine)
+            and list_results([*code[:n], (operation, false, false, value), *code[n + 1 :]], machine)
             == whole
         ):
             useless.append(n)

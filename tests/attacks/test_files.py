@@ -26,7 +26,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
     return arena
 
 
-async def all_refused(files: Arena, path: str) -> list[ToolResult]:
+async def assert_all_refused(files: Arena, path: str) -> list[ToolResult]:
     """Assert that every tool with a path refuses this one with a text, and later calls work."""
     results = [
         await files.call("read", file_path=path),
@@ -59,9 +59,9 @@ async def write_refused(files: Arena, path: str) -> None:
 
 
 async def test_43_prefix_sibling(files: Arena) -> None:
-    results = await all_refused(files, str(files.outside / "key"))
+    results = await assert_all_refused(files, str(files.outside / "key"))
     assert "outside the workspace" in results[0].text
-    await all_refused(files, "../proj-secret/key")
+    await assert_all_refused(files, "../proj-secret/key")
 
 
 async def test_44_home_and_absolute(files: Arena) -> None:
@@ -71,7 +71,7 @@ async def test_44_home_and_absolute(files: Arena) -> None:
         "/proc/self/environ",
         "/proc/1/environ",
     ):
-        await all_refused(files, path)
+        await assert_all_refused(files, path)
 
 
 @pytest.mark.parametrize("target", ["file", "folder", "chain", "dangling", "magic"])
@@ -94,7 +94,7 @@ async def test_45_tool_symlink(files: Arena, target: str) -> None:
             "dangling": files.outside / "new",
         }
         (root / "link").symlink_to(aims.get(target, f"/proc/self/root{files.outside}/key"))
-    await all_refused(files, path)
+    await assert_all_refused(files, path)
 
 
 async def test_47_planted_temporary_name(files: Arena) -> None:

@@ -127,7 +127,7 @@ def test_82_no_weaker_sandbox_than_requested(tmp_path: Path) -> None:
     """Without bubblewrap, "full" is an error with a remedy, and "auto" is "file" with a notice."""
     hidden = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
 
-    def terms(mode: str, **more: Any) -> SandboxRequest:
+    def make_request(mode: str, **more: Any) -> SandboxRequest:
         return SandboxRequest(
             workspace=str(tmp_path),
             mode=mode,
@@ -140,12 +140,12 @@ def test_82_no_weaker_sandbox_than_requested(tmp_path: Path) -> None:
         UsageError,
         match=r"no sandbox full here: bubblewrap \(bwrap\) is not installed\. Install bubblewrap",
     ):
-        choose_sandbox(terms("full"))
+        choose_sandbox(make_request("full"))
     if not FOUND.no_file_reason:
-        sandbox, notice = choose_sandbox(terms("auto"))
+        sandbox, notice = choose_sandbox(make_request("auto"))
         assert sandbox.tier == "file"
         assert notice.startswith("sandbox file, not full: bubblewrap (bwrap) is not installed")
-    sandbox, notice = choose_sandbox(terms("off"))
+    sandbox, notice = choose_sandbox(make_request("off"))
     assert sandbox.tier == "off" and "all your rights" in notice
 
 

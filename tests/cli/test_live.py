@@ -131,7 +131,7 @@ def test_a_child_has_two_lines_with_its_last_action_and_figures():
     ]
 
 
-def bilingual_events() -> list[StoredEvent]:
+def make_bilingual_events() -> list[StoredEvent]:
     """Return events of a finished child, a working child with Chinese text, and a failed one."""
     events = [
         *start_children(2),
@@ -196,13 +196,13 @@ COLORED = """\
 
 @pytest.mark.parametrize("columns", [20, 80, 200])
 def test_the_screen_in_english_and_chinese(columns: int):
-    assert draw_tree(bilingual_events(), columns=columns) == SCREENS[columns].split("\n")
+    assert draw_tree(make_bilingual_events(), columns=columns) == SCREENS[columns].split("\n")
 
 
 def test_the_screen_in_color():
     stream = io.StringIO()
     screen = LiveTree(stream, RunTree(), now=Clock(10.0), size=lambda: (81, 24))
-    feed(screen, bilingual_events())
+    feed(screen, make_bilingual_events())
     screen.draw()
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", stream.getvalue()) == COLORED
 

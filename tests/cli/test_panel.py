@@ -34,7 +34,7 @@ from mudroom.testing.event_builders import (
 NOW = 30.0
 
 
-def example_events(first: str, second: str) -> list[AnyEvent]:
+def make_events(first: str, second: str) -> list[AnyEvent]:
     """Return events of a root run with one working and one finished child."""
     tasks = [ToolCallBlock(f"t1.1.{n}", "task", {"prompt": "p"}) for n in (1, 2)]
     reading = ToolCallBlock("r", "read", {"file_path": "src/part.py"})
@@ -91,7 +91,7 @@ def draw_tree(
     selected: str = "",
 ) -> str:
     tree = RunTree()
-    for event in example_events(first, second):
+    for event in make_events(first, second):
         tree.apply(event)
     look = TreeStyle(columns=columns, now=NOW, glyphs=glyphs, selected=selected)
     return paint(format_tree(tree, tree.roots[-1], look), color=color)
@@ -191,7 +191,7 @@ def test_the_selected_child_is_marked_with_and_without_color() -> None:
 def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     queue = LineQueue()
     queue.put("w" * 300, "四" * 300, "c", "d")
-    events = example_events("阅读所有的文件 and more", "b" * 300)
+    events = make_events("阅读所有的文件 and more", "b" * 300)
     panel = make_panel(events, pending="词" * 500, queue=queue)
     for lines in (panel.format_lines(columns, 20), panel.format_lines(columns, 3)):
         assert all(
@@ -201,7 +201,7 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
 
 
 def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -> None:
-    panel = make_panel(example_events("a", "b"))
+    panel = make_panel(make_events("a", "b"))
     panel.format_lines(80, 20)
     order = []
     for step in (-1, -1, -1, 1, 1, 1):
@@ -212,7 +212,7 @@ def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -
 
 
 def test_an_open_transcript_shows_past_and_new_events() -> None:
-    events = example_events("read the parts", "b")
+    events = make_events("read the parts", "b")
     panel = make_panel(events)
     panel.open_transcript("1.1.1")
     shown = paint(panel.format_lines(80, 40), color=False)
@@ -234,7 +234,7 @@ def test_an_open_transcript_shows_past_and_new_events() -> None:
 
 
 async def test_a_question_fills_the_panel_and_is_answered_once() -> None:
-    panel = make_panel(example_events("a", "b"))
+    panel = make_panel(make_events("a", "b"))
     panel.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
     assert [line[0][0] for line in panel.format_lines(40, 10)] == [
         "Which?",
@@ -278,7 +278,7 @@ def test_five_hundred_children_are_drawn_quickly() -> None:
 
 def test_streaming_text_is_wrapped_between_words() -> None:
     events = [
-        *example_events("a", "b"),
+        *make_events("a", "b"),
         *(tool_call_finished("1", f"t1.1.{n}", name="task", at=10) for n in (1, 2)),
         tool_call_finished("1.1.1", "r", "    one two three four five six", at=10),
         Delta(at=10, run="1.1.1", kind="text", text="what I found"),

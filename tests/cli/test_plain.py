@@ -21,7 +21,7 @@ from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import run_finished, run_started
 
 
-def example_session() -> list[AnyEvent]:
+def make_session() -> list[AnyEvent]:
     return [
         run_started("1"),
         TurnStarted(at=0, run="1", turn=1),
@@ -48,7 +48,7 @@ def example_session() -> list[AnyEvent]:
     ]
 
 
-def progress_lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
+def list_progress_lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
     stream = io.StringIO()
     progress = PlainProgress(stream, RunTree(), verbose=verbose)
     for event in events:
@@ -57,7 +57,7 @@ def progress_lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str
 
 
 def test_start_retry_and_end_of_a_child_have_one_line_each():
-    assert progress_lines(example_session()) == [
+    assert list_progress_lines(make_session()) == [
         "> task (Testing framework): Find the testing framework. Be quick.",
         "> task: 总结所有 .py 文件",
         "[explore#1.1.2] retry 1 in 2.0s (HTTP 429)",
@@ -70,8 +70,8 @@ def test_start_retry_and_end_of_a_child_have_one_line_each():
 def test_verbose_adds_a_line_for_each_tool_call():
     assert [
         line
-        for line in progress_lines(example_session(), verbose=True)
-        if line not in progress_lines(example_session())
+        for line in list_progress_lines(make_session(), verbose=True)
+        if line not in list_progress_lines(make_session())
     ] == ["[explore#1.1.1] read setup.cfg"]
 
 
@@ -82,14 +82,14 @@ def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
         run_finished("1.1.1", Reason.MAX_TURNS, at=1, recovered=True),
     ]
     assert (
-        progress_lines(list(events))[-1]
+        list_progress_lines(list(events))[-1]
         == "[explore#1.1.1] MAX_TURNS, recovered (0 tool uses · 0 tokens · 1.0s)"
     )
 
 
 def test_long_text_with_control_sequences_becomes_one_safe_line():
     hostile = "\x1b]0;owned\x07\x1b[2Jrun\u202e this\r\n> task (fake): x" + "y" * 500
-    (line,) = progress_lines(
+    (line,) = list_progress_lines(
         [run_started("1"), run_started("1.1.1", "1", prompt=hostile, description="a\x1b[31mb\nc")]
     )
     assert line.startswith("> task (ab c): run this > task (fake): xyyy")
@@ -103,7 +103,7 @@ def test_an_ascii_stream_gets_ascii_glyphs():
     progress = PlainProgress(
         io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), RunTree()
     )
-    for event in example_session():
+    for event in make_session():
         progress.on_event(event)
     assert b"Done (1 tool use - 41.4k tokens - 29s)" in raw.getvalue()
     assert raw.getvalue().isascii()
@@ -116,6 +116,6 @@ class ClosedStream(io.StringIO):
 
 def test_a_closed_stderr_does_not_stop_the_run():
     progress = PlainProgress(ClosedStream(), RunTree())
-    for event in example_session():
+    for event in make_session():
         progress.on_event(event)
     assert progress.tree.runs["1"].report

@@ -119,12 +119,12 @@ def type_and_expect(terminal: int, keys: str, answer: str) -> None:
     """Type keys and wait until an answer is on the screen."""
     os.write(terminal, keys.encode())
     seen = ""
-    while answer not in visible_text(seen):
+    while answer not in extract_visible_text(seen):
         assert select.select([terminal], [], [], 20)[0], f"{answer} did not come: {seen!r}"
         seen += os.read(terminal, 65536).decode("utf-8", "replace")
 
 
-def visible_text(seen: str) -> str:
+def extract_visible_text(seen: str) -> str:
     """Return the text without escape sequences and overtyped characters."""
     return re.sub(r".\x08", "", re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|[\r\x07]", "", seen))
 

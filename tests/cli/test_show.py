@@ -31,7 +31,7 @@ from mudroom.testing.event_builders import (
 )
 
 
-def example_session() -> list[StoredEvent]:
+def make_session() -> list[StoredEvent]:
     tasks = [ToolCallBlock(f"t{n}", "task", {"prompt": "p"}) for n in range(3)]
     reading = ToolCallBlock("r", "read", {"file_path": "src/mypackage/module.py", "limit": 20})
     return [
@@ -125,11 +125,11 @@ COLORED = """\
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_the_tree_at_80_and_200_columns(columns: int):
-    assert render_tree(example_session(), columns=columns) == WIDE
+    assert render_tree(make_session(), columns=columns) == WIDE
 
 
 def test_the_tree_at_20_columns():
-    tree, ledger = render_tree(example_session(), columns=20).rsplit("\n\n", 1)
+    tree, ledger = render_tree(make_session(), columns=20).rsplit("\n\n", 1)
     assert tree + "\n" == NARROW
     assert max(measure_width(line) for line in tree.splitlines()) <= 20
     assert ledger.startswith("3 children read 316 lines")
@@ -137,7 +137,7 @@ def test_the_tree_at_20_columns():
 
 def test_the_tree_in_color_with_ascii_glyphs():
     tree = (
-        render_tree(example_session(), columns=40, color=True, glyphs=ASCII).rsplit("\n\n", 1)[0]
+        render_tree(make_session(), columns=40, color=True, glyphs=ASCII).rsplit("\n\n", 1)[0]
         + "\n"
     )
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree) == COLORED
@@ -145,13 +145,13 @@ def test_the_tree_in_color_with_ascii_glyphs():
 
 def test_a_run_without_an_end_is_unfinished():
     assert "⎿ unfinished: bash make test · 1 tool" in render_tree(
-        [e for e in example_session() if not isinstance(e, RunFinished)]
+        [e for e in make_session() if not isinstance(e, RunFinished)]
     )
 
 
 def test_a_session_without_children_has_no_ledger():
     events = [
-        *example_session()[:2],
+        *make_session()[:2],
         *turn_events("1", TextBlock("Hello.")),
         run_finished("1", at=2),
     ]
@@ -183,7 +183,7 @@ assistant
 
 
 def test_the_transcript_shows_what_the_model_saw_and_notes_omissions():
-    shown = render_transcript(example_session(), "1.1.1").splitlines()
+    shown = render_transcript(make_session(), "1.1.1").splitlines()
     lines = [line for line in shown if not line.endswith("import os")]
     assert len(shown) - len(lines) == 20
     assert lines == CHILD.splitlines()
@@ -203,7 +203,7 @@ def test_a_continued_run_names_the_run_it_continues():
 
 
 def test_the_full_transcript_omits_nothing():
-    shown = render_transcript(example_session(), "1.1.1", full=True)
+    shown = render_transcript(make_session(), "1.1.1", full=True)
     assert shown.count("import os") == 315
     assert "…" not in shown
 
@@ -258,4 +258,4 @@ def test_control_sequences_are_never_printed():
 
 def test_an_unknown_run_is_named_with_the_nearest_ones():
     with pytest.raises(UnknownName, match=r"unknown run '1\.1\.9'.*1\.1\.1"):
-        render_transcript(example_session(), "1.1.9")
+        render_transcript(make_session(), "1.1.9")

@@ -33,15 +33,15 @@ OTHER_NAMES = {
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
-    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def count_calls(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def wrapper(*args: object, **kwargs: object) -> object:
             counts[name] += 1
             return function(*args, **kwargs)
 
         return wrapper
 
-    monkeypatch.setattr(config, "load_settings", counted("settings", config.load_settings))
-    load_files = counted("permissions", permission_files.load_permission_files)
+    monkeypatch.setattr(config, "load_settings", count_calls("settings", config.load_settings))
+    load_files = count_calls("permissions", permission_files.load_permission_files)
     monkeypatch.setattr(permission_files, "load_permission_files", load_files)
 
 

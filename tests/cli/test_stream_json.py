@@ -75,7 +75,7 @@ def finish_turn(
     )
 
 
-def example_events(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
+def make_events(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
     task, read = (
         ToolCallBlock("c1", "task", {"prompt": "x"}),
         ToolCallBlock("c2", "read", {"file_path": "a"}),
@@ -145,7 +145,7 @@ def example_events(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report
     ], root
 
 
-def output_lines(
+def list_output_lines(
     reason: Reason = Reason.GOAL, limit: LimitState | None = None
 ) -> list[dict[str, Any]]:
     counter = itertools.count()
@@ -157,7 +157,7 @@ def output_lines(
         agents=["explore"],
         new_id=lambda: f"u{next(counter)}",
     )
-    events, root = example_events(reason)
+    events, root = make_events(reason)
     output = [
         stream.make_init_line(),
         *(line for event in events for line in stream.make_event_lines(event)),
@@ -167,7 +167,7 @@ def output_lines(
 
 
 def test_every_line_is_read_by_the_parser_of_another_client() -> None:
-    kinds = [type(parse_message(line)) for line in output_lines()]
+    kinds = [type(parse_message(line)) for line in list_output_lines()]
     assert kinds[0] is SystemMessage and kinds[-1] is ResultMessage
     assert {
         SdkAssistantMessage,
@@ -179,7 +179,7 @@ def test_every_line_is_read_by_the_parser_of_another_client() -> None:
 
 
 def test_init_is_first_and_result_last_and_all_carry_session_and_uuid() -> None:
-    output = output_lines()
+    output = list_output_lines()
     assert (output[0]["type"], output[0]["subtype"], output[0]["cwd"]) == ("system", "init", "/w")
     assert [line["type"] for line in output].count("result") == 1 and output[-1]["type"] == "result"
     assert {line["session_id"] for line in output} == {"s"}
@@ -187,7 +187,7 @@ def test_init_is_first_and_result_last_and_all_carry_session_and_uuid() -> None:
 
 
 def test_parent_tool_use_id_is_null_for_the_root_and_the_task_call_for_a_child() -> None:
-    talk = [line for line in output_lines() if line["type"] in ("assistant", "user")]
+    talk = [line for line in list_output_lines() if line["type"] in ("assistant", "user")]
     root, child = (
         [t for t in talk if t["parent_tool_use_id"] is None],
         [t for t in talk if t["parent_tool_use_id"] == "c1"],
@@ -202,7 +202,7 @@ def test_parent_tool_use_id_is_null_for_the_root_and_the_task_call_for_a_child()
 
 
 def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
-    first = next(line for line in output_lines() if line["type"] == "assistant")["message"]
+    first = next(line for line in list_output_lines() if line["type"] == "assistant")["message"]
     assert [block["type"] for block in first["content"]] == [
         "thinking",
         "redacted_thinking",
@@ -214,12 +214,12 @@ def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
 
 
 def test_arguments_that_are_not_json_are_passed_on_unchanged() -> None:
-    second = [line for line in output_lines() if line["type"] == "assistant"][1]["message"]
+    second = [line for line in list_output_lines() if line["type"] == "assistant"][1]["message"]
     assert second["content"][1]["input"] == {"INVALID_JSON": "{nope"}
 
 
 def test_a_child_has_lines_for_its_start_progress_and_end() -> None:
-    tasks = [line for line in output_lines() if line.get("subtype", "").startswith("task_")]
+    tasks = [line for line in list_output_lines() if line.get("subtype", "").startswith("task_")]
     assert [t["subtype"] for t in tasks] == [
         "task_started",
         "task_progress",
@@ -239,7 +239,7 @@ def test_a_child_has_lines_for_its_start_progress_and_end() -> None:
 
 
 def test_errors_retries_and_notes_of_the_engine_are_lines_too() -> None:
-    output = output_lines()
+    output = list_output_lines()
     retry = next(line for line in output if line.get("subtype") == "api_retry")
     assert (retry["attempt"], retry["retry_delay_ms"], retry["error_status"]) == (1, 500, 529)
     blocks = [
@@ -255,7 +255,7 @@ def test_errors_retries_and_notes_of_the_engine_are_lines_too() -> None:
 
 
 def test_the_result_has_the_fields_that_scripts_read() -> None:
-    last = output_lines()[-1]
+    last = list_output_lines()[-1]
     assert (
         last["subtype"],
         last["is_error"],
@@ -284,7 +284,7 @@ def test_the_result_has_the_fields_that_scripts_read() -> None:
 
 
 def test_the_result_lists_every_denied_call() -> None:
-    events, report = example_events()
+    events, report = make_events()
     denied = PermissionDecided(
         at=2.5,
         run="1.1.1",
@@ -333,13 +333,13 @@ def test_the_result_lists_every_denied_call() -> None:
     ],
 )
 def test_the_subtype_names_the_limit(limit: Limit, subtype: str) -> None:
-    last = output_lines(Reason.BUDGET, LimitState(limit, 5, 6))[-1]
+    last = list_output_lines(Reason.BUDGET, LimitState(limit, 5, 6))[-1]
     assert (last["subtype"], last["reason"]) == (subtype, "BUDGET")
     assert last["report"]["limit"] == {"limit": limit.value, "most": 5, "spent": 6}
 
 
 def test_a_failure_has_errors_and_its_exact_reason() -> None:
-    subtypes = {reason: (line := output_lines(reason)[-1])["subtype"] for reason in Reason}
+    subtypes = {reason: (line := list_output_lines(reason)[-1])["subtype"] for reason in Reason}
     assert (
         subtypes[Reason.MAX_TURNS] == "error_max_turns"
         and subtypes[Reason.BUDGET] == "error_max_budget_usd"

@@ -55,7 +55,7 @@ def write_events(events: list[AnyEvent], *, show_tasks: bool = True) -> str:
     return "".join(pages)
 
 
-def stream_answer(*words: str) -> list[AnyEvent]:
+def make_answer_events(*words: str) -> list[AnyEvent]:
     deltas = [Delta(at=1, run="1", kind="text", text=word) for word in words]
     return [turn_started("1"), *deltas, turn_finished("1", text="".join(words))]
 
@@ -68,7 +68,7 @@ def call_tool(
 
 def test_a_streamed_answer_is_written_once() -> None:
     assert (
-        write_events(stream_answer("One ", "line.\n\nAnother", " one."))
+        write_events(make_answer_events("One ", "line.\n\nAnother", " one."))
         == "One line.\n\nAnother one.\n\n"
     )
 
@@ -82,7 +82,7 @@ def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
         [
             Delta(at=1, run="1", kind="text", text="half a th"),
             ModelCallRetried(at=2, run="1", attempt=1, delay=0.1),
-            *stream_answer("whole"),
+            *make_answer_events("whole"),
         ]
     )
     assert text == "half a th\n\n(the answer was cut off here)\n\nwhole\n\n"
@@ -115,7 +115,7 @@ def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
     partial = run_finished("1", Reason.CANCELLED, text="partial")
     assert write_events([partial]) == "partial\n\n"
     done = run_finished("1", text="said")
-    assert write_events([*stream_answer("said"), done]) == "said\n\n"
+    assert write_events([*make_answer_events("said"), done]) == "said\n\n"
 
 
 def test_a_message_is_written_once_when_it_is_sent() -> None:
@@ -171,7 +171,7 @@ def test_tool_calls_of_every_kind() -> None:
 
 
 def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> None:
-    def tasks(count: int) -> list[AnyEvent]:
+    def make_task_events(count: int) -> list[AnyEvent]:
         calls = [tool_call(f"t{n}", "task", prompt=f"part {n}") for n in range(count)]
         events: list[AnyEvent] = [turn_finished("1", *calls)]
         events += [tool_call_started("1", call) for call in calls]
@@ -186,19 +186,19 @@ def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> Non
             ]
         return [*events, turn_started("1", 2)]
 
-    assert write_events(tasks(2)) == snapshot("""\
+    assert write_events(make_task_events(2)) == snapshot("""\
 > task (part 0): p
   ⎿ Done (0 tool uses · 0 tokens · 4.0s)
 > task (part 1): p
   ⎿ ERROR: no luck (0 tool uses · 0 tokens · 4.0s)
 """)
-    crowd = write_events(tasks(40))
+    crowd = write_events(make_task_events(40))
     assert (
         crowd.count("\n") == 4
         and "● 40 tasks: 39 done, 1 failed" in crowd
         and "> task (part 1): p" in crowd
     )
-    assert write_events(tasks(2), show_tasks=False) == ""
+    assert write_events(make_task_events(2), show_tasks=False) == ""
 
 
 @given(st.text(alphabet="ab \n`-1.|#", max_size=120), st.integers(1, 9))
@@ -281,16 +281,16 @@ def test_long_pastes_become_placeholders_and_are_expanded() -> None:
 
 
 def test_the_status_line_says_when_costs_are_not_known() -> None:
-    def line(*costs: float | None) -> str:
+    def make_cost_line(*costs: float | None) -> str:
         status = StatusLine()
         for usd in costs:
             finished = run_finished("1")
             status.apply(replace(finished, report=replace(finished.report, usd=usd)))
         return "".join(status.format_line(80, UNICODE))
 
-    assert "$1.50" in line(0.5, 1.0)
-    assert "$?" in line(0.5, None, 1.0)
-    assert "$" not in line(0.0)
+    assert "$1.50" in make_cost_line(0.5, 1.0)
+    assert "$?" in make_cost_line(0.5, None, 1.0)
+    assert "$" not in make_cost_line(0.0)
 
 
 def test_the_status_line_drops_the_least_important_figures_first() -> None:

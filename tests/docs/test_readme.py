@@ -25,7 +25,7 @@ LEDGER = (
 both = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-def blocks(page: Path, kind: str) -> list[str]:
+def list_blocks(page: Path, kind: str) -> list[str]:
     """Return the blocks of one language."""
     return [text for language, text in BLOCK.findall(page.read_text("utf-8")) if language == kind]
 
@@ -81,7 +81,7 @@ def test_readme_opens_with_the_two_commands(page: Path) -> None:
 
 @both
 def test_console_blocks_show_the_real_output(page: Path, place: Path) -> None:
-    (block,) = blocks(page, "console")
+    (block,) = list_blocks(page, "console")
     for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, shown = step.partition("\n")
         done = run("sh", "-c", command, place=place)
@@ -92,7 +92,7 @@ def test_console_blocks_show_the_real_output(page: Path, place: Path) -> None:
 
 @both
 def test_the_program_runs(page: Path, place: Path) -> None:
-    done = run(sys.executable, "-", place=place, stdin=blocks(page, "python")[0])
+    done = run(sys.executable, "-", place=place, stdin=list_blocks(page, "python")[0])
     assert done.returncode == 0 and "pytest" in done.stdout and "GOAL" in done.stdout, done.stderr
 
 
@@ -114,7 +114,7 @@ def test_links_work(page: Path) -> None:
 
 @both
 def test_the_ledger_line_is_the_one_in_the_recording(page: Path) -> None:
-    (shown,) = blocks(page, "text")
+    (shown,) = list_blocks(page, "text")
     recording = re.sub(r"<[^>]*>|\s|&#\w+;", "", (ROOT / "docs/assets/demo.svg").read_text("utf-8"))
     assert re.match(LEDGER, shown) and re.sub(r"\s", "", shown) in recording
 
@@ -126,11 +126,11 @@ def test_the_recording_uses_the_prompt_of_make_demo() -> None:
 
 
 def test_both_languages_have_the_same_structure() -> None:
-    def structure(page: Path) -> tuple[int, int, set[str]]:
+    def read_structure(page: Path) -> tuple[int, int, set[str]]:
         text = page.read_text("utf-8")
         links = {
             link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("README")
         }
         return text.count("\n## "), text.count("\n|"), links
 
-    assert structure(PAGES[0]) == structure(PAGES[1])
+    assert read_structure(PAGES[0]) == read_structure(PAGES[1])

@@ -24,7 +24,7 @@ def cast() -> ModuleType:
     return module
 
 
-def words(picture: str) -> str:
+def extract_words(picture: str) -> str:
     return re.sub(r"<[^>]*>", "", picture).replace("\u00a0", " ").strip()
 
 
@@ -35,7 +35,7 @@ def test_a_row_is_visible_as_long_as_it_was_on_the_screen(cast: ModuleType) -> N
         (1.0, "one\r\n0%\r\x1b[K50%\r\x1b[K\x1b[32mdone\x1b[0m"),
     ]
     picture = cast.draw_svg([(at, cast.render_screen(text)) for at, text in written])
-    assert [words(each) for each in PASSING.findall(picture)] == ["0%", "50%"]
+    assert [extract_words(each) for each in PASSING.findall(picture)] == ["0%", "50%"]
     assert re.findall(r'begin="([^"]+)" end="([^"]+)"', picture) == [
         ("0.0s", "0.5s"),
         ("0.5s", "1.0s"),
@@ -49,7 +49,7 @@ def test_a_viewer_without_animation_shows_the_end(cast: ModuleType) -> None:
         (0.0, cast.render_screen("$ go\r\nworking")),
         (2.0, cast.render_screen("$ go\r\n\x1b[Kall done\r\nledger")),
     ]
-    assert words(PASSING.sub("", cast.draw_svg(frames))).split("\n") == [
+    assert extract_words(PASSING.sub("", cast.draw_svg(frames))).split("\n") == [
         "$ go",
         "all done",
         "ledger",

@@ -52,7 +52,7 @@ class Stage:
             script: of the model; or the answers of each conversation by the first word of its
                 prompt.
         """
-        answers = _by_prompt(script) if _is_by_prompt(script) else script
+        answers = _make_script(script) if _is_by_prompt(script) else script
         self.model = ScriptedModel(answers, name)
         defaults: dict[str, Any] = {
             "journal": "memory",
@@ -78,9 +78,9 @@ class Stage:
             while not is_true():  # noqa: ASYNC110  another process may make it true
                 await asyncio.sleep(0.002)
 
-    def requests_of(self, prompt: str) -> list[Request]:
+    def list_requests(self, prompt: str) -> list[Request]:
         """Return the requests of the conversations whose prompt begins with this word, in order."""
-        return [request for request in self.model.requests if _first_word(request) == prompt]
+        return [request for request in self.model.requests if _get_first_word(request) == prompt]
 
     @property
     def runs(self) -> list[str]:
@@ -101,7 +101,7 @@ class Stage:
             if isinstance(event, ToolCallFinished) and "." not in event.run
         ]
 
-    def notes(self, run: str = "1") -> list[str]:
+    def list_notes(self, run: str = "1") -> list[str]:
         """Return the notes that a run received, messages included."""
         return [
             event.text
@@ -110,7 +110,7 @@ class Stage:
         ]
 
 
-def _first_word(request: Request) -> str:
+def _get_first_word(request: Request) -> str:
     return request.prompt.split()[0]
 
 
@@ -125,9 +125,9 @@ def _is_by_prompt(script: Script | Mapping[str, Lines]) -> TypeIs[Mapping[str, L
     return isinstance(script, Mapping)
 
 
-def _by_prompt(lines: Mapping[str, Lines]) -> Script:
+def _make_script(lines: Mapping[str, Lines]) -> Script:
     def answer(request: Request) -> Answer | Awaitable[Answer]:
-        answers = lines[_first_word(request)]
+        answers = lines[_get_first_word(request)]
         line = answers[min(request.turn, len(answers) - 1)]
         return line(request) if callable(line) else line
 

@@ -91,7 +91,7 @@ async def test_the_session_cuts_answers_of_tasks(worker: str, stage: Stage, tmp_
     assert (first.reason, second.reason, second.turns) == (Reason.BUDGET, Reason.BUDGET, 0)
 
 
-async def overshoot(session: Session, maximum: int) -> int:
+async def measure_overshoot(session: Session, maximum: int) -> int:
     report = await session.run("PARENT")
     return report.usage.total_tokens - maximum
 
@@ -99,7 +99,7 @@ async def overshoot(session: Session, maximum: int) -> int:
 @pytest.mark.parametrize("maximum", [500, 900, 1_700, 2_500, 4_001])
 async def test_a_run_is_over_its_limit_by_one_answer_at_most(maximum: int, stage: Stage) -> None:
     async with stage.open(obey, prompt_budget=Budget(total_tokens=maximum)) as session:
-        over = await overshoot(session, maximum)
+        over = await measure_overshoot(session, maximum)
     last = stage.model.requests[-1]
     sent = 50 + sum(
         message.usage.output_tokens

@@ -41,7 +41,7 @@ class Gate:
         self.open.set()
 
 
-def family(request: Request) -> Answer:
+def answer_as_family(request: Request) -> Answer:
     """Answer as a parent with three children that wait at the gate."""
     if request.prompt == "PARENT":
         return "all done" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(3)]
@@ -80,7 +80,7 @@ async def test_a_message_during_the_last_answer_starts_another_turn(stage: Stage
 
 async def test_a_message_reaches_only_the_run_it_is_sent_to(stage: Stage) -> None:
     gate = Gate(3)
-    async with stage.open(family, tools=[gate.tool]) as session:
+    async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             assert session.send("1.1.2", "only for you")
@@ -93,7 +93,7 @@ async def test_a_message_reaches_only_the_run_it_is_sent_to(stage: Stage) -> Non
 
 async def test_a_wrapped_up_child_gives_a_summary(stage: Stage) -> None:
     gate = Gate(3)
-    async with stage.open(family, tools=[gate.tool]) as session:
+    async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             assert session.wrap_up("1.1.2")
@@ -106,14 +106,14 @@ async def test_a_wrapped_up_child_gives_a_summary(stage: Stage) -> None:
 
 async def test_cancelling_one_child_leaves_its_siblings_running(stage: Stage) -> None:
     gate = Gate(3)
-    async with stage.open(family, tools=[gate.tool]) as session:
+    async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             assert session.cancel("1.1.2") and not session.cancel("1.1.2")
             await stage.wait_until(lambda: "1.1.2" in stage.reports)
         report = await run
     assert report.ok and report.text == "all done"
-    first, cancelled, third = stage.requests_of("PARENT")[-1].results
+    first, cancelled, third = stage.list_requests("PARENT")[-1].results
     assert first.text.startswith("REPORT 0") and third.text.startswith("REPORT 2")
     assert cancelled.error and cancelled.text.startswith(
         "[CANCELLED: it was cancelled; what follows is partial]\npartial 1\n"
@@ -122,7 +122,7 @@ async def test_cancelling_one_child_leaves_its_siblings_running(stage: Stage) ->
 
 async def test_cancelling_the_root_cancels_all_descendants(stage: Stage) -> None:
     gate = Gate(3)
-    async with stage.open(family, tools=[gate.tool]) as session:
+    async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             assert session.cancel()
@@ -146,7 +146,7 @@ async def test_the_session_is_usable_after_a_cancel(stage: Stage) -> None:
     gate = Gate(3)
 
     def answer(request: Request) -> Answer:
-        return "hello" if request.turn else family(request)
+        return "hello" if request.turn else answer_as_family(request)
 
     async with stage.open(answer, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
@@ -160,7 +160,7 @@ async def test_every_run_stores_a_report_when_the_caller_is_cancelled(
     stage: Stage,
 ) -> None:
     gate = Gate(3)
-    async with stage.open(family, tools=[gate.tool]) as session:
+    async with stage.open(answer_as_family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             run.cancel()
@@ -185,7 +185,7 @@ async def test_cancel_kills_the_running_command(stage: Stage) -> None:
         await stage.wait_until(lambda: pid.exists() and pid.read_text().strip())
         session.cancel()
         assert (await run).reason is Reason.CANCELLED
-        await stage.wait_until(lambda: not _alive(int(pid.read_text())))
+        await stage.wait_until(lambda: not _is_alive(int(pid.read_text())))
     assert not (stage.folder / "late").exists()
 
 
@@ -206,7 +206,7 @@ async def test_nothing_starts_after_a_cancel(stage: Stage) -> None:
     assert not (stage.folder / "late").exists()
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

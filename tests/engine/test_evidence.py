@@ -26,11 +26,11 @@ from mudroom.workspaces.shared import SharedWorkspace
 COMMAND = "echo new > made.txt; echo four >> notes.txt; rm old.txt"
 
 
-def bash(command: str) -> Any:
+def call_bash(command: str) -> Any:
     return call("bash", command=command)
 
 
-def task(prompt: str) -> Any:
+def call_task(prompt: str) -> Any:
     return call("task", prompt=prompt)
 
 
@@ -58,7 +58,10 @@ async def test_files_that_a_childs_command_changed_are_in_its_evidence(stage: St
     (stage.folder / "old.txt").write_text("old")
     journal = MemoryJournal()
     report = await stage.run(
-        {"PARENT": [task("CHILD"), "done"], "CHILD": [bash(COMMAND), "I changed nothing."]},
+        {
+            "PARENT": [call_task("CHILD"), "done"],
+            "CHILD": [call_bash(COMMAND), "I changed nothing."],
+        },
         journal=journal,
     )
     changed = ("made.txt", "notes.txt", "old.txt")
@@ -74,24 +77,24 @@ async def test_files_that_a_childs_command_changed_are_in_its_evidence(stage: St
 async def test_files_of_tools_and_of_commands_are_told_apart(stage: Stage) -> None:
     child = [
         call("write", file_path="new.txt", content="x"),
-        bash("cat new.txt > made.txt"),
+        call_bash("cat new.txt > made.txt"),
         "done",
     ]
-    report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
+    report = await stage.run({"PARENT": [call_task("CHILD"), "done"], "CHILD": child})
     assert "; wrote new.txt; changed while commands ran: made.txt; " in stage.results[-1].text
     assert report.files_changed == ("new.txt", "made.txt")
     assert (report.files_written, report.observed_changes) == (("new.txt",), ("made.txt",))
 
 
 async def test_a_command_that_changes_no_file_leaves_no_trace(stage: Stage) -> None:
-    report = await stage.run({"PARENT": [bash("cat notes.txt; chmod 644 nothing"), "done"]})
+    report = await stage.run({"PARENT": [call_bash("cat notes.txt; chmod 644 nothing"), "done"]})
     assert (report.files_changed, report.unknown_changes) == ((), "")
 
 
 async def test_a_change_that_keeps_size_and_time_is_seen(stage: Stage) -> None:
     command = "touch -r notes.txt t; tr a-z A-Z < notes.txt > u; cat u > notes.txt; "
     command += "touch -r t notes.txt; rm t u"
-    report = await stage.run({"PARENT": [bash(command), "done"]})
+    report = await stage.run({"PARENT": [call_bash(command), "done"]})
     assert report.files_changed == ("notes.txt",)
 
 
@@ -128,7 +131,7 @@ async def test_a_hook_that_changes_a_result_keeps_its_evidence(stage: Stage) -> 
         async def after_tool(self, brief: object, call: object, result: object) -> ToolResult:
             return ToolResult("censored")
 
-    calls = [bash("echo > made.txt"), call("write", file_path="a.txt", content="x")]
+    calls = [call_bash("echo > made.txt"), call("write", file_path="a.txt", content="x")]
     report = await stage.run({"PARENT": [calls, "done"]}, hooks=Censor())
     assert (report.files_written, report.observed_changes) == (("a.txt",), ("made.txt",))
 
@@ -152,7 +155,7 @@ async def test_a_file_that_a_sibling_wrote_is_not_credited_to_a_command(stage: S
 
     async with stage.open(
         {
-            "PARENT": [[task("A"), task("B")], "done"],
+            "PARENT": [[call_task("A"), call_task("B")], "done"],
             "A": [call("work"), "done"],
             "B": [call("wait"), call("write", file_path="b.txt", content="x"), "done"],
         },
@@ -170,8 +173,8 @@ async def test_a_file_that_a_sibling_wrote_is_not_credited_to_a_command(stage: S
 
 async def test_changes_of_a_command_that_was_cut_off_are_seen(stage: Stage) -> None:
     script = {
-        "PARENT": [task("CHILD"), "done"],
-        "CHILD": [bash("echo > made.txt; sleep 60"), "never"],
+        "PARENT": [call_task("CHILD"), "done"],
+        "CHILD": [call_bash("echo > made.txt; sleep 60"), "never"],
     }
     async with stage.open(script) as session:
         running = asyncio.ensure_future(session.run("PARENT"))
@@ -185,7 +188,7 @@ async def test_changes_of_a_command_that_was_cut_off_are_seen(stage: Stage) -> N
 
 async def test_changes_before_a_crash_are_not_known(stage: Stage) -> None:
     journal = MemoryJournal()
-    await stage.run({"PARENT": [bash("echo > made.txt"), "done"]}, journal=journal)
+    await stage.run({"PARENT": [call_bash("echo > made.txt"), "done"]}, journal=journal)
     session_id = stage.session.id
     home = str(stage.home)
     path = get_session_path(stage.home, session_id)
@@ -204,7 +207,9 @@ async def test_changes_before_a_crash_are_not_known(stage: Stage) -> None:
 
 async def test_the_record_of_the_session_itself_is_not_a_change(stage: Stage) -> None:
     home = stage.folder / "home"
-    report = await stage.run({"PARENT": [bash("true"), "done"]}, home=str(home), journal="sqlite")
+    report = await stage.run(
+        {"PARENT": [call_bash("true"), "done"]}, home=str(home), journal="sqlite"
+    )
     assert any(home.rglob("*.db*")) and report.files_changed == ()
 
 
@@ -214,8 +219,8 @@ async def test_a_folder_that_is_too_large_is_tried_once_and_said(
     monkeypatch.setattr(snapshot, "MAX_FILES", 2)
     for number in range(3):
         (stage.folder / f"{number}.txt").touch()
-    child = [bash("echo > made.txt"), bash("true"), "done"]
-    report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
+    child = [call_bash("echo > made.txt"), call_bash("true"), "done"]
+    report = await stage.run({"PARENT": [call_task("CHILD"), "done"], "CHILD": child})
     why = "the folder has more than 2 files"
     assert (report.files_changed, report.unknown_changes) == ((), why)
     assert f"; commands may have changed other files ({why}); " in stage.results[-1].text
@@ -227,7 +232,7 @@ async def test_a_folder_that_is_too_slow_is_said(
 ) -> None:
     monkeypatch.setattr(snapshot, "SCAN_SECONDS", 0)
     monkeypatch.setattr(snapshot, "_CLOCK_INTERVAL", 1)
-    report = await stage.run({"PARENT": [bash("echo > made.txt"), "done"]})
+    report = await stage.run({"PARENT": [call_bash("echo > made.txt"), "done"]})
     assert report.unknown_changes == "listing the folder takes more than 0 s"
 
 
@@ -235,7 +240,7 @@ async def test_of_many_changed_files_a_part_is_listed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "MAX_LISTED_CHANGES", 2)
-    report = await stage.run({"PARENT": [bash("touch a b c"), "done"]})
+    report = await stage.run({"PARENT": [call_bash("touch a b c"), "done"]})
     assert report.files_changed == ("a", "b")
     assert report.unknown_changes == "only 2 of 3 files are listed"
 
@@ -252,7 +257,7 @@ def add_ignored_files(folder: Path, count: int) -> None:
 async def test_ignored_files_are_seen_and_listed_last(stage: Stage) -> None:
     add_ignored_files(stage.folder, 2)
     command = "echo > deps/new; echo > notes.log; rm deps/0.js; echo > z"
-    report = await stage.run({"PARENT": [bash(command), "done"]})
+    report = await stage.run({"PARENT": [call_bash(command), "done"]})
     assert report.files_changed == ("z", "deps/0.js", "deps/new", "notes.log")
     assert report.unknown_changes == ""
 
@@ -260,7 +265,7 @@ async def test_ignored_files_are_seen_and_listed_last(stage: Stage) -> None:
 async def test_changed_ignore_rules_hide_nothing_and_add_nothing(stage: Stage) -> None:
     add_ignored_files(stage.folder, 2)
     command = "echo > .gitignore; echo five >> notes.txt; echo > deps/0.js"
-    report = await stage.run({"PARENT": [bash(command), "done"]})
+    report = await stage.run({"PARENT": [call_bash(command), "done"]})
     assert set(report.files_changed) == {".gitignore", "notes.txt", "deps/0.js"}
     assert report.unknown_changes == ""
 
@@ -270,8 +275,8 @@ async def test_a_large_ignored_folder_is_tried_once_and_named(
 ) -> None:
     monkeypatch.setattr(snapshot, "MAX_FILES", 20)
     add_ignored_files(stage.folder, 30)
-    child = [bash("touch deps/new new.log"), bash("true"), "done"]
-    report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
+    child = [call_bash("touch deps/new new.log"), call_bash("true"), "done"]
+    report = await stage.run({"PARENT": [call_task("CHILD"), "done"], "CHILD": child})
     assert report.observed_changes == ("new.log",)
     assert report.unknown_changes == "not compared: deps/"
     assert "; commands may have changed other files (not compared: deps/); " in (
@@ -285,8 +290,8 @@ async def test_a_command_that_makes_a_large_ignored_folder_is_seen(
 ) -> None:
     monkeypatch.setattr(snapshot, "MAX_FILES", 20)
     (stage.folder / ".gitignore").write_text("deps/\n")
-    child = [bash("mkdir deps; cd deps; touch $(seq 30)"), bash("rm -r deps"), "done"]
-    report = await stage.run({"PARENT": [task("CHILD"), "done"], "CHILD": child})
+    child = [call_bash("mkdir deps; cd deps; touch $(seq 30)"), call_bash("rm -r deps"), "done"]
+    report = await stage.run({"PARENT": [call_task("CHILD"), "done"], "CHILD": child})
     assert "; changed while commands ran: deps/; " in stage.results[-1].text
     assert report.files_changed == ("deps/",)
     assert report.unknown_changes == "not compared: deps/"
@@ -298,7 +303,7 @@ async def test_a_slow_ignored_folder_is_named(
     monkeypatch.setattr(snapshot, "IGNORED_SECONDS", 0)
     monkeypatch.setattr(snapshot, "_CLOCK_INTERVAL", 4)
     add_ignored_files(stage.folder, 4)
-    report = await stage.run({"PARENT": [bash("touch deps/new other"), "done"]})
+    report = await stage.run({"PARENT": [call_bash("touch deps/new other"), "done"]})
     assert report.files_changed == ("other",)
     assert report.unknown_changes == "not compared: deps/"
 
@@ -311,7 +316,7 @@ async def test_links_and_empty_folders_are_seen(stage: Stage) -> None:
     (stage.folder / "full" / "file").touch()
     command = "ln -s /nowhere made; ln -sfn other.txt changed; rm removed; mkfifo pipe; "
     command += "rmdir old/empty; mkdir -p deep/folder; rm -r full; mkdir more; touch more/file"
-    report = await stage.run({"PARENT": [bash(command), "done"]})
+    report = await stage.run({"PARENT": [call_bash(command), "done"]})
     assert report.files_changed == (
         "changed",
         "deep/folder/",
@@ -336,7 +341,7 @@ async def test_a_commit_is_seen(stage: Stage) -> None:
     ]
     changes: list[tuple[str, ...]] = []
     for step in steps:
-        report = await stage.run({"PARENT": [bash(step), "done"]})
+        report = await stage.run({"PARENT": [call_bash(step), "done"]})
         assert (report.failed, report.unknown_changes) == (0, "")
         names = [path for path in report.files_changed if not path.startswith(".git/hooks/")]
         changes.append(tuple(path.removeprefix(".git/") for path in names))
@@ -394,6 +399,6 @@ def test_a_folder_of_a_write_that_a_crash_interrupted_is_no_change() -> None:
 
 async def test_folders_that_cannot_be_listed_are_named(stage: Stage) -> None:
     command = f"mkdir -p {'d/' * 201}; echo > notes.txt"
-    report = await stage.run({"PARENT": [bash(command), "done"]})
+    report = await stage.run({"PARENT": [call_bash(command), "done"]})
     assert report.files_changed == ("d/" * 201, "notes.txt")
     assert report.unknown_changes == f"not compared: {'d/' * 201}"

@@ -59,7 +59,7 @@ class MarkingModel:
         for child in member.children:
             self._add(child)
 
-    def mark(self, member: RunScript, kind: str) -> str:
+    def make_mark(self, member: RunScript, kind: str) -> str:
         """Return a new text that names its run and its kind."""
         self.count += 1
         return f"<{member.name} {kind} {self.count}>"
@@ -68,24 +68,24 @@ class MarkingModel:
         """Return the next turn of the run that sent the request."""
         member = self.members[request.prompt.split()[0]]
         if not request.tools or request.turn > len(member.acts):
-            return self.mark(member, "report")
-        thought = ThinkingBlock(self.mark(member, "thinking"))
+            return self.make_mark(member, "report")
+        thought = ThinkingBlock(self.make_mark(member, "thinking"))
         if request.turn == len(member.acts):
             return [
                 thought,
                 *(self._start(child) for child in member.children),
-                self.mark(member, "report"),
+                self.make_mark(member, "report"),
             ]
         return [
             thought,
-            self.mark(member, "word"),
+            self.make_mark(member, "word"),
             *(self._call(member, act) for act in member.acts[request.turn]),
         ]
 
     def _start(self, child: RunScript) -> Any:
         return call(
             "task",
-            prompt=f"{child.name} {self.mark(child, 'brief')}",
+            prompt=f"{child.name} {self.make_mark(child, 'brief')}",
             description=f"d {child.name}",
             max_turns=child.limit,
         )
@@ -93,24 +93,24 @@ class MarkingModel:
     def _call(self, member: RunScript, act: str) -> Any:
         name = f"{self.count}.txt"
         if act == "read":
-            (self.folder / name).write_text(self.mark(member, "file"))
+            (self.folder / name).write_text(self.make_mark(member, "file"))
             return call("read", path=name)
         if act == "write":
-            return call("write", path=f"new-{name}", content=self.mark(member, "written"))
+            return call("write", path=f"new-{name}", content=self.make_mark(member, "written"))
         if act == "fail":
-            return call("read", path=self.mark(member, "error"))
+            return call("read", path=self.make_mark(member, "error"))
         if act == "todo":
             return call(
                 "todo",
                 todos=[
                     {
-                        "content": self.mark(member, "todo"),
+                        "content": self.make_mark(member, "todo"),
                         "status": "pending",
                         "activeForm": "doing",
                     }
                 ],
             )
-        return call("bash", command=f"echo '{self.mark(member, 'shell')}'")
+        return call("bash", command=f"echo '{self.make_mark(member, 'shell')}'")
 
 
 async def collect_requests(root: RunScript, worker: str = "local") -> list[Request]:
@@ -199,10 +199,10 @@ def test_the_firewall_holds_in_any_run_tree(record_property: Callable[[str, str]
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
     @given(run_trees("1", 2))
-    def holds(root: RunScript) -> None:
+    def assert_firewall(root: RunScript) -> None:
         assert find_leaks(asyncio.run(collect_requests(root))) == []
 
-    holds()
+    assert_firewall()
     record_property(
         "figure",
         f"firewall in generated run trees\t{EXAMPLES:,} trees, no leak",

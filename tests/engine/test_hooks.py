@@ -154,7 +154,7 @@ class WantTests(Hooks):
 async def test_a_note_of_before_finish_keeps_the_run_going(stage: Stage) -> None:
     report = await stage.run(["done", "done, tests are green"], hooks=WantTests())
     assert (report.text, report.turns) == ("done, tests are green", 2)
-    assert stage.notes() == ["Run the tests first."]
+    assert stage.list_notes() == ["Run the tests first."]
 
 
 class Broken(Hooks):

@@ -38,7 +38,7 @@ LONE = "caf\udce9"
 CLEAN = "caf\ufffd"
 
 
-def nested(levels: int) -> list[object]:
+def make_nested(levels: int) -> list[object]:
     value: list[object] = []
     for _ in range(levels - 1):
         value = [value]
@@ -52,7 +52,7 @@ BAD_NUMBERS = {
     "400 digits": 10**400,
     "5,000 digits": -(10**5_000),
 }
-TOO_DEEP = {f"{levels} levels": nested(levels) for levels in (300, 900, 100_000)}
+TOO_DEEP = {f"{levels} levels": make_nested(levels) for levels in (300, 900, 100_000)}
 OTHER = {"object": object(), "bad keys": {1: LONE}, "set": {"a"}, "bytes": b"\xff"}
 HOSTILE: dict[str, object] = {**BAD_NUMBERS, **TOO_DEEP, **OTHER}
 
@@ -163,7 +163,7 @@ async def test_arguments_that_nest_too_deeply_are_an_error_result(stage: Stage, 
 async def test_an_output_that_nests_too_deeply_is_an_error_result(stage: Stage) -> None:
     name, value = "emit_variable_name", "emit_variable_value"
     answers: list[Answer] = [
-        [call("self.emitvalue", **{name: "a", value: nested(100_000)})],
+        [call("self.emitvalue", **{name: "a", value: make_nested(100_000)})],
         [call("self.emitvalue", **{name: "a", value: LONE})],
     ]
     report = await stage.run(answers, outputs={"a": "a text"})
@@ -261,7 +261,7 @@ async def test_texts_of_hooks_are_cleaned(stage: Stage) -> None:
 
 class DeepHooks(Hooks):
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
-        return ToolHookDecision(arguments={"deep": nested(100_000)})
+        return ToolHookDecision(arguments={"deep": make_nested(100_000)})
 
 
 async def test_arguments_of_a_hook_that_cannot_be_recorded_raise_a_usage_error(
@@ -321,13 +321,13 @@ def test_any_event_can_be_recorded_and_read(value: object, text: str) -> None:
 
 
 def test_the_limit_of_depth_is_exact() -> None:
-    assert not find_json_fault(nested(MAX_DEPTH))
-    assert find_json_fault(nested(MAX_DEPTH + 1))
+    assert not find_json_fault(make_nested(MAX_DEPTH))
+    assert find_json_fault(make_nested(MAX_DEPTH + 1))
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [None, [1], "text", 5, nested(100_000)],
+    [None, [1], "text", 5, make_nested(100_000)],
     ids=["none", "list", "text", "number", "deep list"],
 )
 async def test_arguments_that_are_no_object_give_an_error_result(

@@ -31,7 +31,7 @@ from mudroom.testing.invariants import find_violations
 MESSAGES = ("also the cellar", "and the roof")
 
 
-def texts(request: Request) -> list[str]:
+def list_texts(request: Request) -> list[str]:
     """Return all texts of the user in a request."""
     return [
         block.text
@@ -69,7 +69,7 @@ async def test_a_message_is_stored_when_it_is_sent_and_delivered_after_the_resul
         MessageDelivered,
         TurnStarted,
     ]
-    assert texts(stage.model.requests[1])[1:] == list(MESSAGES)
+    assert list_texts(stage.model.requests[1])[1:] == list(MESSAGES)
 
 
 async def test_a_message_is_on_disk_when_sending_it_durably_returns(stage: Stage) -> None:
@@ -87,7 +87,7 @@ async def test_a_message_is_on_disk_when_sending_it_durably_returns(stage: Stage
     script = [[call("send_durably")], "end"]
     await stage.run(script, tools=[send_durably], journal="sqlite")
     assert on_disk == list(MESSAGES)
-    assert texts(stage.model.requests[1])[1:] == list(MESSAGES)
+    assert list_texts(stage.model.requests[1])[1:] == list(MESSAGES)
 
 
 async def test_a_durable_message_to_a_run_that_ended_is_refused(stage: Stage) -> None:
@@ -124,7 +124,7 @@ async def test_a_message_with_a_known_id_is_delivered_once(stage: Stage) -> None
         return "sent"
 
     await stage.run([[call("send_twice")], [call("send_twice")], "end"], tools=[send_twice])
-    assert texts(stage.model.requests[-1]).count("only once") == 1
+    assert list_texts(stage.model.requests[-1]).count("only once") == 1
 
 
 async def test_messages_are_in_the_request_for_the_summary(stage: Stage) -> None:
@@ -136,7 +136,7 @@ async def test_messages_are_in_the_request_for_the_summary(stage: Stage) -> None
 
     report = await stage.run(answer, budget=Budget(turns=1))
     assert (report.reason, report.text) == (Reason.MAX_TURNS, "summary")
-    assert "last message" in texts(stage.model.requests[-1])
+    assert "last message" in list_texts(stage.model.requests[-1])
 
 
 async def test_a_run_that_is_ending_refuses_messages_and_stores_nothing(stage: Stage) -> None:

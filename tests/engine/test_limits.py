@@ -28,7 +28,7 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 
 
-def reading(request: Request) -> Answer:
+def read_parts(request: Request) -> Answer:
     """Read another part each turn; give a summary when there are no tools."""
     return (
         ["so far", call("read", path="notes.txt", limit=request.turn + 1)]
@@ -37,7 +37,7 @@ def reading(request: Request) -> Answer:
     )
 
 
-def while_tools(first: Answer | Step, then: Answer | Step) -> Step:
+def answer_while_tools(first: Answer | Step, then: Answer | Step) -> Step:
     """Return a script with one answer for requests with tools and one for requests without."""
 
     def answer(request: Request) -> Answer | Awaitable[Answer]:
@@ -62,7 +62,7 @@ async def forever(request: Request) -> Answer:
 async def test_max_turns_ends_with_a_summary_turn_without_tools(
     stage: Stage,
 ) -> None:
-    report = await stage.run({"PARENT": [reading]}, budget=Budget(turns=2))
+    report = await stage.run({"PARENT": [read_parts]}, budget=Budget(turns=2))
     assert (report.reason, report.recovered, report.text, report.turns) == (
         Reason.MAX_TURNS,
         True,
@@ -71,20 +71,22 @@ async def test_max_turns_ends_with_a_summary_turn_without_tools(
     )
     *before, grace = stage.model.requests
     assert len(before) == 2 and all(asked.tools for asked in before) and grace.tools == ()
-    assert "used up your turns" in stage.notes()[-1] and "Summarise" in stage.notes()[-1]
+    assert "used up your turns" in stage.list_notes()[-1] and "Summarise" in stage.list_notes()[-1]
 
 
 async def test_an_empty_summary_is_not_recovered_and_the_last_text_is_reported(
     stage: Stage,
 ) -> None:
-    report = await stage.run({"PARENT": [while_tools(reading, "")]}, budget=Budget(turns=2))
+    report = await stage.run(
+        {"PARENT": [answer_while_tools(read_parts, "")]}, budget=Budget(turns=2)
+    )
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, False, "so far")
 
 
 async def test_calls_in_the_summary_turn_never_run(stage: Stage) -> None:
     stubborn = call("write", path="new.txt", content="x")
     async with stage.open(
-        {"PARENT": [reading, ["well", stubborn], "I go on"]}, prompt_budget=Budget(turns=1)
+        {"PARENT": [read_parts, ["well", stubborn], "I go on"]}, prompt_budget=Budget(turns=1)
     ) as session:
         first = await session.run("PARENT")
         second = await session.run("and now?")
@@ -107,7 +109,7 @@ async def test_calls_in_the_summary_turn_never_run(stage: Stage) -> None:
 
 
 def test_a_timeout_cancels_a_hanging_tool_and_the_model_sees_it(stage: Stage) -> None:
-    story = {"PARENT": [while_tools(["I wait", call("endless")], "it hung")]}
+    story = {"PARENT": [answer_while_tools(["I wait", call("endless")], "it hung")]}
     report = run_virtual(stage.run(story, tools=[endless], budget=Budget(seconds=5)))
     assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, True, "it hung")
     assert report.seconds == pytest.approx(5, abs=0.1)
@@ -132,7 +134,7 @@ def test_a_timeout_during_a_model_call_requests_no_summary(stage: Stage) -> None
 
 
 def test_a_hanging_summary_turn_has_its_own_limit(stage: Stage) -> None:
-    story = {"PARENT": [while_tools(reading, forever)]}
+    story = {"PARENT": [answer_while_tools(read_parts, forever)]}
     report = run_virtual(stage.run(story, budget=Budget(turns=1)))
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, False, "so far")
     assert report.seconds == pytest.approx(GRACE_SECONDS, abs=0.1)
@@ -140,7 +142,7 @@ def test_a_hanging_summary_turn_has_its_own_limit(stage: Stage) -> None:
 
 def test_the_parents_time_limit_holds_for_its_children(stage: Stage) -> None:
     story = {
-        "PARENT": [while_tools([call("task", prompt="CHILD")], "too late")],
+        "PARENT": [answer_while_tools([call("task", prompt="CHILD")], "too late")],
         "CHILD": [["a part", call("endless")]],
     }
     report = run_virtual(stage.run(story, tools=[endless], budget=Budget(seconds=5)))
@@ -155,8 +157,8 @@ def test_the_parents_time_limit_holds_for_its_children(stage: Stage) -> None:
 
 
 def test_a_run_is_warned_once_at_ninety_percent_of_a_limit(stage: Stage) -> None:
-    report = run_virtual(stage.run({"PARENT": [reading]}, budget=Budget(turns=20)))
-    warnings = [word for word in stage.notes() if "90 %" in word]
+    report = run_virtual(stage.run({"PARENT": [read_parts]}, budget=Budget(turns=20)))
+    warnings = [word for word in stage.list_notes() if "90 %" in word]
     assert report.reason is Reason.MAX_TURNS and len(warnings) == 1 and "turns" in warnings[0]
     (at,) = {event.turn for event in stage.events if getattr(event, "text", "") == warnings[0]}
     assert at == 18
@@ -165,7 +167,7 @@ def test_a_run_is_warned_once_at_ninety_percent_of_a_limit(stage: Stage) -> None
 # Budgets hold over a run and all its descendants.
 
 
-def spends(
+def answer_with_usage(
     text: str, *calls: ToolCallBlock, read: int = 0, wrote: int = 0
 ) -> Callable[[Request], AssistantMessage]:
     """Return an answer with this usage."""
@@ -182,33 +184,43 @@ def spends(
 
 
 async def test_tokens_of_descendants_count_for_the_parents_limit(stage: Stage) -> None:
-    asks = spends("I ask", call("task", prompt="CHILD"), read=10)
-    story = {"PARENT": [asks, spends("end", read=10)], "CHILD": [spends("big", read=1000)]}
+    asks = answer_with_usage("I ask", call("task", prompt="CHILD"), read=10)
+    story = {
+        "PARENT": [asks, answer_with_usage("end", read=10)],
+        "CHILD": [answer_with_usage("big", read=1000)],
+    }
     report = await stage.run(story, budget=Budget(input_tokens=500))
     assert (report.reason, report.text, report.recovered) == (Reason.BUDGET, "I ask", False)
-    assert len(stage.requests_of("PARENT")) == 1 and stage.reports["1.1.1"].ok, (
+    assert len(stage.list_requests("PARENT")) == 1 and stage.reports["1.1.1"].ok, (
         "the child's answer is over the limit, so there is no second one"
     )
 
 
 async def test_total_tokens_are_input_and_output_together(stage: Stage) -> None:
-    reading = spends("so far", call("glob", pattern="*"), read=300, wrote=30)
-    report = await stage.run({"PARENT": [reading, spends("end")]}, budget=Budget(total_tokens=600))
+    reading = answer_with_usage("so far", call("glob", pattern="*"), read=300, wrote=30)
+    report = await stage.run(
+        {"PARENT": [reading, answer_with_usage("end")]}, budget=Budget(total_tokens=600)
+    )
     assert (report.reason, report.text, report.turns, report.usage.total_tokens) == (
         Reason.BUDGET,
         "end",
         2,
         330,
     ), "the second request alone would need more than the 270 tokens that are left"
-    assert any("90 % of your total tokens" in word for word in stage.notes()) is False, (
+    assert any("90 % of your total tokens" in word for word in stage.list_notes()) is False, (
         "it went from 330 to 660"
     )
 
 
 async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Stage) -> None:
-    searches = [spends("so far", call("grep", pattern="x"), call("glob", pattern="*"), wrote=60)]
+    searches = [
+        answer_with_usage("so far", call("grep", pattern="x"), call("glob", pattern="*"), wrote=60)
+    ]
     story = {
-        "PARENT": [spends("I ask", call("task", prompt="CHILD"), wrote=10), spends("end")],
+        "PARENT": [
+            answer_with_usage("I ask", call("task", prompt="CHILD"), wrote=10),
+            answer_with_usage("end"),
+        ],
         "CHILD": searches,
     }
     report = await stage.run(story, budget=Budget(output_tokens=200))
@@ -227,11 +239,15 @@ async def test_a_childs_share_is_reserved_and_its_rest_released(
 
     async def slowly(request: Request) -> Answer:
         await asyncio.sleep(0.02)
-        return spends("done", wrote=1)(request)
+        return answer_with_usage("done", wrote=1)(request)
 
     two = [call("task", prompt="CHILD", agent="saver"), call("task", prompt="CHILD", agent="saver")]
     story = {
-        "PARENT": [spends("both", *two), spends("again", two[0]), spends("end")],
+        "PARENT": [
+            answer_with_usage("both", *two),
+            answer_with_usage("again", two[0]),
+            answer_with_usage("end"),
+        ],
         "CHILD": [slowly],
     }
     report = await stage.run(story, agents=[saver], budget=Budget(output_tokens=100))
@@ -267,8 +283,8 @@ async def test_children_are_counted_at_every_depth(stage: Stage) -> None:
 
 async def test_the_budget_in_dollars_ends_a_run(stage: Stage) -> None:
     costly = [
-        spends("so far", call("read", path="notes.txt"), read=1_000_000),
-        spends("not requested", read=1),
+        answer_with_usage("so far", call("read", path="notes.txt"), read=1_000_000),
+        answer_with_usage("not requested", read=1),
     ]
     report = await stage.run(
         {"PARENT": costly}, budget=Budget(usd=0.5), name="anthropic:claude-sonnet-4-5"

@@ -14,7 +14,7 @@ from mudroom.models.scripted import Answer, Request, call
 Turns = Callable[[int], list[ToolCallBlock]]
 
 
-def doing(turns: Turns, end: int = 100) -> Step:
+def make_calls(turns: Turns, end: int = 100) -> Step:
     """Return a script that makes the calls of `turns`, and reports at the end or without tools."""
 
     def answer(request: Request) -> Answer:
@@ -50,19 +50,19 @@ async def test_a_loop_is_warned_and_then_ends_the_run_with_a_summary(
     stage: Stage, circle: str
 ) -> None:
     turns, period = CIRCLES[circle]
-    report = await stage.run(doing(turns), tools=[look])
+    report = await stage.run(make_calls(turns), tools=[look])
     assert (report.reason, report.recovered, report.text) == (Reason.LOOP, True, "so far")
     assert report.turns == STOP_AFTER * period + 1
-    words = [word for word in stage.notes() if "in circles" in word]
+    words = [word for word in stage.list_notes() if "in circles" in word]
     assert f"{WARN_AFTER} times in a row" in words[0] and len(words) >= STOP_AFTER // WARN_AFTER
 
 
-def polling(n: int) -> list[ToolCallBlock]:
+def poll_task(n: int) -> list[ToolCallBlock]:
     return [call("bash", command="echo x >> log; wc -l < log")]
 
 
 NO_CIRCLES: dict[str, Turns] = {
-    "polling that sees a change": polling,
+    "polling that sees a change": poll_task,
     "pages of one file": lambda n: [call("read", path="long.txt", offset=n + 1, limit=1)],
     "the same tests between edits": lambda n: (
         [call("bash", command="grep -c x long.txt")]
@@ -78,25 +78,25 @@ NO_CIRCLES: dict[str, Turns] = {
 @pytest.mark.parametrize("work", NO_CIRCLES)
 async def test_repetition_with_new_results_is_no_loop(stage: Stage, work: str) -> None:
     (stage.folder / "long.txt").write_text("".join(f"line {n}\n" for n in range(60)))
-    report = await stage.run(doing(NO_CIRCLES[work], end=30), tools=[look])
+    report = await stage.run(make_calls(NO_CIRCLES[work], end=30), tools=[look])
     assert (report.reason, report.turns) == (Reason.GOAL, 31)
-    assert not [word for word in stage.notes() if "in circles" in word]
+    assert not [word for word in stage.list_notes() if "in circles" in word]
 
 
 async def test_a_run_that_leaves_the_loop_continues(stage: Stage) -> None:
     report = await stage.run(
-        doing(lambda n: [call("look", n=n // WARN_AFTER)], end=20), tools=[look]
+        make_calls(lambda n: [call("look", n=n // WARN_AFTER)], end=20), tools=[look]
     )
     assert (
         report.reason is Reason.GOAL
-        and len([word for word in stage.notes() if "in circles" in word]) == 5
+        and len([word for word in stage.list_notes() if "in circles" in word]) == 5
     )
 
 
 async def test_a_loop_of_a_child_ends_only_the_child(stage: Stage) -> None:
     story = {
         "PARENT": [[call("task", prompt="CHILD")], "end"],
-        "CHILD": [doing(lambda n: [call("look")])],
+        "CHILD": [make_calls(lambda n: [call("look")])],
     }
     report = await stage.run(story, tools=[look])
     assert report.ok and stage.results[0].text.startswith(

@@ -108,7 +108,7 @@ async def test_resuming_takes_linear_time(finished: bool, stage: Stage) -> None:
     assert many < 4.4 * few
 
 
-def seconds_to_restore(count: int) -> float:
+def measure_restore(count: int) -> float:
     calls = [ToolCallBlock(f"c{number}", "task", {}) for number in range(count)]
     batch = CallBatch(calls)
     started_at = time.process_time()
@@ -118,8 +118,8 @@ def seconds_to_restore(count: int) -> float:
 
 
 def test_restoring_calls_takes_linear_time() -> None:
-    few = min(seconds_to_restore(1_000) for _ in range(3))
-    many = min(seconds_to_restore(8_000) for _ in range(3))
+    few = min(measure_restore(1_000) for _ in range(3))
+    many = min(measure_restore(8_000) for _ in range(3))
     assert many < 24 * few, "8 times the calls; quadratic time is 64 times as long"
 
 

@@ -51,7 +51,7 @@ conversations = st.lists(users | answers, max_size=7)
 
 
 @st.composite
-def legal(draw: st.DrawFn) -> tuple[Message, ...]:
+def draw_conversation(draw: st.DrawFn) -> tuple[Message, ...]:
     """Draw a valid conversation: a prompt, answers, the results of their calls."""
     texts = st.text("ab世", min_size=1, max_size=3)
     messages: list[Message] = [user_message(draw(texts))]
@@ -72,7 +72,7 @@ def legal(draw: st.DrawFn) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def bodies(messages: tuple[Message, ...]) -> dict[str, list[dict[str, Any]]]:
+def encode_bodies(messages: tuple[Message, ...]) -> dict[str, list[dict[str, Any]]]:
     """Return the messages in the format of each wire."""
     http = HttpClient(clock=FakeClock())
     models = (
@@ -145,7 +145,7 @@ def check_google(contents: list[dict[str, Any]]) -> None:
 @settings(max_examples=400, deadline=None)
 def test_s7_any_conversation_is_valid_for_every_wire(messages: list[Message]) -> None:
     mended = normalize_conversation(messages)
-    written = bodies(mended)
+    written = encode_bodies(mended)
     assert b"\\u0000" not in json.dumps(written).encode() and "\ud800" not in str(written)
     check_anthropic(written["AnthropicModel"])
     check_openai(written["OpenAIModel"])
@@ -162,7 +162,7 @@ def test_s7_a_normalized_conversation_stays_unchanged(messages: list[Message]) -
     )
 
 
-@given(legal())
+@given(draw_conversation())
 @settings(max_examples=300, deadline=None)
 def test_s7_a_valid_conversation_stays_unchanged(messages: tuple[Message, ...]) -> None:
     assert normalize_conversation(messages) == messages

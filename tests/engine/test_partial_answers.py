@@ -43,7 +43,7 @@ class StuckConversation(ScriptedConversation):
             yield item
 
 
-def family(request: Request) -> Answer:
+def answer_as_family(request: Request) -> Answer:
     """Start a child that gets stuck; report its report."""
     if request.prompt == "CHILD":
         return WORDS
@@ -82,7 +82,7 @@ def test_words_before_a_time_limit_are_in_the_report(tmp_path: Path) -> None:
 
 
 async def test_words_of_a_cancelled_child_are_in_its_report_to_the_parent(tmp_path: Path) -> None:
-    async with open_session(tmp_path, StuckModel(family)) as session:
+    async with open_session(tmp_path, StuckModel(answer_as_family)) as session:
 
         def stop(event: AnyEvent) -> None:
             if isinstance(event, Delta) and event.run == "1.1.1":
@@ -123,7 +123,7 @@ async def test_words_of_a_repeated_call_are_not_kept(tmp_path: Path) -> None:
 async def test_costs_of_a_call_that_was_cut_off_are_zero_only_for_a_free_model(
     tmp_path: Path, model: str, usd: float | None
 ) -> None:
-    async with open_session(tmp_path, StuckModel(family, model), prices=True) as session:
+    async with open_session(tmp_path, StuckModel(answer_as_family, model), prices=True) as session:
 
         def stop(event: AnyEvent) -> None:
             if isinstance(event, Delta):

@@ -16,7 +16,7 @@ from mudroom.replay import ReplayDiverged, replay
 from mudroom.testing import load_replay_model
 
 
-def family(request: Request) -> Answer:
+def answer_as_family(request: Request) -> Answer:
     if request.prompt == "PARENT":
         tasks = [
             call("task", prompt=f"CHILD {n}", agent="general" if n else "explore", max_turns=2)
@@ -34,24 +34,27 @@ def family(request: Request) -> Answer:
     return f"report of {request.prompt}" * (500 if request.prompt == "CHILD 1" else 1)
 
 
-async def recorded(folder: Path) -> list[StoredEvent]:
+async def record_session(folder: Path) -> list[StoredEvent]:
     journal = MemoryJournal()
     async with Session(
-        model=ScriptedModel(family), cwd=str(folder), home=str(folder / "home"), journal=journal
+        model=ScriptedModel(answer_as_family),
+        cwd=str(folder),
+        home=str(folder / "home"),
+        journal=journal,
     ) as session:
         assert (await session.run("PARENT")).reason is Reason.GOAL
         await session.run("PARENT")
     return journal.events
 
 
-def as_bytes(events: list[StoredEvent]) -> list[bytes]:
+def encode_events(events: list[StoredEvent]) -> list[bytes]:
     return [msgspec.json.encode(event) for event in events]
 
 
 async def test_a_run_tree_is_replayed_byte_for_byte(tmp_path: Path) -> None:
-    events = await recorded(tmp_path)
+    events = await record_session(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    assert as_bytes(await replay(events)) == as_bytes(events)
+    assert encode_events(await replay(events)) == encode_events(events)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -92,11 +95,11 @@ async def test_calls_that_ended_in_another_order_are_replayed(tmp_path: Path) ->
         event.name for event in events if isinstance(event, ToolCallFinished) and event.run != "1"
     ]
     assert ended == ["glob", "slow"]
-    assert as_bytes(await replay(events)) == as_bytes(events)
+    assert encode_events(await replay(events)) == encode_events(events)
 
 
 async def test_a_changed_record_is_not_replayed(tmp_path: Path) -> None:
-    events = await recorded(tmp_path)
+    events = await record_session(tmp_path)
     place = next(
         n
         for n, event in enumerate(events)
@@ -109,7 +112,7 @@ async def test_a_changed_record_is_not_replayed(tmp_path: Path) -> None:
 
 async def test_a_recorded_session_serves_as_a_model(tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
-    fixture.write_bytes(b"\n".join(as_bytes(await recorded(tmp_path))))
+    fixture.write_bytes(b"\n".join(encode_events(await record_session(tmp_path))))
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     async with Session(
@@ -125,7 +128,7 @@ async def test_a_recorded_session_serves_as_a_model(tmp_path: Path) -> None:
 
 async def test_the_first_different_request_is_shown(tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
-    fixture.write_bytes(b"\n".join(as_bytes(await recorded(tmp_path))))
+    fixture.write_bytes(b"\n".join(encode_events(await record_session(tmp_path))))
     async with Session(
         model=load_replay_model(fixture),
         cwd=str(tmp_path),

@@ -50,7 +50,7 @@ class Stage:
         return [blocking, replace(blocking, name="pure_block", effect=Effect.PURE), pure]
 
 
-async def in_the_model_call(stage: Stage, request: Request) -> Answer:
+async def stop_in_the_model_call(stage: Stage, request: Request) -> Answer:
     if request.turn == 0:
         return [call("quick")]
     if request.tools:
@@ -58,22 +58,22 @@ async def in_the_model_call(stage: Stage, request: Request) -> Answer:
     return "summary"
 
 
-async def in_the_first_model_call(stage: Stage, request: Request) -> Answer:
+async def stop_in_the_first_model_call(stage: Stage, request: Request) -> Answer:
     if request.tools:
         await stage.wait()
     return "summary"
 
 
-async def in_a_call(stage: Stage, request: Request) -> Answer:
+async def stop_in_a_call(stage: Stage, request: Request) -> Answer:
     return [call("block")] if request.tools else "summary"
 
 
-async def among_parallel_calls(stage: Stage, request: Request) -> Answer:
+async def stop_among_parallel_calls(stage: Stage, request: Request) -> Answer:
     calls = [call("quick"), call("pure_block"), call("none"), call("todo", todos=[])]
     return [*calls, call("block"), call("block")] if request.tools else "summary"
 
 
-async def in_a_child(stage: Stage, request: Request) -> Answer:
+async def stop_in_a_child(stage: Stage, request: Request) -> Answer:
     if not request.tools:
         return f"summary of {request.prompt}"
     if request.prompt == "PARENT":
@@ -81,7 +81,7 @@ async def in_a_child(stage: Stage, request: Request) -> Answer:
     return [call("quick"), call("block")] if request.turn else [call("quick")]
 
 
-async def in_the_model_call_of_a_child(stage: Stage, request: Request) -> Answer:
+async def stop_in_the_model_call_of_a_child(stage: Stage, request: Request) -> Answer:
     if request.prompt == "PARENT":
         tasks = [call("task", prompt="CHILD 0"), call("task", prompt="CHILD 1")]
         return tasks if request.tools else "summary"
@@ -106,12 +106,12 @@ class WaitingHooks(Hooks):
 
 
 PLACES = [
-    in_the_model_call,
-    in_the_first_model_call,
-    in_a_call,
-    among_parallel_calls,
-    in_a_child,
-    in_the_model_call_of_a_child,
+    stop_in_the_model_call,
+    stop_in_the_first_model_call,
+    stop_in_a_call,
+    stop_among_parallel_calls,
+    stop_in_a_child,
+    stop_in_the_model_call_of_a_child,
     after_the_goal,
 ]
 STOPS: dict[str, Callable[[Session], object]] = {
@@ -169,7 +169,7 @@ def test_a_run_that_was_stopped_replays(
 
 
 def test_a_changed_report_of_a_stopped_run_does_not_replay(tmp_path: Path) -> None:
-    _, events = record(tmp_path, in_a_child, STOPS["cancel"])
+    _, events = record(tmp_path, stop_in_a_child, STOPS["cancel"])
     place = next(n for n, event in enumerate(events) if isinstance(event, RunFinished))
     end = events[place]
     assert isinstance(end, RunFinished)
@@ -179,7 +179,7 @@ def test_a_changed_report_of_a_stopped_run_does_not_replay(tmp_path: Path) -> No
 
 
 def test_a_missing_step_of_a_stopped_run_does_not_replay(tmp_path: Path) -> None:
-    _, events = record(tmp_path, among_parallel_calls, STOPS["cancel"])
+    _, events = record(tmp_path, stop_among_parallel_calls, STOPS["cancel"])
     del events[next(n for n, event in enumerate(events) if isinstance(event, ToolCallFinished))]
     with pytest.raises(ReplayDiverged):
         asyncio.run(replay(events))

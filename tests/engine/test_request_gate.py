@@ -15,13 +15,13 @@ from mudroom._engine.meters.request_plan import LONGEST_ANSWER, Permit, RequestP
 PRICES = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
 
 
-def plan(tokens: int = 100, *, is_summary: bool = False) -> RequestPlan:
+def make_plan(tokens: int = 100, *, is_summary: bool = False) -> RequestPlan:
     amounts = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
     return RequestPlan(amounts, amounts, PRICES, 16, is_summary=is_summary)
 
 
 async def admit(gate: RequestGate, meter: Meter, tokens: int = 100) -> Permit:
-    permit = await gate.admit(meter, plan(tokens))
+    permit = await gate.admit(meter, make_plan(tokens))
     assert isinstance(permit, Permit)
     return permit
 
@@ -64,7 +64,7 @@ async def test_a_waiting_request_is_refused_when_nothing_is_left() -> None:
     root = Meter(Budget(output_tokens=1_000))
     first, second = root.allocate(Budget()), root.allocate(Budget())
     permit = await admit(gate, first)
-    waiting = asyncio.create_task(gate.admit(second, plan()))
+    waiting = asyncio.create_task(gate.admit(second, make_plan()))
     await settle()
     first.charge(Usage(100, 1_000))
     permit.end()
@@ -140,13 +140,13 @@ async def test_only_one_summary_passes_a_limit() -> None:
     root = Meter(Budget(total_tokens=1_000))
     child = root.allocate(Budget())
     child.charge(Usage(500, 450))
-    refused = await gate.admit(child, plan(is_summary=True))
+    refused = await gate.admit(child, make_plan(is_summary=True))
     assert refused == LimitState(Limit.TOTAL_TOKENS, 1_000, 950), "it is not the limit of the child"
-    summary = await gate.admit(root, plan(is_summary=True))
+    summary = await gate.admit(root, make_plan(is_summary=True))
     assert isinstance(summary, Permit) and summary.max_tokens == 16
     root.charge(Usage(100, 16))
     summary.end()
-    assert isinstance(await gate.admit(root, plan(is_summary=True)), LimitState)
+    assert isinstance(await gate.admit(root, make_plan(is_summary=True)), LimitState)
 
 
 async def test_a_turn_is_counted_before_its_request() -> None:

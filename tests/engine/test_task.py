@@ -21,19 +21,19 @@ ALL = ("bash", "read", "write", "edit", "glob", "grep", "todo")
 CHILD = {"CHILD": ["done"]}
 
 
-def reading(request: Request) -> Answer:
+def read_parts(request: Request) -> Answer:
     """Read another part each turn; give a summary when there are no tools."""
     return [call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "so far"
 
 
-def delegating(request: Request) -> Answer:
+def start_child(request: Request) -> Answer:
     """Start one child if the task tool is there."""
     return (
         [call("task", prompt="CHILD")] if "task" in request.tools and not request.turn else "done"
     )
 
 
-def briefs(stage: Stage) -> dict[str, Brief]:
+def list_briefs(stage: Stage) -> dict[str, Brief]:
     return {event.run: event.brief for event in stage.events if isinstance(event, RunStarted)}
 
 
@@ -41,10 +41,10 @@ async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: 
     await stage.run(
         {"PARENT": [[call("task", prompt="CHILD work", description="Do it")], "end"], **CHILD}
     )
-    (asked,) = stage.requests_of("CHILD")
+    (asked,) = stage.list_requests("CHILD")
     assert sorted(asked.tools) == sorted(ALL) and "task" in stage.model.requests[0].tools
     assert "focused" in asked.system and "summary" in asked.system and "cannot ask" in asked.system
-    brief = briefs(stage)["1.1.1"]
+    brief = list_briefs(stage)["1.1.1"]
     assert (brief.agent.name, brief.parent, brief.depth, brief.description, brief.budget.turns) == (
         "general",
         "1",
@@ -59,13 +59,13 @@ async def test_a_child_starts_with_only_its_prompt(stage: Stage) -> None:
         {"PARENT": [["secret", call("task", prompt="CHILD work")], "end"], **CHILD},
         prompt="PARENT secret",
     )
-    (asked,) = stage.requests_of("CHILD")
+    (asked,) = stage.list_requests("CHILD")
     assert [block_texts(message) for message in asked.messages] == [["CHILD work"]]
 
 
 async def test_explore_only_reads(stage: Stage) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD", agent="explore")], "end"], **CHILD})
-    assert stage.requests_of("CHILD")[0].tools == ("read", "glob", "grep", "todo")
+    assert stage.list_requests("CHILD")[0].tools == ("read", "glob", "grep", "todo")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ async def test_agent_parameters_of_other_programs_are_understood(
     stage: Stage, named: dict[str, str]
 ) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD", **named)], "end"], **CHILD})
-    assert briefs(stage)["1.1.1"].agent.name == "explore"
+    assert list_briefs(stage)["1.1.1"].agent.name == "explore"
 
 
 async def test_an_unknown_agent_is_refused_with_the_nearest_name(
@@ -88,7 +88,7 @@ async def test_an_unknown_agent_is_refused_with_the_nearest_name(
 
 async def test_a_call_can_set_the_turns_of_its_child(stage: Stage) -> None:
     await stage.run(
-        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
+        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [read_parts]}
     )
     child = stage.reports["1.1.1"]
     assert (child.reason, child.turns, child.recovered, child.text) == (
@@ -100,9 +100,10 @@ async def test_a_call_can_set_the_turns_of_its_child(stage: Stage) -> None:
 
 
 async def test_a_child_has_thirty_turns_by_default(stage: Stage) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [reading]})
+    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [read_parts]})
     assert (
-        len(stage.requests_of("CHILD")) == 31 and stage.reports["1.1.1"].reason is Reason.MAX_TURNS
+        len(stage.list_requests("CHILD")) == 31
+        and stage.reports["1.1.1"].reason is Reason.MAX_TURNS
     )
 
 
@@ -145,13 +146,13 @@ async def test_a_child_without_depth_cannot_start_children(stage: Stage) -> None
             "CHILD": [[call("Task", prompt="GRANDCHILD")], "alone"],
         }
     )
-    (result,) = stage.requests_of("CHILD")[-1].results
+    (result,) = stage.list_requests("CHILD")[-1].results
     assert result.error and "no tool 'Task'" in result.text
     assert stage.runs == ["1", "1.1.1"] and stage.reports["1.1.1"].text == "alone"
 
 
 async def test_the_depth_budget_limits_the_levels_of_children(stage: Stage) -> None:
-    await stage.run({"PARENT": [delegating], "CHILD": [delegating]}, budget=Budget(depth=3))
+    await stage.run({"PARENT": [start_child], "CHILD": [start_child]}, budget=Budget(depth=3))
     assert stage.runs == ["1", "1.1.1", "1.1.1.1.1", "1.1.1.1.1.1.1"]
     assert ["task" in asked.tools for asked in stage.model.requests if not asked.turn] == [
         True,
@@ -278,7 +279,7 @@ async def test_a_formatted_report_can_be_parsed(stage: Stage, text: str) -> None
 
 async def test_the_warning_of_a_formatted_report_can_be_parsed(stage: Stage) -> None:
     await stage.run(
-        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
+        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [read_parts]}
     )
     parsed = parse_report(stage.results[0].text)
     assert parsed.text == stage.reports["1.1.1"].text
@@ -291,7 +292,7 @@ def test_a_text_that_is_no_report_is_not_parsed() -> None:
 
 async def test_a_reason_other_than_goal_is_stated_first(stage: Stage) -> None:
     await stage.run(
-        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
+        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [read_parts]}
     )
     first, second, _ = stage.results[0].text.split("\n")
     assert (
@@ -320,7 +321,9 @@ async def test_outputs_of_a_child_are_json_in_its_report(stage: Stage) -> None:
         {"PARENT": [[call("task", prompt="CHILD", agent="counter")], "end"], "CHILD": emits},
         agents=[counter],
     )
-    assert 'Outputs: {"lines":3}' in stage.results[0].text and len(stage.requests_of("CHILD")) == 1
+    assert (
+        'Outputs: {"lines":3}' in stage.results[0].text and len(stage.list_requests("CHILD")) == 1
+    )
 
 
 async def test_an_agent_has_only_the_tools_it_names(stage: Stage) -> None:
@@ -337,7 +340,7 @@ async def test_an_agent_has_only_the_tools_it_names(stage: Stage) -> None:
         call("task", prompt="CHILD", agent="no_shell"),
     ]
     await stage.run({"PARENT": [asks, "end"], **CHILD}, tools=[weather], agents=agents)
-    assert briefs(stage)["1.1.1"].tools == ("read", "weather")
-    assert {"bash", "task"}.isdisjoint(briefs(stage)["1.1.2"].tools) and "weather" in briefs(stage)[
-        "1.1.2"
-    ].tools
+    assert list_briefs(stage)["1.1.1"].tools == ("read", "weather")
+    assert {"bash", "task"}.isdisjoint(
+        list_briefs(stage)["1.1.2"].tools
+    ) and "weather" in list_briefs(stage)["1.1.2"].tools

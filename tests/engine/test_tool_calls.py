@@ -20,7 +20,7 @@ from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
 
 
-def meeting(of: int, effect: Effect) -> Tool:
+def make_meeting_tool(of: int, effect: Effect) -> Tool:
     """Return a tool whose calls end when `of` calls of it run at the same time."""
     barrier = asyncio.Barrier(of)
 
@@ -49,14 +49,16 @@ async def test_children_run_in_parallel(stage: Stage) -> None:
 
 
 async def test_pure_calls_run_at_the_same_time(stage: Stage) -> None:
-    await stage.run([[call("meet", where="here")] * 3, "end"], tools=[meeting(3, Effect.PURE)])
+    await stage.run(
+        [[call("meet", where="here")] * 3, "end"], tools=[make_meeting_tool(3, Effect.PURE)]
+    )
     assert [result.error for result in stage.results] == [False] * 3
 
 
 async def test_keyed_calls_with_different_keys_run_at_the_same_time(stage: Stage) -> None:
     await stage.run(
         [[call("meet", where="a"), call("meet", where="b")], "end"],
-        tools=[meeting(2, Effect.KEYED)],
+        tools=[make_meeting_tool(2, Effect.KEYED)],
     )
     assert [result.error for result in stage.results] == [False] * 2
 
@@ -154,7 +156,7 @@ async def test_the_model_gets_a_note_when_all_calls_of_a_turn_failed(stage: Stag
             "end",
         ]
     )
-    assert stage.notes() == [ALL_FAILED]
+    assert stage.list_notes() == [ALL_FAILED]
     assert block_texts(stage.model.requests[1].messages[-1])[-1] == ALL_FAILED
 
 
@@ -195,7 +197,7 @@ async def test_tool_and_parameter_names_of_other_programs_are_understood(
     await stage.run(
         {"PARENT": [[ToolCallBlock("", name, arguments)], "end"], "CHILD": ["found two"]}
     )
-    (result,) = stage.requests_of("PARENT")[-1].results
+    (result,) = stage.list_requests("PARENT")[-1].results
     assert not result.error and expected in result.text, result.text
 
 

@@ -42,7 +42,7 @@ asyncio.run(main())
 """
 
 
-def blocks(page: Path, kind: str) -> list[str]:
+def list_blocks(page: Path, kind: str) -> list[str]:
     return [text for language, text in BLOCK.findall(page.read_text()) if language == kind]
 
 
@@ -86,7 +86,9 @@ def place(tmp_path: Path) -> Path:
     ):
         page = DOCS / ("agent-files.md" if "agents/agents" in path else "skills.md")
         (project / path).parent.mkdir(parents=True)
-        (project / path).write_text(next(text for text in blocks(page, "markdown") if kind in text))
+        (project / path).write_text(
+            next(text for text in list_blocks(page, "markdown") if kind in text)
+        )
     return project
 
 
@@ -94,10 +96,10 @@ def place(tmp_path: Path) -> Path:
 async def env(place: Path) -> AsyncGenerator[dict[str, str]]:
     """Of a person with one key, for the server on loopback."""
     async with ModelServer(answer) as server:
-        yield {**plain(place), "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        yield {**make_environ(place), "ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
 
 
-def plain(place: Path) -> dict[str, str]:
+def make_environ(place: Path) -> dict[str, str]:
     home = place.parent / "person"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {
@@ -119,25 +121,32 @@ async def run_program(
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name
+    "page", [page for page in PAGES if list_blocks(page, "python")], ids=lambda page: page.name
 )
 async def test_python_blocks_run(page: Path, place: Path, env: dict[str, str]) -> None:
     code, _, err = await run_program(
-        sys.executable, "-c", RUNNER, place=place, env=env, stdin="\0".join(blocks(page, "python"))
+        sys.executable,
+        "-c",
+        RUNNER,
+        place=place,
+        env=env,
+        stdin="\0".join(list_blocks(page, "python")),
     )
     assert code == 0, err
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name
+    "page", [page for page in PAGES if list_blocks(page, "console")], ids=lambda page: page.name
 )
 async def test_commands_print_what_the_page_says(page: Path, place: Path) -> None:
     if page.name == "agent-files.md":
         (place / ".agents" / "agents" / "reviewer.md").unlink()
-    for block in blocks(page, "console"):
+    for block in list_blocks(page, "console"):
         for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, shown = step.partition("\n")
-            code, out, err = await run_program("sh", "-c", command, place=place, env=plain(place))
+            code, out, err = await run_program(
+                "sh", "-c", command, place=place, env=make_environ(place)
+            )
             assert code == 0, f"{command}: {err}"
             pattern = ".*".join(
                 re.escape(part.strip("\n")) for part in shown.strip("\n").split("…")

@@ -44,7 +44,7 @@ SAYS = {
 }
 
 
-def environ(home: Path) -> dict[str, str]:
+def make_environ(home: Path) -> dict[str, str]:
     """Of a person without any key."""
     return {
         "PATH": os.environ["PATH"],
@@ -68,7 +68,7 @@ async def test_an_example_runs_offline(name: str, tmp_path: Path) -> None:
     ]
     pipes: dict[str, Any] = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
     process = await asyncio.create_subprocess_exec(
-        *command, env=environ(tmp_path), cwd=tmp_path, **pipes
+        *command, env=make_environ(tmp_path), cwd=tmp_path, **pipes
     )
     out, err = await process.communicate()
     complaints = [
@@ -85,11 +85,11 @@ async def test_events_reach_a_web_page_as_they_happen(tmp_path: Path) -> None:
         port = free.getsockname()[1]
     command = [sys.executable, str(EXAMPLES / "08_events_to_a_web_page.py"), str(port)]
     process = await asyncio.create_subprocess_exec(
-        *command, env=environ(tmp_path), stdout=asyncio.subprocess.DEVNULL
+        *command, env=make_environ(tmp_path), stdout=asyncio.subprocess.DEVNULL
     )
     try:
         async with aiohttp.ClientSession() as client:
-            page = await _page(client, f"http://127.0.0.1:{port}/")
+            page = await _fetch_page(client, f"http://127.0.0.1:{port}/")
             assert "EventSource" in page
             async with client.get(f"http://127.0.0.1:{port}/events") as response:
                 stream = (await response.content.read()).decode()
@@ -108,7 +108,7 @@ async def test_events_reach_a_web_page_as_they_happen(tmp_path: Path) -> None:
     assert "pytest" in stream
 
 
-async def _page(client: aiohttp.ClientSession, url: str) -> str:
+async def _fetch_page(client: aiohttp.ClientSession, url: str) -> str:
     async with asyncio.timeout(30):
         while True:
             try:

@@ -44,7 +44,7 @@ asyncio.run(main())
 """
 
 
-def _killed(path: Path, create: bool, after: float) -> dict[str, int]:
+def _append_and_kill(path: Path, create: bool, after: float) -> dict[str, int]:
     """Append in another process, kill it, and return the confirmed events of each run."""
     command = [
         sys.executable,
@@ -75,7 +75,7 @@ def test_killed_at_any_moment_it_keeps_all_it_acknowledged(tmp_path: Path) -> No
         path = tmp_path / f"{round_ // 2}.db"
         is_new = not path.exists()
         before = 0 if is_new else len(list(open_reader(path).read()))
-        acknowledged = _killed(path, is_new, chance.uniform(0.0, 0.06))
+        acknowledged = _append_and_kill(path, is_new, chance.uniform(0.0, 0.06))
         events = list(open_reader(path).read())[before:] if path.exists() else []
         for name in "abcde":
             times = [event.at for event in events if event.run == name]
@@ -108,7 +108,7 @@ async def test_a_full_disk_never_says_saved(disk: Path) -> None:
 
 async def test_it_is_read_on_a_disk_that_cannot_be_written(disk: Path) -> None:
     journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
-    await journal.append(*_words(10))
+    await journal.append(*_make_notes(10))
     torn = {
         each.name: each.read_bytes()
         for each in disk.glob("s1.db*")
@@ -152,9 +152,9 @@ def test_a_file_that_may_not_grow_never_says_saved(tmp_path: Path) -> None:
 
 async def test_every_append_to_a_full_disk_fails(disk: Path) -> None:
     journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
-    await journal.append(*_words(2))
+    await journal.append(*_make_notes(2))
     results = await asyncio.gather(
-        *(journal.append(*_words(2)) for _ in range(500)), return_exceptions=True
+        *(journal.append(*_make_notes(2)) for _ in range(500)), return_exceptions=True
     )
     saved = sum(isinstance(result, int) for result in results)
     assert saved < 500 and all(isinstance(result, JournalError) for result in results[saved:])
@@ -162,5 +162,5 @@ async def test_every_append_to_a_full_disk_fails(disk: Path) -> None:
     assert sum(1 for _ in open_reader(disk / "s1.db").read()) == 2 * saved + 2
 
 
-def _words(count: int) -> list[NoteInjected]:
+def _make_notes(count: int) -> list[NoteInjected]:
     return [NoteInjected(at=n, run="1", text="x" * 1000) for n in range(count)]

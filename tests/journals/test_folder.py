@@ -7,7 +7,7 @@ from mudroom.journals.sqlite.lock import lock, unlock
 from mudroom.testing.sample_events import every_event
 
 
-async def _session(home: Path, name: str, at: float) -> None:
+async def _write_session(home: Path, name: str, at: float) -> None:
     journal = SqliteJournal.open(get_session_path(home, name), session=name, create=True)
     await journal.append(*every_event())
     await journal.close()
@@ -16,7 +16,7 @@ async def _session(home: Path, name: str, at: float) -> None:
 
 async def test_sessions_are_listed_newest_first(tmp_path: Path) -> None:
     for at, name in enumerate(("old", "new", "newest"), start=1):
-        await _session(tmp_path, name, at)
+        await _write_session(tmp_path, name, at)
     get_session_path(tmp_path, "never-begun").touch()
     (tmp_path / "sessions" / "notes.txt").write_text("not a session")
     listed = list_sessions(tmp_path)
@@ -26,7 +26,7 @@ async def test_sessions_are_listed_newest_first(tmp_path: Path) -> None:
 
 
 async def test_an_open_session_is_as_new_as_its_last_event(tmp_path: Path) -> None:
-    await _session(tmp_path, "other", 2_000_000_000)
+    await _write_session(tmp_path, "other", 2_000_000_000)
     journal = SqliteJournal.open(get_session_path(tmp_path, "live"), session="live", create=True)
     await journal.append(*every_event())
     await journal.append(*every_event())
@@ -40,7 +40,7 @@ def test_a_missing_folder_has_no_sessions(tmp_path: Path) -> None:
 
 
 async def test_half_created_journals_are_removed_when_the_next_is_created(tmp_path: Path) -> None:
-    await _session(tmp_path, "born", 1)
+    await _write_session(tmp_path, "born", 1)
     folder = tmp_path / "sessions"
     for name in (
         "dead.db.new",
@@ -54,7 +54,7 @@ async def test_half_created_journals_are_removed_when_the_next_is_created(tmp_pa
     alive = folder / "alive.db"
     held = lock(alive)
     (folder / "alive.db.new").touch()
-    await _session(tmp_path, "next", 1)
+    await _write_session(tmp_path, "next", 1)
     unlock(alive, held)
     assert sorted(path.name for path in folder.iterdir()) == [
         "alive.db.new",

@@ -48,7 +48,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def journal_of(home: Path) -> Path:
+def find_journal(home: Path) -> Path:
     return home / "sessions" / f"{ID}.db"
 
 
@@ -85,14 +85,14 @@ def test_no_tag_means_an_event_in_one_version_and_another_in_the_next() -> None:
 
 
 def test_it_opens_and_is_intact(home: Path) -> None:
-    reader = open_reader(journal_of(home))
+    reader = open_reader(find_journal(home))
     assert reader.meta.session == ID and reader.meta.program
     assert len(list(reader.read())) > 20
     assert check_journal(reader.path).lost == ()
 
 
 def test_its_events_are_selected_by_type(home: Path) -> None:
-    reader = open_reader(journal_of(home))
+    reader = open_reader(find_journal(home))
     types = (ToolCallStarted, RunStarted)
     expected = [event for event in reader.read() if isinstance(event, types)]
     assert list(reader.read(types=types)) == expected
@@ -109,11 +109,11 @@ def test_it_is_exported(home: Path, tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
     run_command(home, "record", str(fixture), ID[:8])
     events = [decode(line) for line in fixture.read_bytes().splitlines()]
-    assert events == list(open_reader(journal_of(home)).read())
+    assert events == list(open_reader(find_journal(home)).read())
 
 
 async def test_it_is_resumed_and_stays_readable(home: Path) -> None:
-    before = list(open_reader(journal_of(home)).read())
+    before = list(open_reader(find_journal(home)).read())
     async with Session(
         model=ScriptedModel(answer), home=str(home), resume=ID, sandbox="off"
     ) as session:
@@ -121,16 +121,16 @@ async def test_it_is_resumed_and_stays_readable(home: Path) -> None:
         report = await session.resume_unfinished()
         assert report is not None and report.reason is Reason.GOAL and report.calls == {"task": 1}
         assert (await session.run("THIRD")).text == "answer 4"
-    events = list(open_reader(journal_of(home)).read())
+    events = list(open_reader(find_journal(home)).read())
     assert events[: len(before)] == before
     assert isinstance(events[len(before)], SessionOpened)
     texts = [event.report.text for event in events if isinstance(event, RunFinished)]
     assert texts == ["seen", "the first answer", "answer 1", "answer 3", "answer 4"]
-    assert check_journal(journal_of(home)).lost == ()
+    assert check_journal(find_journal(home)).lost == ()
 
 
 def test_it_is_repaired(home: Path) -> None:
-    path = journal_of(home)
+    path = find_journal(home)
     before = list(open_reader(path).read())
     connection = sqlite3.connect(path)
     connection.execute("UPDATE events SET crc = crc + 1 WHERE type = 'session_closed' OR seq = 3")
@@ -142,7 +142,7 @@ def test_it_is_repaired(home: Path) -> None:
 
 
 def test_a_newer_version_is_refused_and_left_unchanged(home: Path) -> None:
-    path = journal_of(home)
+    path = find_journal(home)
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()

@@ -32,7 +32,7 @@ def make_note(n: int, size: int = 300) -> NoteInjected:
     return NoteInjected(at=float(n), run="1", text=f"{n} " + "x" * size)
 
 
-def beginning(cwd: Path) -> list[StoredEvent]:
+def make_beginning(cwd: Path) -> list[StoredEvent]:
     brief = Brief(
         run_id="1",
         agent=Agent(name="main"),
@@ -47,12 +47,12 @@ def beginning(cwd: Path) -> list[StoredEvent]:
     ]
 
 
-async def written(
+async def write_journal(
     folder: Path, count: int = 200, *, size: int = 300, close: bool = True
 ) -> tuple[Path, SqliteJournal]:
     path = folder / "home" / "sessions" / f"{ID}.db"
     journal = SqliteJournal.open(path, session=ID, create=True)
-    await journal.append(*beginning(folder))
+    await journal.append(*make_beginning(folder))
     for start in range(0, count, 50):
         await journal.append(*(make_note(n, size) for n in range(start, min(count, start + 50))))
     if close:
@@ -67,13 +67,13 @@ def spoil(path: Path, statement: str, *values: Any) -> None:
     connection.close()
 
 
-def ats(path: Path) -> list[float]:
+def read_times(path: Path) -> list[float]:
     return [event.at for event in open_reader(path).read() if isinstance(event, NoteInjected)]
 
 
 @pytest.mark.parametrize("size", [10, 300, 5_000, 200_000])
 async def test_the_pages_hold_what_sqlite_reads(tmp_path: Path, size: int) -> None:
-    path, journal = await written(tmp_path, 30, size=size, close=False)
+    path, journal = await write_journal(tmp_path, 30, size=size, close=False)
     expected = list(open_reader(path).read())
     assert len(recover_records(path)) == len(expected)
     await journal.close()
@@ -83,7 +83,7 @@ async def test_the_pages_hold_what_sqlite_reads(tmp_path: Path, size: int) -> No
 
 
 async def test_a_whole_journal_stays_as_it_is(tmp_path: Path) -> None:
-    path, _ = await written(tmp_path, 20)
+    path, _ = await write_journal(tmp_path, 20)
     before = path.read_bytes()
     assert (
         repair_journal(path, cwd="/").intact == check_journal(path).intact == 22
@@ -93,7 +93,7 @@ async def test_a_whole_journal_stays_as_it_is(tmp_path: Path) -> None:
 
 
 async def test_s6_repair_keeps_all_records_around_a_damaged_one(tmp_path: Path) -> None:
-    path, _ = await written(tmp_path)
+    path, _ = await write_journal(tmp_path)
     spoil(path, "UPDATE events SET body = X'00' WHERE seq IN (50, 51, 120)")
     spoil(path, "DELETE FROM events WHERE seq = 70")
     with pytest.raises(JournalDamaged, match=r"record 50 is damaged.*journal repair"):
@@ -102,7 +102,7 @@ async def test_s6_repair_keeps_all_records_around_a_damaged_one(tmp_path: Path) 
     damaged = path.read_bytes()
     done = repair_journal(path, cwd="/")
     assert done.intact == 198 and Path(done.damaged_copy).read_bytes() == damaged
-    assert ats(path) == [float(n) for n in range(200) if n not in (47, 48, 67, 117)]
+    assert read_times(path) == [float(n) for n in range(200) if n not in (47, 48, 67, 117)]
     assert check_journal(path).lost == () and path.stat().st_mode & 0o077 == 0
 
 
@@ -110,22 +110,22 @@ async def test_s6_repair_keeps_all_records_around_a_damaged_one(tmp_path: Path) 
 async def test_s6_a_page_of_zeros_costs_its_own_records_and_no_other(
     tmp_path: Path, page: int
 ) -> None:
-    path, _ = await written(tmp_path)
-    whole, data = len(ats(path)), bytearray(path.read_bytes())
+    path, _ = await write_journal(tmp_path)
+    whole, data = len(read_times(path)), bytearray(path.read_bytes())
     data[(page - 1) * 4096 : page * 4096] = bytes(4096)
     path.write_bytes(data)
     try:
-        assert len(ats(path)) == whole  # a page that holds no record
+        assert len(read_times(path)) == whole  # a page that holds no record
         return
     except JournalDamaged:
         pass
     done = repair_journal(path, cwd=str(tmp_path))
     assert done.is_damaged and not check_journal(path).is_damaged
-    assert whole - len(ats(path)) <= 14, "a page holds 14 records at most"
+    assert whole - len(read_times(path)) <= 14, "a page holds 14 records at most"
 
 
 async def test_s6_a_file_cut_in_half_does_not_count_its_losses(tmp_path: Path) -> None:
-    path, _ = await written(tmp_path)
+    path, _ = await write_journal(tmp_path)
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
     condition = check_journal(path)
@@ -140,18 +140,18 @@ async def test_s6_a_file_cut_in_half_does_not_count_its_losses(tmp_path: Path) -
 
 
 async def test_s6_a_file_whose_beginning_is_gone_is_repaired_too(tmp_path: Path) -> None:
-    path, _ = await written(tmp_path)
+    path, _ = await write_journal(tmp_path)
     data = bytearray(path.read_bytes())
     data[:4096] = b"\xff" * 4096
     path.write_bytes(data)
     with pytest.raises(JournalDamaged, match="journal repair"):
         open_reader(path)
     repair_journal(path, cwd=str(tmp_path))
-    assert len(ats(path)) == 200 and open_reader(path).meta.session == ID
+    assert len(read_times(path)) == 200 and open_reader(path).meta.session == ID
 
 
 async def test_a_repaired_session_continues_and_its_broken_run_is_lost(tmp_path: Path) -> None:
-    path, _ = await written(tmp_path)
+    path, _ = await write_journal(tmp_path)
     spoil(path, "UPDATE events SET crc = crc + 1 WHERE seq = 10")
     repair_journal(path, cwd=str(tmp_path))
     last = list(open_reader(path).read())[-1]
@@ -164,7 +164,7 @@ async def test_a_repaired_session_continues_and_its_broken_run_is_lost(tmp_path:
 
 
 async def test_what_begins_is_put_in_where_it_is_lost(tmp_path: Path) -> None:
-    path, _ = await written(tmp_path)
+    path, _ = await write_journal(tmp_path)
     spoil(path, "DELETE FROM events WHERE seq <= 2")
     repair_journal(path, cwd=str(tmp_path))
     opened, began, *_ = open_reader(path).read()
@@ -179,7 +179,7 @@ async def test_what_begins_is_put_in_where_it_is_lost(tmp_path: Path) -> None:
 async def test_damage_before_an_interrupted_run_leaves_it_to_be_finished(tmp_path: Path) -> None:
     path = tmp_path / "home" / "sessions" / f"{ID}.db"
     journal = SqliteJournal.open(path, session=ID, create=True)
-    first, (opened, second) = every_event(run="1")[2:-1], beginning(tmp_path)
+    first, (opened, second) = every_event(run="1")[2:-1], make_beginning(tmp_path)
     assert isinstance(second, RunStarted)
     later = RunStarted(
         at=9,
@@ -196,7 +196,7 @@ async def test_damage_before_an_interrupted_run_leaves_it_to_be_finished(tmp_pat
 
 
 async def test_a_live_or_newer_journal_is_not_repaired(tmp_path: Path) -> None:
-    path, journal = await written(tmp_path, close=False)
+    path, journal = await write_journal(tmp_path, close=False)
     spoil(path, "UPDATE events SET crc = crc + 1 WHERE seq = 10")
     with pytest.raises(JournalBusy):
         repair_journal(path, cwd="/")
@@ -207,7 +207,7 @@ async def test_a_live_or_newer_journal_is_not_repaired(tmp_path: Path) -> None:
 
 
 async def test_s6_a_torn_tail_is_left_out_with_a_notice(tmp_path: Path) -> None:
-    path, journal = await written(tmp_path, 20, close=False)
+    path, journal = await write_journal(tmp_path, 20, close=False)
     sound = len(list(open_reader(path).read()))
     await journal.append(make_note(1_000, 20_000))
     folder = tmp_path / "died" / "home" / "sessions"

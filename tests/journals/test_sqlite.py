@@ -24,14 +24,14 @@ def _make_note(n: float, text: str = "x") -> NoteInjected:
     return NoteInjected(at=n, run="1", text=text)
 
 
-async def _written(path: Path, count: int = 100) -> Path:
+async def _write_journal(path: Path, count: int = 100) -> Path:
     journal = SqliteJournal.open(path, session="s1", create=True)
     await journal.append(*(_make_note(n, "x" * 400) for n in range(count)))
     await journal.close()
     return path
 
 
-def _counted_elsewhere(path: Path) -> int:
+def _count_elsewhere(path: Path) -> int:
     code = (
         "import sys; from mudroom.journals.sqlite.reader import open_reader; print(sum(1 "
         "for _ in open_reader(sys.argv[1]).read()))"
@@ -59,7 +59,7 @@ async def test_conforms(check: Check, tmp_path: Path) -> None:
 
 async def test_says_what_it_is(tmp_path: Path) -> None:
     before = time.time()
-    path = await _written(tmp_path / "a b#?%.db")
+    path = await _write_journal(tmp_path / "a b#?%.db")
     meta = open_reader(path).meta
     assert meta.session == "s1" and before <= meta.created <= time.time() and meta.program
     connection = sqlite3.connect(path)
@@ -88,7 +88,7 @@ async def test_only_the_user_may_read_it(tmp_path: Path, umask: int) -> None:
 
 
 async def test_an_opened_journal_continues_at_its_last_position(tmp_path: Path) -> None:
-    path = await _written(tmp_path / "s1.db", 3)
+    path = await _write_journal(tmp_path / "s1.db", 3)
     journal = SqliteJournal.open(path, session="s1", create=False)
     await journal.append(_make_note(3))
     assert [event.at for event in await read_all(journal)] == [0, 1, 2, 3]
@@ -107,7 +107,7 @@ async def test_a_second_writer_is_refused_by_pid(tmp_path: Path) -> None:
 
 
 async def test_a_dead_writer_leaves_no_lock(tmp_path: Path) -> None:
-    path = await _written(tmp_path / "s1.db", 1)
+    path = await _write_journal(tmp_path / "s1.db", 1)
     (tmp_path / "s1.db.lock").write_text("1\n")
     journal = SqliteJournal.open(path, session="s1", create=False)
     assert (tmp_path / "s1.db.lock").read_text() == f"{os.getpid()}\n"
@@ -118,14 +118,14 @@ async def test_another_process_reads_beside_the_writer(tmp_path: Path) -> None:
     path = tmp_path / "s1.db"
     journal = SqliteJournal.open(path, session="s1", create=True)
     await journal.append(*every_event())
-    assert await asyncio.to_thread(_counted_elsewhere, path) == len(every_event())
+    assert await asyncio.to_thread(_count_elsewhere, path) == len(every_event())
     await journal.append(*every_event())
     assert len(await read_all(journal)) == 2 * len(every_event())
     await journal.close()
 
 
 async def test_two_openings_of_one_new_session(tmp_path: Path) -> None:
-    path = await _written(tmp_path / "s1.db", 1)
+    path = await _write_journal(tmp_path / "s1.db", 1)
     with pytest.raises(JournalError, match="already"):
         SqliteJournal.open(path, session="s1", create=True)
     with pytest.raises(JournalError, match="'s1', not 's2'"):
@@ -160,7 +160,7 @@ async def test_a_database_of_another_program(tmp_path: Path) -> None:
 
 
 async def test_one_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
-    path = await _written(tmp_path / "s1.db")
+    path = await _write_journal(tmp_path / "s1.db")
     _spoil(path, "PRAGMA user_version = 99")
     for open_ in (
         lambda: open_reader(path),
@@ -191,7 +191,7 @@ async def test_one_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 async def test_inner_damage_is_loud_and_named(
     tmp_path: Path, statement: str, value: Any, words: str
 ) -> None:
-    path = await _written(tmp_path / "s1.db")
+    path = await _write_journal(tmp_path / "s1.db")
     _spoil(path, statement, value)
     seen: list[float] = []
     with pytest.raises(JournalDamaged, match=rf"{words}.*s1\.db.*unchanged"):
@@ -202,7 +202,7 @@ async def test_inner_damage_is_loud_and_named(
 
 @pytest.mark.parametrize("spoil", ["cut", "zeros"])
 async def test_damage_of_whole_pages_is_loud(tmp_path: Path, spoil: str) -> None:
-    path = await _written(tmp_path / "s1.db", 500)
+    path = await _write_journal(tmp_path / "s1.db", 500)
     content = path.read_bytes()
     half = len(content) // 2 // 4096 * 4096
     path.write_bytes(
@@ -269,7 +269,7 @@ async def test_appends_of_many_tasks_share_commits(tmp_path: Path) -> None:
 
 
 async def test_a_glance_sees_meta_and_first_event_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = await _written(tmp_path / "s1.db", 3)
+    path = await _write_journal(tmp_path / "s1.db", 3)
     write_name(path, "a name")
     meta, first = read_header(path)
     assert (meta.session, meta.name) == ("s1", "a name") and first is not None and first.at == 0

@@ -15,13 +15,13 @@ ID = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
 
 
-def opened(session: str) -> SessionOpened:
+def make_opening(session: str) -> SessionOpened:
     return SessionOpened(at=1, session=session, cwd="/work", version="1")
 
 
 async def create(store: SqliteStore, session: str, *, notes: int = 0) -> Path:
     journal = await store.create(session)
-    await journal.append(opened(session))
+    await journal.append(make_opening(session))
     await journal.append(
         *(NoteInjected(at=n, run="1", text="x" * 300) for n in range(2, notes + 2))
     )

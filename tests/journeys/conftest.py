@@ -100,7 +100,7 @@ class Mudroom:
         return _to_result(process, out, err)
 
     @asynccontextmanager
-    async def at_terminal(
+    async def start_at_terminal(
         self,
         *arguments: str,
         url: str = "",
@@ -119,7 +119,7 @@ class Mudroom:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            preexec_fn=_own_terminal,
+            preexec_fn=_take_terminal,
         )
         os.close(theirs)
         terminal = Terminal(ours, process)
@@ -132,7 +132,7 @@ class Mudroom:
                 await process.wait()
             os.close(ours)
 
-    async def interrupted(
+    async def run_and_interrupt(
         self,
         *arguments: str,
         url: str,
@@ -244,18 +244,18 @@ class Tmux:
             ";",
         ]
         folder = str(self.mudroom.project)
-        await self._tmux(
+        await self._run_tmux(
             "-f", "/dev/null", *conf, "new-session", "-d", *size, "-c", folder, "sh", "-c", command
         )
         return self
 
     async def type(self, text: str) -> None:
         """Press the keys of a text."""
-        await self._tmux("send-keys", "-l", "--", text)
+        await self._run_tmux("send-keys", "-l", "--", text)
 
     async def press(self, *keys: str) -> None:
         """Press keys by their tmux names: Enter, Escape, C-c, Up."""
-        await self._tmux("send-keys", *keys)
+        await self._run_tmux("send-keys", *keys)
 
     async def say(self, text: str) -> None:
         """Type a line and send it."""
@@ -264,8 +264,8 @@ class Tmux:
 
     async def paste(self, text: str) -> None:
         """Paste a text in brackets, as terminals do."""
-        await self._tmux("set-buffer", "--", text)
-        await self._tmux("paste-buffer", "-p")
+        await self._run_tmux("set-buffer", "--", text)
+        await self._run_tmux("paste-buffer", "-p")
 
     async def resize(self, columns: int, rows: int) -> None:
         """Resize the terminal while the program and tmux are idle; wait until they are again.
@@ -273,16 +273,16 @@ class Tmux:
         Bytes that the program wrote for one width must not reach tmux at another width.
         """
         await self.wait_until_idle()
-        await self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+        await self._run_tmux("resize-window", "-x", str(columns), "-y", str(rows))
         await self.wait_until_idle()
 
-    async def screen(self, *, colors: bool = False) -> str:
+    async def read_screen(self, *, colors: bool = False) -> str:
         """Return the text on the screen."""
-        return await self._tmux("capture-pane", "-p", *(["-e"] if colors else []))
+        return await self._run_tmux("capture-pane", "-p", *(["-e"] if colors else []))
 
     async def scroll(self) -> str:
         """Return the text of the scrollback and the screen."""
-        return await self._tmux("capture-pane", "-p", "-J", "-S", "-")
+        return await self._run_tmux("capture-pane", "-p", "-J", "-S", "-")
 
     async def expect(self, *texts: str, gone: str = "", seconds: float = 60) -> str:
         """Wait until all texts are on the screen and `gone` is not; return the screen."""
@@ -290,7 +290,7 @@ class Tmux:
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    shown = await self.screen()
+                    shown = await self.read_screen()
                     if all(text in shown for text in texts) and not (gone and gone in shown):
                         return shown
                     await asyncio.sleep(0.03)
@@ -308,15 +308,15 @@ class Tmux:
             await asyncio.sleep(0.05)
         raise AssertionError(f"{text} not printed {times} times:\n{seen}")
 
-    async def pid(self) -> int:
+    async def read_pid(self) -> int:
         """Return the process id of the program."""
-        shell = (await self._tmux("display-message", "-p", "#{pane_pid}")).strip()
+        shell = (await self._run_tmux("display-message", "-p", "#{pane_pid}")).strip()
         return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
 
     async def wait_until_idle(self, seconds: float = 60) -> None:
         """Wait until the program and the tmux server both wait for events."""
-        server = int(await self._tmux("display-message", "-p", "#{pid}"))
-        pids = [await self.pid(), server]
+        server = int(await self._run_tmux("display-message", "-p", "#{pid}"))
+        pids = [await self.read_pid(), server]
         until = time.monotonic() + seconds
         idle_samples = 0
         while idle_samples < 3:
@@ -331,16 +331,18 @@ class Tmux:
         while not (
             self._exit_code_file.exists() and (status := self._exit_code_file.read_text().strip())
         ):
-            assert time.monotonic() < until, f"the program does not end:\n{await self.screen()}"
+            assert time.monotonic() < until, (
+                f"the program does not end:\n{await self.read_screen()}"
+            )
             await asyncio.sleep(0.03)
         assert "Traceback" not in await self.scroll()
         return int(status)
 
     async def close(self) -> None:
         """Close the terminal."""
-        await self._tmux("kill-server", check=False)
+        await self._run_tmux("kill-server", check=False)
 
-    async def _tmux(self, *arguments: str, check: bool = True) -> str:
+    async def _run_tmux(self, *arguments: str, check: bool = True) -> str:
         process = await asyncio.create_subprocess_exec(
             "tmux",
             "-u",
@@ -360,7 +362,7 @@ def _read_state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def _own_terminal() -> None:
+def _take_terminal() -> None:
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 

@@ -63,7 +63,7 @@ async def test_resume_without_id_asks_for_a_session(mudroom: Mudroom) -> None:
     await _run_prompts(mudroom, "the older one", "the newer one")
     async with (
         ModelServer(lambda request: f"continued after {request.turn}") as server,
-        mudroom.at_terminal("-p", "next", *MODEL, "--resume", url=server.url) as terminal,
+        mudroom.start_at_terminal("-p", "next", *MODEL, "--resume", url=server.url) as terminal,
     ):
         await terminal.expect("1  ")
         await terminal.expect("the newer one")
@@ -83,7 +83,7 @@ async def test_the_prompt_continues_a_session(mudroom: Mudroom) -> None:
     await _run_prompts(mudroom, "the older one")
     async with (
         ModelServer(lambda request: f"continued after {request.turn}") as server,
-        mudroom.at_terminal("--continue", *MODEL, url=server.url) as terminal,
+        mudroom.start_at_terminal("--continue", *MODEL, url=server.url) as terminal,
     ):
         at = await terminal.expect("mudroom >>", since=await terminal.expect("the older one"))
         terminal.type("next\r")

@@ -15,7 +15,7 @@ MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 ANSWER = Usage(input_tokens=1_000, output_tokens=400)
 
 
-def work_without_end(request: ServerRequest) -> ServerAnswer:
+def start_endless_children(request: ServerRequest) -> ServerAnswer:
     """Start four children, which read on without end; each answer costs the same."""
     read = {"file_path": "f0.txt", "limit": request.number + 1}
     calls = [ToolCallBlock(f"r{request.number}", "read", read)]
@@ -37,7 +37,7 @@ async def test_children_pass_a_limit_by_one_answer_in_total(
     flag: str, maximum: str, subtype: str, worker: str, mudroom: Mudroom
 ) -> None:
     options = ("-p", "PARENT", "-o", "json", flag, maximum, "--worker", worker, *MODEL)
-    async with ModelServer(work_without_end, delay=0.02) as server:
+    async with ModelServer(start_endless_children, delay=0.02) as server:
         done = await mudroom(*options, url=server.url)
     result = json.loads(done.out)
     assert (done.code, result["subtype"], result["reason"]) == (1, subtype, "BUDGET")

@@ -27,7 +27,7 @@ def delegate_once(asked: ServerRequest) -> ServerAnswer:
     return "seen" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
 
 
-def words(asked: ServerRequest) -> str:
+def get_last_words(asked: ServerRequest) -> str:
     """Return the last message that the model received."""
     return str(asked.messages[-1])
 
@@ -102,7 +102,7 @@ async def test_input_before_the_prompt_is_drawn_is_kept(tmux: Tmux) -> None:
         await tmux.expect("heard")
         await tmux.press("C-d")
         assert await tmux.end() == 0
-        assert len(server.requests) == 1 and "an early bird" in words(server.requests[0])
+        assert len(server.requests) == 1 and "an early bird" in get_last_words(server.requests[0])
 
 
 async def test_a_prompt_on_the_command_line_is_run_first(tmux: Tmux) -> None:
@@ -153,9 +153,9 @@ async def test_new_lines_and_long_pastes(tmux: Tmux) -> None:
         await tmux.expect("one", "two", "three", "[Pasted text #1 +39 lines]")
         await tmux.press("Enter")
         await tmux.expect("heard", gone="row 20")
-        assert r"one\ntwo\nthree\nrow 0\n" in words(server.requests[0]) and "row 39" in words(
+        assert r"one\ntwo\nthree\nrow 0\n" in get_last_words(
             server.requests[0]
-        )
+        ) and "row 39" in get_last_words(server.requests[0])
 
 
 async def test_the_input_line_is_edited_in_an_editor(tmux: Tmux, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_the_input_line_is_edited_in_an_editor(tmux: Tmux, tmp_path: Path)
         await tmux.expect("mudroom >> begun here and ended there")
         await tmux.press("Enter")
         await tmux.expect("heard")
-        assert "begun here and ended there" in words(server.requests[0])
+        assert "begun here and ended there" in get_last_words(server.requests[0])
 
 
 async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
@@ -181,9 +181,9 @@ async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
         await tmux.expect("from the shell 42")
         await tmux.say("what was that")
         await tmux.expect("noted")
-        assert "from the shell 42" in words(server.requests[0]) and "what was that" in words(
+        assert "from the shell 42" in get_last_words(
             server.requests[0]
-        )
+        ) and "what was that" in get_last_words(server.requests[0])
         await tmux.say("!touch started; sleep 60")
         while not (tmux.mudroom.project / "started").exists():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -208,9 +208,9 @@ async def test_files_and_agents_are_completed_and_mentioned(tmux: Tmux) -> None:
         await tmux.expect("with @agent-explore")
         await tmux.press("Enter")
         await tmux.expect("done")
-        assert "see f3.txt with" in words(
+        assert "see f3.txt with" in get_last_words(
             server.requests[0]
-        ) and "agent explore with the task tool" in words(server.requests[0])
+        ) and "agent explore with the task tool" in get_last_words(server.requests[0])
 
 
 async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
@@ -323,7 +323,7 @@ async def test_sigterm_ends_the_prompt_with_its_exit_code(tmux: Tmux) -> None:
         await tmux.expect(READY)
         await tmux.say("hang")
         await tmux.expect("thinking")
-        os.kill(await tmux.pid(), signal.SIGTERM)
+        os.kill(await tmux.read_pid(), signal.SIGTERM)
         assert await tmux.end() == 143
 
 
@@ -345,14 +345,14 @@ async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
         await tmux.press("Enter")
         await tmux.say("/cost")
         await tmux.expect("2 runs")
-        assert not re.search(r"\x1b\[[0-9;]*[A-HJKST]", await tmux.screen(colors=True))
+        assert not re.search(r"\x1b\[[0-9;]*[A-HJKST]", await tmux.read_screen(colors=True))
         await tmux.press("C-d")
         assert await tmux.end() == 0
 
 
 async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Mudroom) -> None:
     async with ModelServer(delegate_once, delay=0.3) as server:
-        async with mudroom.at_terminal(
+        async with mudroom.start_at_terminal(
             "-p", "a rather long prompt", *MODEL, url=server.url, columns=20
         ) as screen:
             assert await screen.end() == 0
@@ -385,7 +385,7 @@ async def test_an_answer_is_rendered_on_a_terminal_and_unchanged_in_a_pipe(
         return Fault(MARKDOWN, chunk_size=120, pause=0.08) if "task" in asked.tools else "seen"
 
     async with ModelServer(slowly) as server:
-        async with mudroom.at_terminal("-p", "go", *MODEL, url=server.url) as screen:
+        async with mudroom.start_at_terminal("-p", "go", *MODEL, url=server.url) as screen:
             at = await screen.expect("It is")
             assert "The end" not in screen.seen[at:], "the beginning is printed before the end"
             assert await screen.end() == 0
@@ -419,7 +419,7 @@ async def test_the_prompt_is_drawn_with_little_cpu_time(mudroom: Mudroom) -> Non
     spent: dict[str, list[float]] = {"-m": [], "-c": []}
     for _ in range(4):
         for kind, words in (("-m", ("mudroom", *MODEL)), ("-c", (FLOOR,))):
-            async with mudroom.at_terminal(*words, by=kind) as screen:
+            async with mudroom.start_at_terminal(*words, by=kind) as screen:
                 await screen.expect(">>")
                 threads = Path(f"/proc/{screen.process.pid}/task").glob("*/schedstat")
                 spent[kind].append(sum(int(file.read_text().split()[0]) for file in threads) / 1e9)
@@ -428,7 +428,7 @@ async def test_the_prompt_is_drawn_with_little_cpu_time(mudroom: Mudroom) -> Non
 
 
 async def test_slow_packages_are_imported_after_the_prompt_is_drawn(mudroom: Mudroom) -> None:
-    async with mudroom.at_terminal(*MODEL, env={"PYTHONPROFILEIMPORTTIME": "1"}) as screen:
+    async with mudroom.start_at_terminal(*MODEL, env={"PYTHONPROFILEIMPORTTIME": "1"}) as screen:
         drawn = await screen.expect("mudroom >> ")
         await screen.expect("sqlite3")
     slow = ("aiohttp", "mudroom.session", "sqlite3", "rich", "pathspec", "yaml")

@@ -29,7 +29,9 @@ class ThreeTasks:
         if "task" in asked.tools:
             self.received.append(last)
             return (
-                "all told" if "tool_result" in last else [self._task(name) for name in self.names]
+                "all told"
+                if "tool_result" in last
+                else [self._call_task(name) for name in self.names]
             )
         name = next(name for name in self.names if f"CHILD {name}" in str(asked.messages[0]))
         if asked.turn == 0:
@@ -39,7 +41,7 @@ class ThreeTasks:
             await self.go.wait()
         return f"{name} saw it"
 
-    def _task(self, name: str) -> ToolCallBlock:
+    def _call_task(self, name: str) -> ToolCallBlock:
         return ToolCallBlock(
             f"t-{name}",
             "task",
@@ -160,7 +162,9 @@ async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: Three
         await tmux.expect("mudroom >> look", "└─▸general", gone="line of mud")
         await tmux.press("Escape")
         after = await tmux.expect("└─ general", gone="▸")
-        assert lines_above_tree(after) == lines_above_tree(before), "the screen is restored"
+        assert list_lines_above_tree(after) == list_lines_above_tree(before), (
+            "the screen is restored"
+        )
         await tmux.press("Up")
         await tmux.press("Enter")
         await tmux.expect("281 more lines")
@@ -171,7 +175,7 @@ async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: Three
         assert "\n\n\n" not in shown.rstrip("\n") and shown.count("all told") == 1
 
 
-def lines_above_tree(screen: str) -> list[str]:
+def list_lines_above_tree(screen: str) -> list[str]:
     """Return the lines above the tree."""
     return screen.partition("●")[0].splitlines()
 

@@ -92,7 +92,7 @@ async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Mudroom) -> No
         return Fault(delay=60)
 
     async with ModelServer(answer) as server:
-        done = await mudroom.interrupted("-p", "x", *MODEL, *JSON, url=server.url, when=stuck)
+        done = await mudroom.run_and_interrupt("-p", "x", *MODEL, *JSON, url=server.url, when=stuck)
     result = json.loads(done.out)
     assert (
         done.code == 130
@@ -115,7 +115,9 @@ async def test_words_before_ctrl_c_are_printed_as_text_and_json(mudroom: Mudroom
             return Fault(body=body, content_type="text/event-stream", cut_after=end, end="stall")
 
         async with ModelServer(answer) as server:
-            done = await mudroom.interrupted("-p", "x", *MODEL, *flags, url=server.url, when=stuck)
+            done = await mudroom.run_and_interrupt(
+                "-p", "x", *MODEL, *flags, url=server.url, when=stuck
+            )
         text = done.out.strip()
         if flags:
             result = json.loads(done.out)
@@ -145,7 +147,7 @@ async def test_sigterm_and_a_second_ctrl_c_end_the_process(
     async with ModelServer(answer) as server:
         previous = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup makes children ignore it
         try:
-            done = await mudroom.interrupted(
+            done = await mudroom.run_and_interrupt(
                 "-p", "x", *MODEL, url=server.url, when=stuck, by=signals
             )
         finally:

@@ -37,30 +37,30 @@ async def _run(_: Any, __: Any) -> ToolResult:
     return ToolResult("")
 
 
-def tool(name: str) -> Tool:
+def make_tool(name: str) -> Tool:
     schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
     return Tool(name=name, description=f"{name} a file.", parameters=schema, parse=dict, run=_run)
 
 
-def model(name: str = "claude-sonnet-4-5") -> AnthropicModel:
+def make_model(name: str = "claude-sonnet-4-5") -> AnthropicModel:
     return AnthropicModel(name, http=HttpClient(clock=FakeClock()), key="k")
 
 
-def sent(
+def decode_body(
     *messages: Message,
     config: RequestConfig | None = None,
     tools: bool = True,
     name: str = "claude-sonnet-4-5",
 ) -> dict[str, Any]:
-    conversation = model(name).start_conversation(config or RequestConfig(system=""))
+    conversation = make_model(name).start_conversation(config or RequestConfig(system=""))
     for message in messages:
         conversation.append(message)
     return json.loads(conversation.build_body(tools=tools))
 
 
-def blocks(message: Message) -> list[dict[str, Any]]:
+def encode_blocks(message: Message) -> list[dict[str, Any]]:
     """Return one message as it is sent, without the cache mark."""
-    encoded = sent(user_message("x"), message)["messages"][1:]
+    encoded = decode_body(user_message("x"), message)["messages"][1:]
     return [
         {key: value for key, value in block.items() if key != "cache_control"}
         for entry in encoded
@@ -88,11 +88,11 @@ CONVERSATION: list[Message] = [
     AssistantMessage((TextBlock("One is there."),), wire="anthropic"),
     user_message("Thanks."),
 ]
-CONFIG = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+CONFIG = RequestConfig(system="Be brief.", tools=(make_tool("read"), make_tool("self.emitvalue")))
 
 
 def test_a_request_as_it_is_sent() -> None:
-    body = sent(*CONVERSATION[:3], config=CONFIG)
+    body = decode_body(*CONVERSATION[:3], config=CONFIG)
     assert list(body) == ["model", "max_tokens", "stream", "tools", "system", "messages"]
     assert body["stream"] is True
     assert [entry["name"] for entry in body["tools"]] == ["read", "self_emitvalue"]
@@ -125,7 +125,7 @@ def test_a_request_as_it_is_sent() -> None:
 
 
 def test_each_body_extends_the_previous_one_byte_for_byte() -> None:
-    conversation = model().start_conversation(CONFIG)
+    conversation = make_model().start_conversation(CONFIG)
     bodies = list[bytes]()
     prefix = len(conversation.build_body()) - len(b"]}")
     for message in CONVERSATION:
@@ -139,8 +139,8 @@ def test_each_body_extends_the_previous_one_byte_for_byte() -> None:
 def test_conversations_with_the_same_config_share_their_prefix() -> None:
     prefixes = set[bytes]()
     for prompt in ("one", "another"):
-        conversation = model().start_conversation(
-            RequestConfig(system="Be brief.", tools=(tool("read"), tool("grep")))
+        conversation = make_model().start_conversation(
+            RequestConfig(system="Be brief.", tools=(make_tool("read"), make_tool("grep")))
         )
         conversation.append(user_message(prompt))
         prefixes.add(conversation.build_body().partition(b'"messages":[')[0])
@@ -148,7 +148,7 @@ def test_conversations_with_the_same_config_share_their_prefix() -> None:
 
 
 def test_forbidding_calls_changes_nothing_before_the_messages_end() -> None:
-    conversation = model().start_conversation(CONFIG)
+    conversation = make_model().start_conversation(CONFIG)
     conversation.append(user_message("Sum up."))
     free = conversation.build_body()
     forbidden = conversation.build_body(tools=False)
@@ -156,7 +156,7 @@ def test_forbidding_calls_changes_nothing_before_the_messages_end() -> None:
 
 
 def test_missing_tools_and_system_prompt_are_not_sent() -> None:
-    assert set(sent(user_message("Hello."), tools=False)) == {
+    assert set(decode_body(user_message("Hello."), tools=False)) == {
         "model",
         "max_tokens",
         "stream",
@@ -165,26 +165,28 @@ def test_missing_tools_and_system_prompt_are_not_sent() -> None:
 
 
 def test_a_body_has_at_most_four_cache_marks() -> None:
-    assert json.dumps(sent(*CONVERSATION, config=CONFIG)).count("cache_control") == 3
+    assert json.dumps(decode_body(*CONVERSATION, config=CONFIG)).count("cache_control") == 3
 
 
 def test_thinking_is_sent_only_to_the_wire_that_wrote_it() -> None:
     thought = (ThinkingBlock("Hm.", "sig"), ThinkingBlock("", redacted="cipher"), TextBlock("Yes."))
-    assert blocks(AssistantMessage(thought, wire="anthropic")) == [
+    assert encode_blocks(AssistantMessage(thought, wire="anthropic")) == [
         {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
         {"type": "redacted_thinking", "data": "cipher"},
         {"type": "text", "text": "Yes."},
     ]
-    assert blocks(AssistantMessage(thought, wire="openai")) == [{"type": "text", "text": "Yes."}]
+    assert encode_blocks(AssistantMessage(thought, wire="openai")) == [
+        {"type": "text", "text": "Yes."}
+    ]
 
 
 @pytest.mark.parametrize("empty", ["", " \n", "\0"])
 def test_empty_text_is_never_sent(empty: str) -> None:
-    assert blocks(AssistantMessage((TextBlock(empty), TextBlock("Yes.")))) == [
+    assert encode_blocks(AssistantMessage((TextBlock(empty), TextBlock("Yes.")))) == [
         {"type": "text", "text": "Yes."}
     ]
-    assert blocks(UserMessage((TextBlock(empty),))) == []
-    assert blocks(UserMessage((ToolResultBlock("t", "read", empty),))) == [
+    assert encode_blocks(UserMessage((TextBlock(empty),))) == []
+    assert encode_blocks(UserMessage((ToolResultBlock("t", "read", empty),))) == [
         {"type": "tool_result", "tool_use_id": "t"}
     ]
 
@@ -192,7 +194,9 @@ def test_empty_text_is_never_sent(empty: str) -> None:
 def test_results_come_before_texts() -> None:
     assert [
         b["type"]
-        for b in blocks(UserMessage((TextBlock("By the way."), ToolResultBlock("t", "read", "x"))))
+        for b in encode_blocks(
+            UserMessage((TextBlock("By the way."), ToolResultBlock("t", "read", "x")))
+        )
     ] == [
         "tool_result",
         "text",
@@ -200,14 +204,16 @@ def test_results_come_before_texts() -> None:
 
 
 def test_malformed_arguments_are_sent_as_received() -> None:
-    encoded = blocks(AssistantMessage((ToolCallBlock("t", "read", {}, malformed='{"path": "a'),)))
+    encoded = encode_blocks(
+        AssistantMessage((ToolCallBlock("t", "read", {}, malformed='{"path": "a'),))
+    )
     assert encoded[0]["input"] == {"INVALID_JSON": '{"path": "a'}
 
 
 def test_ids_and_names_of_other_wires_are_made_legal() -> None:
     call = AssistantMessage((ToolCallBlock("call|1", "self.emitvalue", {}),))
     result = UserMessage((ToolResultBlock("call|1", "", "ok"),))
-    encoded = sent(user_message("x"), call, result, config=CONFIG)["messages"]
+    encoded = decode_body(user_message("x"), call, result, config=CONFIG)["messages"]
     assert (encoded[1]["content"][0]["id"], encoded[1]["content"][0]["name"]) == (
         "call_1",
         "self_emitvalue",
@@ -216,7 +222,7 @@ def test_ids_and_names_of_other_wires_are_made_legal() -> None:
 
 
 def test_lone_surrogates_and_nul_are_not_sent() -> None:
-    encoded = blocks(
+    encoded = encode_blocks(
         AssistantMessage(
             (TextBlock("a\ud800b\0c"), ToolCallBlock("t", "write", {"text": "\udfff\0"}))
         )
@@ -237,7 +243,7 @@ def test_lone_surrogates_and_nul_are_not_sent() -> None:
     ],
 )
 def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str, float]) -> None:
-    body = sent(
+    body = decode_body(
         user_message("x"), config=RequestConfig(system="", temperature=0.5, top_p=0.9), name=name
     )
     assert {key: body[key] for key in ("temperature", "top_p") if key in body} == expected
@@ -257,9 +263,9 @@ def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str
     ],
 )
 def test_max_tokens_is_always_sent(name: str, maximum: int) -> None:
-    assert sent(user_message("x"), name=name)["max_tokens"] == maximum
+    assert decode_body(user_message("x"), name=name)["max_tokens"] == maximum
     assert (
-        sent(user_message("x"), name=name, config=RequestConfig(system="", max_tokens=77))[
+        decode_body(user_message("x"), name=name, config=RequestConfig(system="", max_tokens=77))[
             "max_tokens"
         ]
         == 77
@@ -336,7 +342,7 @@ def test_a_stream_cut_at_any_byte_gives_no_message() -> None:
             read(STREAM[:at])
 
 
-def _events(*events: dict[str, Any]) -> bytes:
+def _encode_events(*events: dict[str, Any]) -> bytes:
     return b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
 
 
@@ -344,7 +350,7 @@ START = {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens
 STOP = {"type": "message_stop"}
 
 
-def _tool(
+def _make_tool_events(
     call_id: str, *partial: str, arguments: dict[str, Any] | None = None, index: int = 0
 ) -> list[dict[str, Any]]:
     block = {"type": "tool_use", "id": call_id, "name": "read", "input": arguments or {}}
@@ -357,26 +363,34 @@ def _tool(
 
 
 def test_arguments_that_are_not_json_are_kept_and_marked() -> None:
-    assert read(_events(START, *_tool("t", '{"path": '), STOP))[0].tool_calls == (
-        ToolCallBlock("t", "read", {}, malformed='{"path": '),
-    )
+    assert read(_encode_events(START, *_make_tool_events("t", '{"path": '), STOP))[
+        0
+    ].tool_calls == (ToolCallBlock("t", "read", {}, malformed='{"path": '),)
 
 
 def test_arguments_in_the_block_start_are_used() -> None:
-    assert read(_events(START, *_tool("t", arguments={"path": "a"}), STOP))[0].tool_calls == (
-        ToolCallBlock("t", "read", {"path": "a"}),
-    )
+    assert read(_encode_events(START, *_make_tool_events("t", arguments={"path": "a"}), STOP))[
+        0
+    ].tool_calls == (ToolCallBlock("t", "read", {"path": "a"}),)
 
 
 def test_each_call_gets_a_unique_id() -> None:
-    message, _ = read(_events(START, *_tool("t"), *_tool("t", index=1), *_tool("", index=2), STOP))
+    message, _ = read(
+        _encode_events(
+            START,
+            *_make_tool_events("t"),
+            *_make_tool_events("t", index=1),
+            *_make_tool_events("", index=2),
+            STOP,
+        )
+    )
     assert len({call.id for call in message.tool_calls} - {""}) == 3
     assert message.stop_reason is StopReason.CALLS
 
 
 def test_unknown_events_fields_and_blocks_are_ignored() -> None:
     message, _ = read(
-        _events(
+        _encode_events(
             START | {"new": 1},
             {"type": "weather", "delta": {"type": "rain"}},
             {
@@ -417,7 +431,7 @@ def test_a_surrogate_pair_split_over_two_deltas_becomes_one_character() -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": half}}
         for half in ("\ud83d", "\ude00")
     ]
-    assert read(_events(START, text, *halves, STOP))[0].text == "\U0001f600"
+    assert read(_encode_events(START, text, *halves, STOP))[0].text == "\U0001f600"
 
 
 @pytest.mark.parametrize(
@@ -437,14 +451,14 @@ def test_stop_reasons_are_mapped(reason: str, stop: StopReason) -> None:
         "delta": {"stop_reason": reason},
         "usage": {"output_tokens": 1},
     }
-    assert read(_events(START, delta, STOP))[0].stop_reason is stop
+    assert read(_encode_events(START, delta, STOP))[0].stop_reason is stop
 
 
 def test_reasoning_tokens_are_counted() -> None:
     usage = {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 5}}
-    assert read(_events(START, {"type": "message_delta", "delta": {}, "usage": usage}, STOP))[
-        0
-    ].usage == Usage(3, 9, reasoning_tokens=5)
+    assert read(
+        _encode_events(START, {"type": "message_delta", "delta": {}, "usage": usage}, STOP)
+    )[0].usage == Usage(3, 9, reasoning_tokens=5)
 
 
 @pytest.mark.parametrize(
@@ -464,7 +478,7 @@ def test_reasoning_tokens_are_counted() -> None:
 def test_an_error_event_raises_an_error_with_its_status(kind: str, status: int) -> None:
     with pytest.raises(StreamError) as caught:
         read(
-            _events(
+            _encode_events(
                 START,
                 {"type": "error", "error": {"type": kind, "message": "slow down"}},
             )
@@ -474,7 +488,7 @@ def test_an_error_event_raises_an_error_with_its_status(kind: str, status: int) 
 
 def test_another_protocol_is_garbled() -> None:
     with pytest.raises(ModelGarbled):
-        read(_events({"choices": [{"delta": {"content": "hi"}}]}))
+        read(_encode_events({"choices": [{"delta": {"content": "hi"}}]}))
 
 
 def test_events_after_the_end_of_a_message_are_ignored() -> None:

@@ -64,20 +64,20 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def tool(name: str) -> Tool:
+def make_tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
     return Tool(name=name, description=f"Does {name}.", parameters=SCHEMA, parse=dict, run=run)
 
 
-TOOLS = (tool("read"), tool("grep"))
+TOOLS = (make_tool("read"), make_tool("grep"))
 SIGNED = "c2lnbmF0dXJl"
 LOCAL_OPENAI = "openai:127.0.0.1:1"
 IMAGE = ImageBlock("image/png", b"\x89PNG of a duck", 640, 480)
 
 
-def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
+def make_corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
     """Return conversations by name, with answers of the given wire."""
     bare = RequestConfig(system="", max_tokens=1000)
     full = RequestConfig(system="Be brief.", tools=TOOLS, max_tokens=1000)
@@ -175,23 +175,23 @@ def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
     }
 
 
-def malformed(call: ToolCallBlock) -> dict[str, Any]:
+def wrap_malformed(call: ToolCallBlock) -> dict[str, Any]:
     return {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
 
 
 # --- bodies of the official SDKs, from their natural input
 
 
-def base64_text(image: ImageBlock) -> str:
+def encode_base64(image: ImageBlock) -> str:
     return base64.b64encode(image.data).decode()
 
 
-def anthropic_image(image: ImageBlock) -> dict[str, Any]:
-    source = {"type": "base64", "media_type": image.media_type, "data": base64_text(image)}
+def make_anthropic_image(image: ImageBlock) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": image.media_type, "data": encode_base64(image)}
     return {"type": "image", "source": source}
 
 
-async def anthropic_sdk(
+async def send_with_anthropic_sdk(
     client: anthropic.AsyncAnthropic, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
     def blocks(message: Message) -> list[dict[str, Any]]:
@@ -201,14 +201,14 @@ async def anthropic_sdk(
                 case TextBlock():
                     blocks.append({"type": "text", "text": block.text})
                 case ImageBlock():
-                    blocks.append(anthropic_image(block))
+                    blocks.append(make_anthropic_image(block))
                 case ToolCallBlock():
                     blocks.append(
                         {
                             "type": "tool_use",
                             "id": block.id,
                             "name": block.name,
-                            "input": malformed(block),
+                            "input": wrap_malformed(block),
                         }
                     )
                 case ToolResultBlock():
@@ -218,7 +218,7 @@ async def anthropic_sdk(
                             "tool_use_id": block.call_id,
                             "content": [
                                 {"type": "text", "text": block.text},
-                                *map(anthropic_image, block.images),
+                                *map(make_anthropic_image, block.images),
                             ],
                             "is_error": block.error,
                         }
@@ -250,31 +250,31 @@ async def anthropic_sdk(
         messages=cast("list[MessageParam]", encoded),
         system=config.system or anthropic.omit,
         tools=tools or anthropic.omit,
-        extra_body=sampling(config),  # this SDK has no arguments for sampling
+        extra_body=make_sampling(config),  # this SDK has no arguments for sampling
     ) as stream:
         await stream.get_final_message()
 
 
-def openai_image(image: ImageBlock) -> dict[str, Any]:
-    url = f"data:{image.media_type};base64,{base64_text(image)}"
+def make_openai_image(image: ImageBlock) -> dict[str, Any]:
+    url = f"data:{image.media_type};base64,{encode_base64(image)}"
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def openai_user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+def make_openai_content(message: UserMessage) -> str | list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock) and block.images:
             label = f"Images of the result of {block.name} ({block.call_id}):"
-            items += [{"type": "text", "text": label}, *map(openai_image, block.images)]
+            items += [{"type": "text", "text": label}, *map(make_openai_image, block.images)]
         elif isinstance(block, TextBlock):
             items.append({"type": "text", "text": block.text})
         elif isinstance(block, ImageBlock):
-            items.append(openai_image(block))
+            items.append(make_openai_image(block))
     is_plain = len(items) == 1 and items[0]["type"] == "text"
     return items[0]["text"] if is_plain else items
 
 
-async def openai_sdk(
+async def send_with_openai_sdk(
     client: openai.AsyncOpenAI, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
     encoded: list[dict[str, Any]] = (
@@ -287,7 +287,7 @@ async def openai_sdk(
                 for b in message.content
                 if isinstance(b, ToolResultBlock)
             ]
-            if content := openai_user_content(message):
+            if content := make_openai_content(message):
                 encoded.append({"role": "user", "content": content})
             continue
         entry: dict[str, Any] = {"role": "assistant"}
@@ -299,7 +299,7 @@ async def openai_sdk(
             entry["reasoning_content"] = thoughts
         if message.tool_calls:
             functions = [
-                (call.id, {"name": call.name, "arguments": json.dumps(malformed(call))})
+                (call.id, {"name": call.name, "arguments": json.dumps(wrap_malformed(call))})
                 for call in message.tool_calls
             ]
             entry["tool_calls"] = [
@@ -321,17 +321,17 @@ async def openai_sdk(
         max_tokens=config.max_tokens,
         stream=True,
         stream_options={"include_usage": True},
-        **sampling(config),
+        **make_sampling(config),
     )
     async for _ in stream:
         pass
 
 
-def google_image(image: ImageBlock) -> gt.Part:
+def make_google_image(image: ImageBlock) -> gt.Part:
     return gt.Part(inline_data=gt.Blob(data=image.data, mime_type=image.media_type))
 
 
-def google_parts(message: Message) -> list[gt.Part]:
+def make_google_parts(message: Message) -> list[gt.Part]:
     own = isinstance(message, AssistantMessage) and message.wire == "google"
     blocks: list[gt.Part] = []
     images: list[gt.Part] = []
@@ -343,12 +343,12 @@ def google_parts(message: Message) -> list[gt.Part]:
             case TextBlock():
                 blocks.append(gt.Part(text=block.text))
             case ImageBlock():
-                blocks.append(google_image(block))
+                blocks.append(make_google_image(block))
             case ToolCallBlock():
                 blocks.append(
                     gt.Part(
                         function_call=gt.FunctionCall(
-                            id=block.id, name=block.name, args=malformed(block)
+                            id=block.id, name=block.name, args=wrap_malformed(block)
                         )
                     )
                 )
@@ -363,7 +363,7 @@ def google_parts(message: Message) -> list[gt.Part]:
                 )
                 if block.images:
                     label = f"Images of the result of {block.name} ({block.call_id}):"
-                    images += [gt.Part(text=label), *map(google_image, block.images)]
+                    images += [gt.Part(text=label), *map(make_google_image, block.images)]
             case ThinkingBlock() if own:
                 blocks.append(
                     gt.Part(text=block.text, thought=True, thought_signature=b"signature")
@@ -373,13 +373,13 @@ def google_parts(message: Message) -> list[gt.Part]:
     return blocks + images
 
 
-async def google_sdk(
+async def send_with_google_sdk(
     client: genai.client.AsyncClient, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
     contents = [
         gt.Content(
             role="user" if isinstance(message, UserMessage) else "model",
-            parts=google_parts(message),
+            parts=make_google_parts(message),
         )
         for message in messages
     ]
@@ -393,7 +393,7 @@ async def google_sdk(
         system_instruction=config.system or None,
         tools=[gt.Tool(function_declarations=declared)] if declared else None,
         max_output_tokens=config.max_tokens,
-        **sampling(config),
+        **make_sampling(config),
     )
     stream = await client.models.generate_content_stream(
         model=MODELS["google"], contents=cast("Any", contents), config=google_config
@@ -402,7 +402,7 @@ async def google_sdk(
         pass
 
 
-def sampling(config: RequestConfig) -> dict[str, Any]:
+def make_sampling(config: RequestConfig) -> dict[str, Any]:
     return {
         name: value
         for name in ("temperature", "top_p")
@@ -411,9 +411,9 @@ def sampling(config: RequestConfig) -> dict[str, Any]:
 
 
 SDKS: dict[str, Callable[[Any, RequestConfig, Sequence[Message]], Awaitable[None]]] = {
-    "anthropic": anthropic_sdk,
-    "openai": openai_sdk,
-    "google": google_sdk,
+    "anthropic": send_with_anthropic_sdk,
+    "openai": send_with_openai_sdk,
+    "google": send_with_google_sdk,
 }
 CLIENTS: dict[str, Callable[[str], AbstractAsyncContextManager[Any]]] = {
     "anthropic": lambda url: anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0),
@@ -425,7 +425,7 @@ CLIENTS: dict[str, Callable[[str], AbstractAsyncContextManager[Any]]] = {
 # --- messages of pydantic-ai
 
 
-def pydantic_model(wire: str, url: str) -> PydanticModel:
+def make_pydantic_model(wire: str, url: str) -> PydanticModel:
     match wire:
         case "anthropic":
             return PydanticAnthropic(
@@ -439,7 +439,7 @@ def pydantic_model(wire: str, url: str) -> PydanticModel:
             return PydanticGoogle(MODELS[wire], provider=GoogleProvider(api_key="k", base_url=url))
 
 
-async def pydantic(
+async def send_with_pydantic_ai(
     wire: str, model: PydanticModel, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
     tools = [
@@ -450,8 +450,8 @@ async def pydantic(
         function_tools=tools,
         instruction_parts=[pm.InstructionPart(config.system)] if config.system else [],
     )
-    settings = {"max_tokens": config.max_tokens, **sampling(config)}
-    converted = [_pydantic_message(wire, message) for message in messages]
+    settings = {"max_tokens": config.max_tokens, **make_sampling(config)}
+    converted = [_make_pydantic_message(wire, message) for message in messages]
     async with (
         model,
         model_request_stream(
@@ -465,7 +465,7 @@ async def pydantic(
             pass
 
 
-def _pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
+def _make_pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
     if isinstance(message, UserMessage):
         parts: list[pm.ModelRequestPart] = []
         prompt: list[pm.UserContent] = []
@@ -519,14 +519,14 @@ def drop_if(key: str, value: object) -> Callable[[dict[str, Any]], dict[str, Any
     }
 
 
-def text_as_block(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def wrap_text(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda fields: {
         key: [{"type": "text", "text": value}] if key in keys and isinstance(value, str) else value
         for key, value in fields.items()
     }
 
 
-def arguments_parsed(fields: dict[str, Any]) -> dict[str, Any]:
+def parse_arguments(fields: dict[str, Any]) -> dict[str, Any]:
     return (
         fields | {"arguments": json.loads(fields["arguments"])}
         if isinstance(fields.get("arguments"), str)
@@ -534,16 +534,16 @@ def arguments_parsed(fields: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def renamed(old: str, new: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def rename_field(old: str, new: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda fields: {new if key == old else key: value for key, value in fields.items()}
 
 
-def error_unwrapped(fields: dict[str, Any]) -> dict[str, Any]:
+def unwrap_error(fields: dict[str, Any]) -> dict[str, Any]:
     wrapped = fields.get("role") == "tool" and fields["content"].startswith('{"error":')
     return fields | {"content": json.loads(fields["content"])["error"]} if wrapped else fields
 
 
-def neighbours_joined(fields: dict[str, Any]) -> dict[str, Any]:
+def join_neighbours(fields: dict[str, Any]) -> dict[str, Any]:
     if "contents" not in fields:
         return fields
     joined: list[dict[str, Any]] = []
@@ -555,7 +555,7 @@ def neighbours_joined(fields: dict[str, Any]) -> dict[str, Any]:
     return fields | {"contents": joined}
 
 
-def role_of_system_dropped(fields: dict[str, Any]) -> dict[str, Any]:
+def drop_role_of_system(fields: dict[str, Any]) -> dict[str, Any]:
     return (
         fields | {"systemInstruction": drop("role")(fields["systemInstruction"])}
         if "systemInstruction" in fields
@@ -567,20 +567,20 @@ Rule = tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]
 RULES: dict[str, list[Rule]] = {
     "anthropic": [
         ("cache marks are ours, or pydantic-ai's; they change no word", drop("cache_control")),
-        ("a string is short for one text block", text_as_block("system", "content")),
+        ("a string is short for one text block", wrap_text("system", "content")),
         ("no error is the default", drop_if("is_error", False)),
     ],
     "openai": [
         ("no content may be null or left out", drop_if("content", None)),
-        ("arguments are JSON in a string: spaces in it mean nothing", arguments_parsed),
+        ("arguments are JSON in a string: spaces in it mean nothing", parse_arguments),
     ],
     "google": [
-        ("no reader uses the role of the system instruction", role_of_system_dropped),
+        ("no reader uses the role of the system instruction", drop_role_of_system),
         (
             "the API takes both spellings of a field; this one is its documentation's",
-            renamed("parameters_json_schema", "parametersJsonSchema"),
+            rename_field("parameters_json_schema", "parametersJsonSchema"),
         ),
-        ("the same holds for the type of an image", renamed("mime_type", "mimeType")),
+        ("the same holds for the type of an image", rename_field("mime_type", "mimeType")),
     ],
 }
 
@@ -589,7 +589,7 @@ PYDANTIC_FRAMES_RESULT_IMAGES = {"openai", "google"}
 """Wires on which pydantic-ai puts its own tags around the images of results, as no API asks for."""
 
 
-def without_their_preface(fields: dict[str, Any]) -> dict[str, Any]:
+def drop_preface(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the system blocks without the one that newer pydantic-ai adds.
 
     That block explains system messages in the middle of a conversation.
@@ -610,14 +610,12 @@ def without_their_preface(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 PYDANTIC_RULES: dict[str, list[Rule]] = {
-    "anthropic": [
-        ("pydantic-ai explains a frame of its own that we do not use", without_their_preface)
-    ],
+    "anthropic": [("pydantic-ai explains a frame of its own that we do not use", drop_preface)],
     "openai": [
         ("pydantic-ai closes every schema", drop_if("additionalProperties", False)),
         (
             "pydantic-ai wraps errors in JSON; we send the words, which say that they are an error",
-            error_unwrapped,
+            unwrap_error,
         ),
     ],
     "google": [
@@ -628,26 +626,26 @@ PYDANTIC_RULES: dict[str, list[Rule]] = {
             ),
             drop("thoughtSignature"),
         ),
-        ("any key may hold a result", renamed("return_value", "result")),
-        ("words beside results are one content or two", neighbours_joined),
+        ("any key may hold a result", rename_field("return_value", "result")),
+        ("words beside results are one content or two", join_neighbours),
     ],
 }
 
 
-def normal(value: Any, rules: Sequence[Rule]) -> Any:
+def normalize(value: Any, rules: Sequence[Rule]) -> Any:
     if isinstance(value, Mapping):
         fields = {
-            key: normal(item, rules) for key, item in cast("Mapping[str, Any]", value).items()
+            key: normalize(item, rules) for key, item in cast("Mapping[str, Any]", value).items()
         }
         for _, rule in rules:
             fields = rule(fields)
         return fields
     if isinstance(value, list):
-        return [normal(item, rules) for item in cast("list[Any]", value)]
+        return [normalize(item, rules) for item in cast("list[Any]", value)]
     return value
 
 
-def our_body(wire: str, config: RequestConfig, messages: Sequence[Message]) -> dict[str, Any]:
+def encode_body(wire: str, config: RequestConfig, messages: Sequence[Message]) -> dict[str, Any]:
     http = HttpClient(clock=FakeClock())
     models: dict[str, Model] = {
         "anthropic": AnthropicModel(MODELS["anthropic"], http=http),
@@ -663,9 +661,11 @@ def our_body(wire: str, config: RequestConfig, messages: Sequence[Message]) -> d
 @pytest.mark.parametrize("wire", WIRES)
 async def test_our_body_equals_the_body_of_the_official_sdk(wire: str) -> None:
     async with ModelServer(lambda _: "ok") as server, CLIENTS[wire](server.url) as client:
-        for name, (config, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
+        for name, (config, messages) in make_corpus(
+            LOCAL_OPENAI if wire == "openai" else wire
+        ).items():
             await SDKS[wire](client, config, messages)
-            assert normal(our_body(wire, config, messages), RULES[wire]) == normal(
+            assert normalize(encode_body(wire, config, messages), RULES[wire]) == normalize(
                 server.requests[-1].json, RULES[wire]
             ), name
 
@@ -673,14 +673,19 @@ async def test_our_body_equals_the_body_of_the_official_sdk(wire: str) -> None:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_our_messages_equal_the_messages_of_pydantic_ai(wire: str) -> None:
     rules = RULES[wire] + PYDANTIC_RULES[wire]
-    async with ModelServer(lambda _: "ok") as server, pydantic_model(wire, server.url) as model:
-        for name, (config, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
+    async with (
+        ModelServer(lambda _: "ok") as server,
+        make_pydantic_model(wire, server.url) as model,
+    ):
+        for name, (config, messages) in make_corpus(
+            LOCAL_OPENAI if wire == "openai" else wire
+        ).items():
             if name == "images in results" and wire in PYDANTIC_FRAMES_RESULT_IMAGES:
                 continue
-            await pydantic(wire, model, config, messages)
+            await send_with_pydantic_ai(wire, model, config, messages)
             our_fields, their_fields = (
-                normal(body, rules)
-                for body in (our_body(wire, config, messages), server.requests[-1].json)
+                normalize(body, rules)
+                for body in (encode_body(wire, config, messages), server.requests[-1].json)
             )
             for key in ("messages", "contents", "system", "systemInstruction", "tools"):
                 assert our_fields.get(key) == their_fields.get(key), f"{name}: {key}"

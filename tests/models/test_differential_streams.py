@@ -63,7 +63,7 @@ class ReadResult(Struct, frozen=True):
     usage: tuple[int, int, int]
 
 
-def events(*lines: str, names: bool = False) -> bytes:
+def encode_events(*lines: str, names: bool = False) -> bytes:
     if names:
         return "".join(
             f"event: {json.loads(line)['type']}\ndata: {line}\n\n" for line in lines
@@ -71,7 +71,7 @@ def events(*lines: str, names: bool = False) -> bytes:
     return "".join(f"data: {line}\r\n\r\n" for line in lines).encode()
 
 
-ANTHROPIC = events(
+ANTHROPIC = encode_events(
     '{"type":"message_start","message":{"id":"msg_01","type":"message","role":"assistant","model":"claude-x","content":[],"stop_reason":null,'
     '"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":7,"cache_read_input_tokens":64,"output_tokens":1}}}',
     '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}',
@@ -111,7 +111,7 @@ _CHUNK = (
     '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1",'
     '"service_tier":"default",'
 )
-OPENAI = events(
+OPENAI = encode_events(
     _CHUNK
     + (
         '"choices":[{"index":0,"delta":{"role":"assistant","content":null,'
@@ -153,7 +153,7 @@ OPENAI = events(
     '{"cached_tokens":64,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}}}',
     "[DONE]",
 )
-DEEPSEEK = events(
+DEEPSEEK = encode_events(
     '{"id":"1","object":"chat.completion.chunk","created":1,"model":"r","choices":[{"index":0,"delta":{"role":"assistant","content":null,'
     '"reasoning_content":"First, "},"finish_reason":null}]}',
     '{"id":"1","object":"chat.completion.chunk","created":1,"model":"r","choices":[{"index":0,"delta":{"content":null,'
@@ -163,7 +163,7 @@ DEEPSEEK = events(
     "[DONE]",
 )
 _END = '"modelVersion":"gemini-x","responseId":"r1"}'
-GOOGLE = events(
+GOOGLE = encode_events(
     '{"candidates":[{"content":{"parts":[{"text":"First, look.","thought":true}],'
     '"role":"model"},"index":0}],'
     '"usageMetadata":{"promptTokenCount":96,"totalTokenCount":100,"thoughtsTokenCount":4},' + _END,
@@ -199,7 +199,7 @@ RECORDED: list[tuple[str, str, bytes]] = [
 ]
 
 
-def ours(wire: str, data: bytes) -> ReadResult:
+def read_with_mudroom(wire: str, data: bytes) -> ReadResult:
     names = ToolNames(())
     readers: dict[str, StreamReader] = {
         "anthropic": AnthropicReader("m", names),
@@ -223,7 +223,7 @@ def ours(wire: str, data: bytes) -> ReadResult:
 # --- the official SDKs
 
 
-async def anthropic_sdk(url: str) -> ReadResult:
+async def read_with_anthropic_sdk(url: str) -> ReadResult:
     async with anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0) as client:
         async with client.messages.stream(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
@@ -249,7 +249,7 @@ async def anthropic_sdk(url: str) -> ReadResult:
     )
 
 
-async def openai_sdk(url: str) -> ReadResult:
+async def read_with_openai_sdk(url: str) -> ReadResult:
     async with openai.AsyncOpenAI(api_key="k", base_url=url + "/v1", max_retries=0) as client:
         async with client.chat.completions.stream(
             model="m", messages=[{"role": "user", "content": "Hi"}]
@@ -276,7 +276,7 @@ async def openai_sdk(url: str) -> ReadResult:
     )
 
 
-async def google_sdk(url: str) -> ReadResult:
+async def read_with_google_sdk(url: str) -> ReadResult:
     parts: list[gt.Part] = []
     usage = gt.GenerateContentResponseUsageMetadata()
     async with genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=url)).aio as client:
@@ -305,10 +305,14 @@ async def google_sdk(url: str) -> ReadResult:
     )
 
 
-SDKS = {"anthropic": anthropic_sdk, "openai": openai_sdk, "google": google_sdk}
+SDKS = {
+    "anthropic": read_with_anthropic_sdk,
+    "openai": read_with_openai_sdk,
+    "google": read_with_google_sdk,
+}
 
 
-async def pydantic(wire: str, url: str) -> ReadResult:
+async def read_with_pydantic_ai(wire: str, url: str) -> ReadResult:
     model: PydanticModel
     match wire:
         case "anthropic":
@@ -354,6 +358,6 @@ async def test_our_reader_agrees_with_the_official_sdk_and_pydantic_ai(
 ) -> None:
     async with ModelServer(lambda _: Fault(body=data, content_type="text/event-stream")) as server:
         theirs = await SDKS[wire](server.url)
-        third = await pydantic(wire, server.url)
-    assert ours(wire, data) == theirs
-    assert ours(wire, data) == third
+        third = await read_with_pydantic_ai(wire, server.url)
+    assert read_with_mudroom(wire, data) == theirs
+    assert read_with_mudroom(wire, data) == third

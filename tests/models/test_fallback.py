@@ -20,7 +20,7 @@ MODELS = "anthropic:claude-sonnet-4-5,google:gemini-flash-latest"
 DEAD = Fault(status=401, body=b'{"error": {"type": "authentication_error", "message": "no"}}')
 
 
-def environ(url: str) -> dict[str, str]:
+def make_environ(url: str) -> dict[str, str]:
     return {
         "ANTHROPIC_API_KEY": "k",
         "ANTHROPIC_BASE_URL": url,
@@ -44,7 +44,7 @@ async def test_the_next_model_continues_the_same_conversation(tmp_path: Path) ->
     async with ModelServer(strict_script(call_then_fail)) as server:
         async with Session(
             model=MODELS,
-            environ=environ(server.url),
+            environ=make_environ(server.url),
             cwd=str(tmp_path),
             home=str(tmp_path / "home"),
             journal="memory",
@@ -68,7 +68,7 @@ async def test_the_error_of_the_last_model_ends_the_run(tmp_path: Path) -> None:
     async with ModelServer(lambda _: DEAD) as server:
         async with Session(
             model=MODELS,
-            environ=environ(server.url),
+            environ=make_environ(server.url),
             home=str(tmp_path),
             journal="memory",
         ) as session:
@@ -85,7 +85,7 @@ async def test_a_model_that_failed_is_not_tried_by_the_next_prompts(tmp_path: Pa
         async with Session(
             model="anthropic:claude-sonnet-4-5",
             fallback_model="google:gemini-flash-latest",
-            environ=environ(server.url),
+            environ=make_environ(server.url),
             home=str(tmp_path),
             journal="memory",
         ) as session:

@@ -43,7 +43,7 @@ class ServedConversation:
         assert isinstance(last, AssistantMessage)
         return last
 
-    async def retries(self) -> list[RetryNotice]:
+    async def list_retries(self) -> list[RetryNotice]:
         return [part for part in await self.read_all() if isinstance(part, RetryNotice)]
 
 
@@ -69,7 +69,7 @@ async def open_conversation(
         yield ServedConversation(server, clock, conversation)
 
 
-def _error(message: str) -> bytes:
+def _make_error_body(message: str) -> bytes:
     return b'{"type":"error","error":{"type":"some_error","message":"%b"}}' % message.encode()
 
 
@@ -89,7 +89,9 @@ async def test_an_answer_arrives_in_chunks_and_then_as_a_message() -> None:
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
 async def test_temporary_failures_are_retried(status: int) -> None:
-    async with open_conversation(Fault(status=status, body=_error("wait")), "Done.") as served:
+    async with open_conversation(
+        Fault(status=status, body=_make_error_body("wait")), "Done."
+    ) as served:
         parts = await served.read_all()
         assert isinstance(parts[0], RetryNotice)
         assert (parts[0].attempt, parts[0].status) == (1, status)
@@ -104,7 +106,7 @@ async def test_permanent_failures_are_not_retried_and_do_not_show_the_key(
     status: int,
 ) -> None:
     async with open_conversation(
-        Fault(status=status, body=_error(f"no, not with {KEY}"))
+        Fault(status=status, body=_make_error_body(f"no, not with {KEY}"))
     ) as served:
         with pytest.raises(ModelRefused) as caught:
             await served.read_all()
@@ -120,7 +122,7 @@ async def test_permanent_failures_are_not_retried_and_do_not_show_the_key(
 async def test_the_error_for_a_refused_key_names_its_variable(
     status: int, is_key_error: bool
 ) -> None:
-    async with open_conversation(Fault(status=status, body=_error("refused"))) as served:
+    async with open_conversation(Fault(status=status, body=_make_error_body("refused"))) as served:
         with pytest.raises(ModelRefused) as caught:
             await served.read_all()
     assert ("Check the key in ANTHROPIC_API_KEY" in str(caught.value)) is is_key_error
@@ -147,7 +149,9 @@ async def test_an_error_event_in_a_stream_has_the_status_of_its_type() -> None:
 
 
 async def test_the_error_for_an_unknown_model_says_what_to_check() -> None:
-    async with open_conversation(Fault(status=404, body=_error("model: claude-9"))) as served:
+    async with open_conversation(
+        Fault(status=404, body=_make_error_body("model: claude-9"))
+    ) as served:
         with pytest.raises(
             ModelRefused, match=r"Check the model's name\. Check the base URL in ANTHROPIC_BASE_URL"
         ):
@@ -176,7 +180,7 @@ async def test_a_silent_stream_counts_as_a_lost_connection() -> None:
     async with open_conversation(
         Fault(CALL, cut_after=300, end="stall"), "Done.", read_timeout=0.1
     ) as served:
-        retries = await served.retries()
+        retries = await served.list_retries()
         assert [retry.error for retry in retries] == ["anthropic sent no data for 0.1 s"]
 
 
@@ -193,7 +197,7 @@ async def test_an_error_inside_the_stream_is_retried_like_its_status() -> None:
     async with open_conversation(
         Fault(body=overloaded, content_type="text/event-stream"), "Done."
     ) as served:
-        retries = await served.retries()
+        retries = await served.list_retries()
         assert [(retry.status, retry.error) for retry in retries] == [
             (529, "anthropic answered 529 overloaded: Overloaded")
         ]
@@ -236,7 +240,7 @@ async def test_a_502_with_an_html_body_is_retried_as_502() -> None:
         Fault(status=502, body=b"<html><title>Bad gateway</title>", content_type="text/html"),
         "Done.",
     ) as served:
-        retries = await served.retries()
+        retries = await served.list_retries()
         assert retries[0].status == 502
         assert "an HTML page titled 'Bad gateway'" in retries[0].error
 
@@ -260,7 +264,7 @@ async def test_a_502_with_an_html_body_is_retried_as_502() -> None:
 )
 async def test_the_retry_after_header_is_obeyed(headers: dict[str, str], seconds: float) -> None:
     async with open_conversation(Fault(status=429, headers=headers), "Done.") as served:
-        assert [retry.delay for retry in await served.retries()] == [
+        assert [retry.delay for retry in await served.list_retries()] == [
             pytest.approx(seconds, abs=0.01)
         ]
         assert served.clock.monotonic() >= seconds - 0.01
@@ -276,7 +280,7 @@ async def test_a_retry_after_longer_than_max_wait_is_reported_to_the_user() -> N
 
 async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
     delays: list[float] = []
-    async with open_conversation(Fault(status=500, body=_error("down"))) as served:
+    async with open_conversation(Fault(status=500, body=_make_error_body("down"))) as served:
         with pytest.raises(
             ModelUnavailable, match=r"answered 500 internal error: down, tried 8 times"
         ) as caught:
@@ -290,7 +294,7 @@ async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
 
 async def test_delays_have_jitter() -> None:
     async with open_conversation(Fault(status=500), "Done.", jitter=lambda: 0.25) as served:
-        assert [retry.delay for retry in await served.retries()] == [0.125]
+        assert [retry.delay for retry in await served.list_retries()] == [0.125]
 
 
 async def test_an_unreachable_server_is_reported_after_three_tries() -> None:

@@ -34,7 +34,7 @@ from mudroom.testing.clock import FakeClock
 LOCAL = "http://127.0.0.1:1/v1"
 
 
-def tool(name: str) -> Tool:
+def make_tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
@@ -47,10 +47,10 @@ def tool(name: str) -> Tool:
     )
 
 
-TOOLS = (tool("read"), tool("self.emitvalue"))
+TOOLS = (make_tool("read"), make_tool("self.emitvalue"))
 
 
-def sent(
+def decode_body(
     *messages: Message,
     config: RequestConfig | None = None,
     model: str = "m",
@@ -76,7 +76,7 @@ def read(
     return reader.finish(), shown
 
 
-def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+def make_delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
     return {
         "id": "c1",
         "model": "m-1",
@@ -84,7 +84,7 @@ def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
     }
 
 
-def part(
+def make_call_part(
     arguments: object = None,
     *,
     index: int | None = None,
@@ -99,7 +99,7 @@ DONE = b"[DONE]"
 
 
 def test_a_body_has_prefix_system_and_messages() -> None:
-    body = sent(user_message("Hello"))
+    body = decode_body(user_message("Hello"))
     assert list(body) == ["model", "stream", "stream_options", "max_tokens", "tools", "messages"]
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
@@ -110,16 +110,18 @@ def test_a_body_has_prefix_system_and_messages() -> None:
 
 
 def test_a_tool_name_with_a_dot_survives_a_round_trip() -> None:
-    names = [entry["function"]["name"] for entry in sent(user_message("x"))["tools"]]
+    names = [entry["function"]["name"] for entry in decode_body(user_message("x"))["tools"]]
     assert names == ["read", "self_emitvalue"]
-    called = delta("tool_calls", tool_calls=[part("{}", index=0, id="a", name="self_emitvalue")])
+    called = make_delta(
+        "tool_calls", tool_calls=[make_call_part("{}", index=0, id="a", name="self_emitvalue")]
+    )
     answer, chunks = read(called, DONE, names=["self.emitvalue"])
     assert answer.tool_calls[0].name == "self.emitvalue"
     assert chunks == [StreamChunk("call", "{}")]
 
 
 def test_empty_messages_are_not_sent() -> None:
-    body = sent(
+    body = decode_body(
         UserMessage((TextBlock(""), TextBlock("\0"))),
         AssistantMessage((TextBlock(""),)),
         UserMessage(()),
@@ -138,7 +140,7 @@ def test_results_become_tool_messages_before_the_text() -> None:
             ToolResultBlock("3", "read", ""),
         )
     )
-    assert sent(message, config=RequestConfig(system=""))["messages"] == [
+    assert decode_body(message, config=RequestConfig(system=""))["messages"] == [
         {"role": "tool", "tool_call_id": "1", "content": "one"},
         {"role": "tool", "tool_call_id": "2", "content": "Error: no such file"},
         {"role": "tool", "tool_call_id": "3", "content": "(empty)"},
@@ -149,7 +151,7 @@ def test_results_become_tool_messages_before_the_text() -> None:
 def test_a_result_that_starts_with_error_is_not_marked_again() -> None:
     message = UserMessage((ToolResultBlock("1", "read", "Error: no such file", error=True),))
     assert (
-        sent(message, config=RequestConfig(system=""))["messages"][0]["content"]
+        decode_body(message, config=RequestConfig(system=""))["messages"][0]["content"]
         == "Error: no such file"
     )
 
@@ -162,7 +164,7 @@ def test_arguments_are_sent_as_json_strings_and_malformed_ones_are_wrapped() -> 
             ToolCallBlock("2", "self.emitvalue", {}, malformed='{"a":'),
         )
     )
-    (entry,) = sent(message, config=RequestConfig(system="", tools=TOOLS))["messages"]
+    (entry,) = decode_body(message, config=RequestConfig(system="", tools=TOOLS))["messages"]
     assert entry["content"] == "Look."
     functions = [call["function"] for call in entry["tool_calls"]]
     assert functions[0] == {"name": "read", "arguments": '{"path":"ä"}'}
@@ -186,7 +188,7 @@ def test_reasoning_is_sent_only_to_the_server_that_sent_it_as_reasoning_content(
     wire: str, seal: str, kept: bool
 ) -> None:
     message = AssistantMessage((ThinkingBlock("hm", seal), TextBlock("yes")), wire=wire)
-    (entry,) = sent(message, config=RequestConfig(system=""))["messages"]
+    (entry,) = decode_body(message, config=RequestConfig(system=""))["messages"]
     assert entry == {
         "role": "assistant",
         "content": "yes",
@@ -202,7 +204,9 @@ def test_a_strict_server_gets_no_field_it_refuses() -> None:
             TextBlock("Go on."),
         )
     )
-    body = sent(message, config=RequestConfig(system=""), base_url="https://api.mistral.ai/v1")
+    body = decode_body(
+        message, config=RequestConfig(system=""), base_url="https://api.mistral.ai/v1"
+    )
     assert "stream_options" not in body
     assert [(entry["role"], entry["content"]) for entry in body["messages"]] == [
         ("tool", "one"),
@@ -211,7 +215,7 @@ def test_a_strict_server_gets_no_field_it_refuses() -> None:
 
 
 def test_nul_and_lone_surrogates_are_not_sent() -> None:
-    body = sent(
+    body = decode_body(
         user_message("a\0b\ud800c😀"),
         AssistantMessage((ToolCallBlock("1", "read", {"p": "\udc00\0"}),)),
         config=RequestConfig(system="s\ud800"),
@@ -224,10 +228,10 @@ def test_nul_and_lone_surrogates_are_not_sent() -> None:
 
 
 def test_the_last_turn_forbids_calls_after_the_messages() -> None:
-    body = sent(user_message("x"), tools=False)
+    body = decode_body(user_message("x"), tools=False)
     assert list(body)[-2:] == ["messages", "tool_choice"]
     assert body["tool_choice"] == "none"
-    assert "tool_choice" not in sent(
+    assert "tool_choice" not in decode_body(
         user_message("x"), config=RequestConfig(system="s"), tools=False
     )
 
@@ -245,7 +249,7 @@ def test_the_last_turn_forbids_calls_after_the_messages() -> None:
 def test_openai_itself_gets_its_own_limit_and_sampling(
     model: str, limit: int, sampled: bool
 ) -> None:
-    body = sent(
+    body = decode_body(
         user_message("x"),
         model=model,
         base_url="https://api.openai.com/v1",
@@ -257,7 +261,9 @@ def test_openai_itself_gets_its_own_limit_and_sampling(
 
 
 def test_other_servers_get_max_tokens() -> None:
-    body = sent(user_message("x"), config=RequestConfig(system="", temperature=0.5, max_tokens=77))
+    body = decode_body(
+        user_message("x"), config=RequestConfig(system="", temperature=0.5, max_tokens=77)
+    )
     assert (body["max_tokens"], body["temperature"]) == (77, 0.5)
     assert "max_completion_tokens" not in body
 
@@ -300,10 +306,10 @@ def test_text_and_usage_are_read() -> None:
     }
     last: dict[str, Any] = {"id": "c1", "choices": [], "usage": usage}
     answer, chunks = read(
-        delta(role="assistant", content=""),
-        delta(content="Hel"),
-        delta(content="lo"),
-        delta("stop"),
+        make_delta(role="assistant", content=""),
+        make_delta(content="Hel"),
+        make_delta(content="lo"),
+        make_delta("stop"),
         last,
         DONE,
     )
@@ -315,11 +321,11 @@ def test_text_and_usage_are_read() -> None:
 
 def test_fragments_of_parallel_calls_are_joined_by_index() -> None:
     answer, _ = read(
-        delta(tool_calls=[part("", index=0, id="a", name="read")]),
-        delta(tool_calls=[part('{"p"', index=0)]),
-        delta(tool_calls=[part("", index=1, id="b", name="grep")]),
-        delta(tool_calls=[part(":1}", index=0), part('{"q":2}', index=1)]),
-        delta("tool_calls"),
+        make_delta(tool_calls=[make_call_part("", index=0, id="a", name="read")]),
+        make_delta(tool_calls=[make_call_part('{"p"', index=0)]),
+        make_delta(tool_calls=[make_call_part("", index=1, id="b", name="grep")]),
+        make_delta(tool_calls=[make_call_part(":1}", index=0), make_call_part('{"q":2}', index=1)]),
+        make_delta("tool_calls"),
         DONE,
     )
     assert answer.tool_calls == (
@@ -332,10 +338,10 @@ def test_fragments_of_parallel_calls_are_joined_by_index() -> None:
 @pytest.mark.parametrize("index", [None, 0])
 def test_whole_calls_without_distinct_indexes_stay_separate(index: int | None) -> None:
     calls = [
-        part('{"p":1}', index=index, id="a", name="read"),
-        part('{"p":2}', index=index, id="b", name="read"),
+        make_call_part('{"p":1}', index=index, id="a", name="read"),
+        make_call_part('{"p":2}', index=index, id="b", name="read"),
     ]
-    answer, _ = read(delta("stop", tool_calls=calls))
+    answer, _ = read(make_delta("stop", tool_calls=calls))
     assert answer.tool_calls == (
         ToolCallBlock("a", "read", {"p": 1}),
         ToolCallBlock("b", "read", {"p": 2}),
@@ -344,8 +350,13 @@ def test_whole_calls_without_distinct_indexes_stay_separate(index: int | None) -
 
 
 def test_calls_without_ids_get_unique_ones() -> None:
-    nameless = delta(tool_calls=[part("{}", name="read"), part({"p": 1}, name="read")])
-    same = [delta(tool_calls=[part("{}", index=index, id="x", name="read")]) for index in (7, 8)]
+    nameless = make_delta(
+        tool_calls=[make_call_part("{}", name="read"), make_call_part({"p": 1}, name="read")]
+    )
+    same = [
+        make_delta(tool_calls=[make_call_part("{}", index=index, id="x", name="read")])
+        for index in (7, 8)
+    ]
     answer, _ = read(nameless, *same, DONE)
     assert len({call.id for call in answer.tool_calls}) == 4
     assert all(call.id for call in answer.tool_calls)
@@ -354,7 +365,9 @@ def test_calls_without_ids_get_unique_ones() -> None:
 
 @pytest.mark.parametrize("raw", ['{"a":', "[1]", '"text"', "nonsense"])
 def test_arguments_that_are_no_object_are_kept_as_received(raw: str) -> None:
-    answer, _ = read(delta("tool_calls", tool_calls=[part(raw, index=0, id="a", name="read")]))
+    answer, _ = read(
+        make_delta("tool_calls", tool_calls=[make_call_part(raw, index=0, id="a", name="read")])
+    )
     assert answer.tool_calls == (ToolCallBlock("a", "read", {}, malformed=raw),)
 
 
@@ -367,7 +380,7 @@ def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
         b'{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f",'
         b'"arguments":"{\\"p\\":\\"\\\\ud800\\"}"}}]}}]}'
     )
-    answer, _ = read(*torn, arguments, delta("stop"))
+    answer, _ = read(*torn, arguments, make_delta("stop"))
     assert answer.text == "😀 \ufffd"
     assert answer.tool_calls[0].arguments == {"p": "\ufffd"}
 
@@ -376,7 +389,7 @@ def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
     ("key", "seal"), [("reasoning_content", "reasoning_content"), ("reasoning", "")]
 )
 def test_reasoning_is_read_under_both_field_names(key: str, seal: str) -> None:
-    answer, chunks = read(delta(**{key: "hm"}), delta("stop", content="yes"))
+    answer, chunks = read(make_delta(**{key: "hm"}), make_delta("stop", content="yes"))
     assert answer.content == (ThinkingBlock("hm", seal), TextBlock("yes"))
     assert chunks == [StreamChunk("thinking", "hm"), StreamChunk("text", "yes")]
 
@@ -386,13 +399,16 @@ def test_content_as_a_list_of_items_is_read() -> None:
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "yes"},
     ]
-    assert read(delta("stop", content=parts))[0].content == (ThinkingBlock("hm"), TextBlock("yes"))
+    assert read(make_delta("stop", content=parts))[0].content == (
+        ThinkingBlock("hm"),
+        TextBlock("yes"),
+    )
 
 
 def test_an_answer_needs_a_finish_reason_or_done() -> None:
-    assert read(delta("stop", content="a"))[0].text == "a"
-    assert read(delta(content="a"), DONE)[0].text == "a"
-    for chunks in [(), (delta(content="a"),), (DONE,)]:
+    assert read(make_delta("stop", content="a"))[0].text == "a"
+    assert read(make_delta(content="a"), DONE)[0].text == "a"
+    for chunks in [(), (make_delta(content="a"),), (DONE,)]:
         with pytest.raises(StreamCut):
             read(*chunks)
 
@@ -409,11 +425,11 @@ def test_an_answer_needs_a_finish_reason_or_done() -> None:
     ],
 )
 def test_the_stop_reason_is_mapped(finish: str, stop: StopReason) -> None:
-    assert read(delta(finish, content="a"))[0].stop_reason is stop
+    assert read(make_delta(finish, content="a"))[0].stop_reason is stop
 
 
 def test_a_refusal_is_read_as_text_with_its_stop_reason() -> None:
-    answer, _ = read(delta(refusal="I won't."), delta("stop"))
+    answer, _ = read(make_delta(refusal="I won't."), make_delta("stop"))
     assert (answer.text, answer.stop_reason) == ("I won't.", StopReason.REFUSAL)
 
 
@@ -436,7 +452,7 @@ def test_an_error_in_the_stream_has_its_status(error: object, status: int) -> No
 
 def test_a_finish_reason_of_error_is_an_error() -> None:
     with pytest.raises(StreamError):
-        read(delta("error", content="half"))
+        read(make_delta("error", content="half"))
 
 
 def test_another_protocol_is_garbled() -> None:
@@ -452,25 +468,29 @@ def test_sealed_reasoning_details_go_back_unchanged_to_their_server() -> None:
     sealed = {"type": "reasoning.encrypted", "data": "EjQK", "id": "c1", "index": 1}
     call_delta = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
     answer, _ = read(
-        delta(reasoning="Look ", reasoning_details=[{**text, "text": "Look "}]),
-        delta(reasoning="first.", reasoning_details=[{**text, "text": "first."}]),
-        delta(reasoning_details=[{**text, "signature": "c2ln"}]),
-        delta(reasoning_details=[sealed]),
-        delta("tool_calls", tool_calls=[call_delta]),
+        make_delta(reasoning="Look ", reasoning_details=[{**text, "text": "Look "}]),
+        make_delta(reasoning="first.", reasoning_details=[{**text, "text": "first."}]),
+        make_delta(reasoning_details=[{**text, "signature": "c2ln"}]),
+        make_delta(reasoning_details=[sealed]),
+        make_delta("tool_calls", tool_calls=[call_delta]),
     )
     assert isinstance(answer.content[0], ThinkingBlock)
     assert answer.content[0].text == "Look first."
-    entry = sent(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][-1]
+    entry = decode_body(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][
+        -1
+    ]
     details = [{**text, "text": "Look first.", "signature": "c2ln"}, sealed]
     assert entry["reasoning_details"] == details
-    foreign = sent(user_message("Go"), replace(answer, wire="openai:openrouter.ai"))
+    foreign = decode_body(user_message("Go"), replace(answer, wire="openai:openrouter.ai"))
     assert "reasoning_details" not in foreign["messages"][-1]
 
 
 def test_reasoning_details_without_a_seal_stay_here() -> None:
     plain = {"type": "reasoning.text", "format": "unknown", "index": 0, "text": "Hm."}
-    answer, _ = read(delta("stop", content="So.", reasoning="Hm.", reasoning_details=[plain]))
-    entry = sent(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][-1]
+    answer, _ = read(make_delta("stop", content="So.", reasoning="Hm.", reasoning_details=[plain]))
+    entry = decode_body(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][
+        -1
+    ]
     assert set(entry) == {"role", "content"}
 
 
@@ -486,7 +506,7 @@ def test_reasoning_details_without_a_seal_stay_here() -> None:
 def test_mistral_gets_ids_of_nine_letters_or_digits(model: str, url: str) -> None:
     calls = (ToolCallBlock("toolu_01ABC", "read", {}), ToolCallBlock("abcDEF123", "read", {}))
     results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
-    messages = sent(
+    messages = decode_body(
         user_message("Go"),
         AssistantMessage(calls, wire="anthropic"),
         UserMessage(results),
@@ -525,5 +545,5 @@ def test_mistral_gets_ids_of_nine_letters_or_digits(model: str, url: str) -> Non
     ids=["reasoning only in the total", "cached tokens at the top", "tokens written to the cache"],
 )
 def test_all_tokens_are_counted(usage: dict[str, Any], expected: Usage) -> None:
-    answer, _ = read(delta("stop", content="a"), {"choices": [], "usage": usage})
+    answer, _ = read(make_delta("stop", content="a"), {"choices": [], "usage": usage})
     assert answer.usage == expected

@@ -48,7 +48,7 @@ READERS: dict[str, Callable[[], StreamReader]] = {
 }
 
 
-def tool(name: str) -> Tool:
+def make_tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
@@ -61,15 +61,15 @@ def tool(name: str) -> Tool:
     )
 
 
-CONFIG = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+CONFIG = RequestConfig(system="Be brief.", tools=(make_tool("read"), make_tool("self.emitvalue")))
 
 
-def recorded(wire: str) -> bytes:
+def make_recorded(wire: str) -> bytes:
     reply = WireAnswer(BLOCKS, "m-1", "r1", USAGE, StopReason.CALLS)
     return b"".join((openai_stream if wire == "openai" else google_stream)(reply))
 
 
-def through(wire: str, *chunks: bytes) -> AssistantMessage:
+def read_through(wire: str, *chunks: bytes) -> AssistantMessage:
     sse = SseParser()
     reader = READERS[wire]()
     for event in (*(event for chunk in chunks for event in sse.feed(chunk)), *sse.flush()):
@@ -77,7 +77,7 @@ def through(wire: str, *chunks: bytes) -> AssistantMessage:
     return reader.finish()
 
 
-def expected(wire: str) -> AssistantMessage:
+def make_expected(wire: str) -> AssistantMessage:
     calls = (BLOCKS[2], ToolCallBlock("b", "self.emitvalue", {"n": [1, {"x": None}]}))
     thought = ThinkingBlock("Let me see…", "reasoning_content" if wire == "openai" else "")
     return AssistantMessage(
@@ -87,26 +87,26 @@ def expected(wire: str) -> AssistantMessage:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_split_at_any_byte_gives_the_same_answer(wire: str) -> None:
-    data = recorded(wire)
-    answer = expected(wire)
+    data = make_recorded(wire)
+    answer = make_expected(wire)
     for at in range(len(data) + 1):
-        assert through(wire, data[:at], data[at:]) == answer
+        assert read_through(wire, data[:at], data[at:]) == answer
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_cut_at_any_byte_is_never_complete(wire: str) -> None:
-    data = recorded(wire)
-    answer = expected(wire)
+    data = make_recorded(wire)
+    answer = make_expected(wire)
     for at in range(len(data)):
         try:
-            whole = through(wire, data[:at])
+            whole = read_through(wire, data[:at])
         except (StreamCut, msgspec.DecodeError):
             continue
         assert whole.content == answer.content
 
 
 @asynccontextmanager
-async def served(
+async def serve_model(
     wire: str, answer: Callable[[ServerRequest], ServerAnswer], clock: FakeClock | None = None
 ) -> AsyncGenerator[tuple[ModelServer, Model], None]:
     http = HttpClient(clock=clock or FakeClock(), read_timeout=0.2, max_tries=4)
@@ -134,12 +134,12 @@ def script(*steps: ServerAnswer) -> Callable[[ServerRequest], ServerAnswer]:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_conversation_over_several_turns(wire: str) -> None:
-    async with served(wire, script(BLOCKS, "Done.")) as (server, model):
+    async with serve_model(wire, script(BLOCKS, "Done.")) as (server, model):
         conversation = model.start_conversation(CONFIG)
         conversation.append(user_message("Hi"))
         *chunks, answer = [item async for item in conversation.request_answer()]
         assert isinstance(answer, AssistantMessage)
-        assert answer.content == expected(wire).content
+        assert answer.content == make_expected(wire).content
         assert (
             "".join(p.text for p in chunks if isinstance(p, StreamChunk) and p.kind == "text")
             == "Grüße, 世界 😀"
@@ -183,7 +183,7 @@ async def test_a_conversation_over_several_turns(wire: str) -> None:
     ids=["closed", "reset", "ended", "silent", "429", "500", "529", "html 502", "error in stream"],
 )
 async def test_temporary_failures_repeat_the_whole_request(wire: str, fault: Fault) -> None:
-    async with served(wire, script(fault, "All of it.")) as (server, model):
+    async with serve_model(wire, script(fault, "All of it.")) as (server, model):
         items = await request_items(model)
     (retry,) = (item for item in items if isinstance(item, RetryNotice))
     assert isinstance(items[-1], AssistantMessage)
@@ -219,7 +219,7 @@ async def test_temporary_failures_repeat_the_whole_request(wire: str, fault: Fau
 async def test_each_permanent_failure_has_its_error_and_none_shows_the_key(
     wire: str, fault: Fault, outcome: type[ModelError], requests: int
 ) -> None:
-    async with served(wire, script(fault)) as (server, model):
+    async with serve_model(wire, script(fault)) as (server, model):
         with pytest.raises(outcome) as error:
             await request_items(model)
     assert server.request_count == requests
@@ -228,7 +228,7 @@ async def test_each_permanent_failure_has_its_error_and_none_shows_the_key(
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stream_of_single_bytes_is_read(wire: str) -> None:
-    async with served(wire, script(Fault(BLOCKS, chunk_size=1))) as (_, model):
+    async with serve_model(wire, script(Fault(BLOCKS, chunk_size=1))) as (_, model):
         answer = (await request_items(model))[-1]
     assert isinstance(answer, AssistantMessage)
-    assert answer.content == expected(wire).content
+    assert answer.content == make_expected(wire).content

@@ -49,7 +49,7 @@ from mudroom.testing.clock import FakeClock
 Stream = AsyncIterator[str | dict[int, Any]]
 
 
-def tool(name: str) -> Tool:
+def make_tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
@@ -63,7 +63,7 @@ def tool(name: str) -> Tool:
 
 
 CONFIG = RequestConfig(
-    system="Be brief.", tools=(tool("read"), tool("self.emitvalue")), temperature=0.5
+    system="Be brief.", tools=(make_tool("read"), make_tool("self.emitvalue")), temperature=0.5
 )
 
 

@@ -26,7 +26,7 @@ REASON = "Tool call validation failed: parameters for tool read did not match sc
 STREAM = "text/event-stream"
 
 
-def groq_error(generation: str) -> dict[str, Any]:
+def make_groq_error(generation: str) -> dict[str, Any]:
     error = {"message": REASON, "type": "invalid_request_error", "code": "tool_use_failed"}
     return {"error": error | {"failed_generation": generation, "status_code": 400}}
 
@@ -48,7 +48,7 @@ async def test_a_call_that_groq_refuses_is_told_to_the_model(
     in_stream: bool, tmp_path: Path
 ) -> None:
     generation = json.dumps({"name": "read", "arguments": {"invalid": "test"}})
-    body = json.dumps(groq_error(generation)).encode()
+    body = json.dumps(make_groq_error(generation)).encode()
     fault = Fault(status=400, body=body)
     if in_stream:
         fault = Fault(body=b"event: error\ndata: %b\n\n" % body, content_type=STREAM)
@@ -71,7 +71,7 @@ async def test_a_call_that_groq_refuses_is_told_to_the_model(
 async def test_a_generation_in_another_form_is_told_to_the_model(
     generation: str, expected: str, tmp_path: Path
 ) -> None:
-    body = json.dumps(groq_error(generation)).encode()
+    body = json.dumps(make_groq_error(generation)).encode()
     report, messages = await run_with_groq(tmp_path, Fault(status=400, body=body))
     assert report.reason is Reason.GOAL
     assert expected in messages[-2]["content"]
@@ -79,7 +79,7 @@ async def test_a_generation_in_another_form_is_told_to_the_model(
 
 async def test_the_fourth_refused_answer_in_a_row_is_an_error(tmp_path: Path) -> None:
     generation = json.dumps({"name": "read", "arguments": {"invalid": "test"}})
-    fault = Fault(status=400, body=json.dumps(groq_error(generation)).encode())
+    fault = Fault(status=400, body=json.dumps(make_groq_error(generation)).encode())
     async with ModelServer(lambda _: fault) as server:
         environ = {"GROQ_API_KEY": "k", "GROQ_BASE_URL": f"{server.url}/openai/v1"}
         async with Session(

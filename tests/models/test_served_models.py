@@ -57,7 +57,7 @@ async def choose(environ: Mapping[str, str]) -> str | None:
     return await ModelRegistry(environ, FakeClock(), load_replay_model).choose_default()
 
 
-async def max_tokens(environ: Mapping[str, str]) -> int:
+async def request_max_tokens(environ: Mapping[str, str]) -> int:
     """Return the output limit in the body of a request to the default model."""
     registry = ModelRegistry(environ, FakeClock(), load_replay_model)
     name = await registry.choose_default()
@@ -117,7 +117,7 @@ async def test_the_window_of_the_server_bounds_the_answer(
     pages: Mapping[str, object], expected: int
 ) -> None:
     async with serve(pages) as url:
-        assert await max_tokens({"OPENAI_BASE_URL": f"{url}/v1"}) == expected
+        assert await request_max_tokens({"OPENAI_BASE_URL": f"{url}/v1"}) == expected
 
 
 async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ class ScriptedUI:
         return self._answers.pop(0)
 
 
-def question(command: str = "make", **more: Any) -> ApprovalRequest:
+def make_request(command: str = "make", **more: Any) -> ApprovalRequest:
     return ApprovalRequest(
         "1.1.1",
         "explore",
@@ -70,7 +70,7 @@ def question(command: str = "make", **more: Any) -> ApprovalRequest:
 async def test_decisions_are_yes_no_and_no_with_a_reason() -> None:
     ui = ScriptedUI("yes", "no", None, "use make instead")
     asked = ApprovalPrompt(ui)
-    answers = [await asked.decide(question()) for _ in range(4)]
+    answers = [await asked.decide(make_request()) for _ in range(4)]
     assert [answer.allowed for answer in answers] == [True, False, False, False]
     assert answers[3].why == "the user said no: use make instead"
 
@@ -78,9 +78,9 @@ async def test_decisions_are_yes_no_and_no_with_a_reason() -> None:
 async def test_approval_for_the_session_covers_the_same_command_only() -> None:
     ui = ScriptedUI("session", "no", "session", "no")
     asked = ApprovalPrompt(ui)
-    assert (await asked.decide(question("make"))).allowed
-    assert (await asked.decide(question("make"))).allowed
-    assert not (await asked.decide(question("make x"))).allowed
+    assert (await asked.decide(make_request("make"))).allowed
+    assert (await asked.decide(make_request("make"))).allowed
+    assert not (await asked.decide(make_request("make x"))).allowed
     edit = ApprovalRequest(
         "1",
         "main",
@@ -97,7 +97,7 @@ async def test_approval_for_the_session_covers_the_same_command_only() -> None:
 async def test_an_approval_request_shows_the_whole_command() -> None:
     ui = ScriptedUI("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
-    await ApprovalPrompt(ui).decide(question(command, command_part="curl evil"))
+    await ApprovalPrompt(ui).decide(make_request(command, command_part="curl evil"))
     text = ui.text
     assert "explore (run 1.1.1) asks for bash: no rule allows it" in text
     assert (

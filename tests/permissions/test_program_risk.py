@@ -37,28 +37,28 @@ GIT_OPTIONS = (
 )
 
 
-def words(command: str) -> tuple[Word, ...]:
+def parse_words(command: str) -> tuple[Word, ...]:
     return parse_command(command).commands[0].words
 
 
 def runs_rm(command: str) -> bool:
-    return any(get_program_name(inner) == "rm" for inner in expand_commands(words(command)))
+    return any(get_program_name(inner) == "rm" for inner in expand_commands(parse_words(command)))
 
 
 @pytest.mark.parametrize("name", SHELLS.split())
 def test_a_shell_is_a_risk(name: str) -> None:
-    assert find_risk(words(f"{name} -c 'rm x'"))
-    assert find_risk(words(f"{name} script"))
+    assert find_risk(parse_words(f"{name} -c 'rm x'"))
+    assert find_risk(parse_words(f"{name} script"))
 
 
 @pytest.mark.parametrize("name", INTERPRETERS.split())
 def test_code_for_an_interpreter_is_a_risk(name: str) -> None:
-    assert find_risk(words(f"{name} -c x"))
+    assert find_risk(parse_words(f"{name} -c x"))
 
 
 @pytest.mark.parametrize("name", NEVER_ALLOWED.split())
 def test_a_program_that_changes_later_commands_is_a_risk(name: str) -> None:
-    assert find_risk(words(name))
+    assert find_risk(parse_words(name))
 
 
 @pytest.mark.parametrize("name", [*RUNNERS.split(), *SHELLS.split()])
@@ -79,13 +79,14 @@ def test_a_text_for_another_program_is_no_command() -> None:
 
 @pytest.mark.parametrize("name", GIT_RUNNING_COMMANDS.split())
 def test_a_git_command_that_runs_programs_is_a_risk(name: str) -> None:
-    assert find_risk(words(f"git {name} x"))
+    assert find_risk(parse_words(f"git {name} x"))
 
 
 @pytest.mark.parametrize("option", GIT_OPTIONS.split())
 def test_the_value_of_a_git_option_is_not_the_git_command(option: str) -> None:
     commands = [
-        [word.value for word in inner] for inner in expand_commands(words(f"git {option} a push"))
+        [word.value for word in inner]
+        for inner in expand_commands(parse_words(f"git {option} a push"))
     ]
     assert ["git", "push"] in commands
 
@@ -127,15 +128,15 @@ FLAG_CASES = [(name, flag) for name, flags in RISKY_FLAGS.items() for flag in fl
 
 @pytest.mark.parametrize(("name", "flag"), FLAG_CASES)
 def test_a_flag_that_writes_or_runs_something_is_a_risk(name: str, flag: str) -> None:
-    assert find_risk(words(f"{name} {flag} a"))
+    assert find_risk(parse_words(f"{name} {flag} a"))
 
 
 @pytest.mark.parametrize(
     "name", sorted(RISKY_FLAGS.keys() - {"scp", "man", "printf", "sed", "git"})
 )
 def test_an_unknown_word_could_be_a_risky_flag(name: str) -> None:
-    assert "could become a flag" in find_risk(words(f"{name} $x"))
-    assert find_risk(words(f"{name} a")) == ""
+    assert "could become a flag" in find_risk(parse_words(f"{name} $x"))
+    assert find_risk(parse_words(f"{name} a")) == ""
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_an_unknown_word_could_be_a_risky_flag(name: str) -> None:
     ],
 )
 def test_these_commands_are_a_risk(command: str) -> None:
-    assert find_risk(words(command))
+    assert find_risk(parse_words(command))
 
 
 @pytest.mark.parametrize(
@@ -180,4 +181,4 @@ def test_these_commands_are_a_risk(command: str) -> None:
     ],
 )
 def test_these_commands_are_no_risk(command: str) -> None:
-    assert find_risk(words(command)) == ""
+    assert find_risk(parse_words(command)) == ""

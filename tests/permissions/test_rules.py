@@ -520,7 +520,7 @@ def test_domains_are_compared_whole(spec: str, url: str, fit: bool) -> None:
 def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:
     from mudroom import Session
 
-    async def tools() -> set[str]:
+    async def list_tools() -> set[str]:
         base_rules = Permissions.of(deny=["Bash", "Write(./x)"])
         async with Session(
             model="offline",
@@ -534,5 +534,5 @@ def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:
 
     import asyncio
 
-    outcomes = asyncio.run(tools())
+    outcomes = asyncio.run(list_tools())
     assert "bash" not in outcomes and "write" in outcomes

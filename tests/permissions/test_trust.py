@@ -179,7 +179,7 @@ def test_63_project_off(tmp_path: Path, line: str) -> None:
         settings_of(cwd=str(tmp_path), environ={"HOME": str(tmp_path / "user")}, flags={})
 
 
-def _repository(folder: Path) -> None:
+def _make_repository(folder: Path) -> None:
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     subprocess.run(
         ["git", "-C", str(folder), "config", "core.fsmonitor", f"touch {folder}/made"], check=True
@@ -211,7 +211,7 @@ async def test_64_pre_trust(tmp_path: Path) -> None:
         json.dumps({"mcpServers": {"x": {"command": "touch", "args": [f"{project}/made"]}}})
     )
     (project / ".env").write_text("ANTHROPIC_BASE_URL=http://127.0.0.1:9\nMUDROOM_SANDBOX=off\n")
-    _repository(project)
+    _make_repository(project)
     environ = {"HOME": str(tmp_path / "user")}
     async with Session(
         model="offline",

@@ -24,7 +24,7 @@ time.sleep(60)
 """
 
 
-def abandoned(base: Path) -> Path:
+def make_abandoned(base: Path) -> Path:
     """Return a scratch directory whose owner was killed."""
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER, str(base)], stdout=subprocess.PIPE, text=True
@@ -62,7 +62,7 @@ def test_a_folder_that_a_clean_up_removes_before_it_is_locked_is_made_again(
 
 
 def test_an_abandoned_folder_is_removed(tmp_path: Path) -> None:
-    abandoned(tmp_path)
+    make_abandoned(tmp_path)
     remove_orphans(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
@@ -103,7 +103,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "file").touch()
     (base / "mudroom-1-0123456789ab").symlink_to(outside)
-    path = abandoned(base)
+    path = make_abandoned(base)
     (path / "out").symlink_to(outside)
     (path / "a/file").symlink_to(outside / "file")
     remove_orphans(str(base))
@@ -113,7 +113,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root only")
 def test_folders_of_other_users_stay(tmp_path: Path) -> None:
-    path = abandoned(tmp_path)
+    path = make_abandoned(tmp_path)
     os.chown(path, 54_321, 54_321)
     remove_orphans(str(tmp_path))
     assert (path / "a/b/c").exists()
@@ -123,7 +123,7 @@ def test_folders_without_permissions_are_removed(tmp_path: Path) -> None:
     """Run as a user without root's rights."""
     base = tmp_path / "base"
     base.mkdir()
-    path = abandoned(base)
+    path = make_abandoned(base)
     (path / "a/b").chmod(0o500)
     (path / "a/none").mkdir(0o000)
     user = 54_321 if os.geteuid() == 0 else os.geteuid()
@@ -143,7 +143,7 @@ def test_folders_without_permissions_are_removed(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="only where there is /proc")
 def test_only_processes_that_name_an_abandoned_folder_are_killed(tmp_path: Path) -> None:
     with ScratchDir(str(tmp_path)) as living:
-        dead = abandoned(tmp_path)
+        dead = make_abandoned(tmp_path)
         values = [f"{dead}/home", f"{living}/home", f"{dead}0/home", f"x{dead}/home"]
         started = [subprocess.Popen(["sleep", "73.4567"], env={"HOME": value}) for value in values]
         try:

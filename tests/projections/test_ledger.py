@@ -15,40 +15,40 @@ from mudroom.testing.event_builders import (
 )
 
 
-def result(run: str, name: str, text: str, *, refused: bool = False) -> AnyEvent:
+def make_result_event(run: str, name: str, text: str, *, refused: bool = False) -> AnyEvent:
     return tool_call_finished(run, "c", text, name=name, refused=refused)
 
 
-def task(run: str, text: str, *, refused: bool = False) -> list[AnyEvent]:
+def make_task_events(run: str, text: str, *, refused: bool = False) -> list[AnyEvent]:
     started = tool_call_started(run, tool_call("c", "task"))
-    return [started, result(run, "task", text, refused=refused)]
+    return [started, make_result_event(run, "task", text, refused=refused)]
 
 
 def answer(run: str, input_tokens: int) -> AnyEvent:
     return turn_finished(run, text="t", usage=Usage(input_tokens, 10))
 
 
-def session() -> list[AnyEvent]:
+def make_session() -> list[AnyEvent]:
     return [
         run_started("1"),
-        result("1", "read", "the parent's own reading\n" * 50),
+        make_result_event("1", "read", "the parent's own reading\n" * 50),
         answer("1", 1000),
         run_started("1.1.1", "1"),
         run_started("1.1.1.1.1", "1.1.1"),
-        result("1.1.1", "read", "line\n" * 700),
-        result("1.1.1.1.1", "bash", "一二三"),
+        make_result_event("1.1.1", "read", "line\n" * 700),
+        make_result_event("1.1.1.1.1", "bash", "一二三"),
         answer("1.1.1.1.1", 300),
-        *task("1.1.1", "a report between children"),
+        *make_task_events("1.1.1", "a report between children"),
         answer("1.1.1", 2000),
-        *task("1", "no such agent", refused=True),
-        *task("1", "pytest\n"),
+        *make_task_events("1", "no such agent", refused=True),
+        *make_task_events("1", "pytest\n"),
         answer("1", 1100),
         answer("1", 900),
     ]
 
 
 def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() -> None:
-    got = Ledger.from_events(session())
+    got = Ledger.from_events(make_session())
     assert got.children == 2
     assert (got.read_lines, got.read_bytes, got.read_tokens) == (701, 3509, 1003)
     assert (got.returned_lines, got.returned_bytes, got.returned_tokens) == (1, 7, 2)
@@ -56,7 +56,7 @@ def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() ->
 
 
 def test_estimate_without_children_replaces_reports_by_what_children_read() -> None:
-    got = Ledger.from_events(session())
+    got = Ledger.from_events(make_session())
     assert got.parent_tokens == 1100
     assert got.without_children_tokens == 1100 - 2 + 1003
 
@@ -74,15 +74,15 @@ def test_reports_in_records_without_views_are_known_by_their_run() -> None:
 
 def test_builder_is_right_after_every_event() -> None:
     tally = LedgerBuilder()
-    for n, event in enumerate(session(), 1):
+    for n, event in enumerate(make_session(), 1):
         tally.apply(event)
-        assert tally.ledger == Ledger.from_events(session()[:n])
+        assert tally.ledger == Ledger.from_events(make_session()[:n])
 
 
 def test_reports_to_a_program_count_as_returned() -> None:
     events = [
         run_started("1", depth=1),
-        result("1", "read", "x\n" * 9),
+        make_result_event("1", "read", "x\n" * 9),
         answer("1", 40),
         run_finished("1", text="two\nlines"),
     ]

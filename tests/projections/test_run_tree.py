@@ -19,7 +19,7 @@ from mudroom.testing.event_builders import (
 )
 
 
-def tree_of(*events: AnyEvent) -> RunTree:
+def build_tree(*events: AnyEvent) -> RunTree:
     tree = RunTree()
     for event in events:
         tree.apply(event)
@@ -27,7 +27,7 @@ def tree_of(*events: AnyEvent) -> RunTree:
 
 
 def test_children_are_below_their_parent_in_start_order() -> None:
-    tree = tree_of(
+    tree = build_tree(
         run_started("1"),
         run_started("1.1.2", "1"),
         run_started("1.1.1", "1"),
@@ -40,7 +40,7 @@ def test_children_are_below_their_parent_in_start_order() -> None:
 
 
 def test_run_with_unknown_parent_is_a_root_and_events_of_unknown_runs_are_ignored() -> None:
-    tree = tree_of(
+    tree = build_tree(
         SessionOpened(at=0, session="s", cwd="/", version="0"),
         run_started("1.1.1", "1"),
         turn_started("7"),
@@ -51,7 +51,7 @@ def test_run_with_unknown_parent_is_a_root_and_events_of_unknown_runs_are_ignore
 
 
 def test_view_has_turn_tool_calls_and_last_action() -> None:
-    run = tree_of(
+    run = build_tree(
         run_started("1", description="Find it", prompt="Find the thing"),
         turn_started("1", 2),
         tool_call_started("1", tool_call("a", "read", file_path="src/x.py", limit=3)),
@@ -74,7 +74,7 @@ def test_view_has_turn_tool_calls_and_last_action() -> None:
 
 
 def test_tokens_count_for_the_run_and_every_ancestor() -> None:
-    tree = tree_of(
+    tree = build_tree(
         run_started("1"),
         run_started("1.1.1", "1"),
         run_started("1.1.1.1.1", "1.1.1"),
@@ -108,7 +108,7 @@ def test_tokens_count_for_the_run_and_every_ancestor() -> None:
     ],
 )
 def test_state_of_a_finished_run_follows_its_reason(reason: Reason, state: RunState) -> None:
-    run = tree_of(
+    run = build_tree(
         run_started("1", at=2.0), run_finished("1", reason, at=7.0, error="no\x1b[31m such\nmodel")
     ).runs["1"]
     assert run.state is state
@@ -117,7 +117,7 @@ def test_state_of_a_finished_run_follows_its_reason(reason: Reason, state: RunSt
 
 
 def test_run_with_only_open_task_calls_is_waiting() -> None:
-    waiting = tree_of(
+    waiting = build_tree(
         run_started("1"),
         tool_call_started("1", tool_call("a", "task")),
         tool_call_started("1", tool_call("b", "Agent")),
@@ -125,11 +125,11 @@ def test_run_with_only_open_task_calls_is_waiting() -> None:
     assert waiting.runs["1"].state is RunState.WAITING
     waiting.apply(tool_call_started("1", tool_call("c", "read")))
     assert waiting.runs["1"].state is RunState.RUNNING
-    assert tree_of(run_started("1")).runs["1"].state is RunState.RUNNING
+    assert build_tree(run_started("1")).runs["1"].state is RunState.RUNNING
 
 
 def test_streamed_text_is_limited_and_discarded_on_retry() -> None:
-    tree = tree_of(
+    tree = build_tree(
         run_started("1"),
         turn_started("1"),
         Delta(at=1, run="1", kind="text", text="x" * 1000),
@@ -154,7 +154,7 @@ def test_streamed_text_is_limited_and_discarded_on_retry() -> None:
 
 
 def test_resumed_run_keeps_its_place() -> None:
-    tree = tree_of(
+    tree = build_tree(
         run_started("1"),
         run_started("1.1.1", "1"),
         tool_call_started("1.1.1", tool_call("a")),

@@ -68,19 +68,24 @@ async def recorded(tmp_path: Path) -> tuple[list[StoredEvent], ScriptedModel]:
     return [event for event in events if not isinstance(event, Delta)], model
 
 
-def conversation(events: list[StoredEvent], run: RunStarted) -> tuple[Message, ...]:
+def list_conversation(events: list[StoredEvent], run: RunStarted) -> tuple[Message, ...]:
     """A run's messages, after those of the run it continues."""
     before = next(
         (e for e in events if isinstance(e, RunStarted) and e.run == run.brief.continues), None
     )
-    return (*(conversation(events, before) if before else ()), *build_transcript(events, run.run))
+    return (
+        *(list_conversation(events, before) if before else ()),
+        *build_transcript(events, run.run),
+    )
 
 
 async def test_transcript_equals_the_requests_and_the_last_answer(
     recorded: tuple[list[StoredEvent], ScriptedModel],
 ) -> None:
     events, model = recorded
-    rebuilt = [conversation(events, event) for event in events if isinstance(event, RunStarted)]
+    rebuilt = [
+        list_conversation(events, event) for event in events if isinstance(event, RunStarted)
+    ]
     assert len(rebuilt) == 4
     sent = [request.messages for request in model.requests]
     for messages in rebuilt:

@@ -16,13 +16,13 @@ from mudroom.testing.event_builders import (
 )
 
 
-def history() -> tuple[UserMessage, AssistantMessage]:
+def make_history() -> tuple[UserMessage, AssistantMessage]:
     return user_message("before"), AssistantMessage((TextBlock("said"),))
 
 
 def test_transcript_starts_with_history_then_prompt() -> None:
-    events: list[StoredEvent] = [run_started("1", prompt="now", history=history())]
-    assert build_transcript(events, "1") == (*history(), user_message("now"))
+    events: list[StoredEvent] = [run_started("1", prompt="now", history=make_history())]
+    assert build_transcript(events, "1") == (*make_history(), user_message("now"))
     assert build_transcript(events, "2") == ()
 
 

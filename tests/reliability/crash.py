@@ -119,7 +119,7 @@ def with_points(tool: Tool, points: Points) -> Tool:
     return msgspec.structs.replace(tool, run=run)
 
 
-def effect(name: str) -> str:
+def make_effect_command(name: str) -> str:
     """Return a command with an effect that can be counted."""
     return f"echo {name} | tee -a effects.txt"
 
@@ -127,7 +127,7 @@ def effect(name: str) -> str:
 def parent(turn: int) -> Answer:
     return [
         [call("task", prompt=f"CHILD {name}") for name in CHILDREN],
-        [call("bash", command=effect("parent")), call("read", file_path="a.txt")],
+        [call("bash", command=make_effect_command("parent")), call("read", file_path="a.txt")],
         [
             call("edit", file_path="a.txt", old_string="last", new_string="very last"),
             call("write", file_path="sum.txt", content="3\n"),
@@ -149,13 +149,16 @@ def child(name: str, turn: int) -> Answer:
             ),
             call("read", file_path="input.txt"),
         ],
-        [call("bash", command=effect(f"{name}1"))],
+        [call("bash", command=make_effect_command(f"{name}1"))],
         [
             call("edit", file_path=file, old_string="two", new_string="two three"),
             call("todo", todos=[]),
         ],
         [call("write", file_path=deep, content="first\n"), call("read", file_path=file)],
-        [call("bash", command=effect(f"{name}2")), call("bash", command=effect(f"{name}3"))],
+        [
+            call("bash", command=make_effect_command(f"{name}2")),
+            call("bash", command=make_effect_command(f"{name}3")),
+        ],
         [
             call("edit", file_path=deep, old_string="first", new_string="first second"),
             call("glob", pattern="input*"),

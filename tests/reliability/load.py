@@ -51,7 +51,7 @@ async def record_lags(into: list[float]) -> None:
         into.append(time.perf_counter() - due)
 
 
-def family(count: int, seconds: float) -> ScriptedModel:
+def make_family(count: int, seconds: float) -> ScriptedModel:
     """Return a model for a parent that starts all children at once; each reads three times."""
     chance = random.Random(5)
 
@@ -72,7 +72,7 @@ def family(count: int, seconds: float) -> ScriptedModel:
     return ScriptedModel(script)
 
 
-def commands(count: int, memory: list[float]) -> ScriptedModel:
+def make_commands(count: int, memory: list[float]) -> ScriptedModel:
     """Return a model for one run that calls bash many times."""
 
     def script(request: Request) -> Answer:
@@ -104,7 +104,7 @@ def count_resources() -> dict[str, int]:
 
 async def run_once(kind: str, folder: Path, count: int, seconds: float) -> dict[str, object]:
     memory, late = list[float](), list[float]()
-    model = family(count, seconds) if kind == "children" else commands(count, memory)
+    model = make_family(count, seconds) if kind == "children" else make_commands(count, memory)
     model.requests = _CountOnly()  # pyright: ignore[reportAttributeAccessIssue]  a list of all requests would grow
     lag_recorder, began = asyncio.create_task(record_lags(late)), time.perf_counter()
     budget = Budget(turns=count + 10)

@@ -61,18 +61,18 @@ class Life:
         if request.prompt == "PARENT":
             return [call("task", prompt=f"CHILD {name}") for name in "abc"] + [
                 self.write_call("p", 0),
-                self.bash_call("p", 0),
+                self.call_bash("p", 0),
             ]
         name, turn = request.prompt[-1], request.turn
         return [
             *(self.write_call(f"{name}{n}", turn) for n in range(4)),
-            self.bash_call(name, turn),
+            self.call_bash(name, turn),
         ]
 
     def write_call(self, name: str, turn: int) -> ToolCallBlock:
         return call("write", file_path=f"{name}.{turn}.txt", content=f"{turn}\n")
 
-    def bash_call(self, name: str, turn: int) -> ToolCallBlock:
+    def call_bash(self, name: str, turn: int) -> ToolCallBlock:
         line = f"echo {self.mark}{name}{turn} >> effects.txt"
         return call(
             "bash",

@@ -136,7 +136,7 @@ class KilledSession:
 
     def check(self, report: Report | None, undisturbed: Report) -> None:
         """Check everything that must hold after the end of the session."""
-        assert report and stable_fields(report) == stable_fields(undisturbed)
+        assert report and select_stable_fields(report) == select_stable_fields(undisturbed)
         assert {path: (self.work / path).read_text() for path in FILES} == FILES
         assert not [*self.work.rglob(".mudroom*"), *self.home.rglob("*.new")]
         effects = (
@@ -193,7 +193,7 @@ class KilledSession:
         assert len(unknown) <= 4 * self.kills
 
 
-def stable_fields(report: Report) -> Mapping[str, object]:
+def select_stable_fields(report: Report) -> Mapping[str, object]:
     """Return the fields of a report that do not depend on the number of kills."""
     fields = {
         name: getattr(report, name)

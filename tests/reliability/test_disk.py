@@ -84,7 +84,7 @@ class Disk:
         )
 
 
-def steps(log: bytes) -> Iterator[Step]:
+def parse_steps(log: bytes) -> Iterator[Step]:
     at = 0
     while at < len(log):
         kind, name, offset, size = struct.unpack_from("=4q", log, at)
@@ -149,7 +149,7 @@ async def test_s1_s6_a_power_failure_loses_nothing_acknowledged(
     disk, chance, tried = Disk(tmp_path / "disk", shim), random.Random(2), 0
     log = tmp_path / "log"
     assert "ended: all is done" in disk.run(log=log)
-    whole, done = disk.events(), list(steps(log.read_bytes()))
+    whole, done = disk.events(), list(parse_steps(log.read_bytes()))
     assert {SYNC, WRITE} <= {step.kind for step in done}
     for end in range(1, len(done) + 1, EVERY):
         acks = b"".join(step.data for step in done[:end] if step.path == str(disk.acks)).split()

@@ -75,7 +75,7 @@ class OpenSession:
         report = await self.session.run("AGAIN")
         assert (report.reason, report.text) == (Reason.GOAL, "I continue."), report.error
 
-    def results(self, name: str) -> list[str]:
+    def list_results(self, name: str) -> list[str]:
         return [
             event.result.text
             for event in self.events
@@ -123,7 +123,7 @@ def answer_once(*blocks: ToolCallBlock | TextBlock) -> Callable[[ServerRequest],
     return lambda asked: blocks if not asked.turn else "Done."
 
 
-def bash(command: str, id: str = "b") -> ToolCallBlock:
+def call_bash(command: str, id: str = "b") -> ToolCallBlock:
     return ToolCallBlock(id, "bash", {"command": command})
 
 
@@ -138,7 +138,7 @@ async def test_f1_a_call_cut_off_by_an_interrupt_has_a_result(work: Path) -> Non
     async with open_session(
         work,
         answer_once(
-            bash("touch wait_for_file; sleep 60"), ToolCallBlock("r", "todo", {"todos": []})
+            call_bash("touch wait_for_file; sleep 60"), ToolCallBlock("r", "todo", {"todos": []})
         ),
     ) as opened:
         running = asyncio.create_task(opened.session.run("Go."))
@@ -164,7 +164,7 @@ async def test_f2_a_call_that_was_denied_has_a_result_and_its_call(work: Path) -
         work, answer_once(ToolCallBlock("c", "risky", {})), tools=[tool]
     ) as opened:
         assert (await opened.session.run("Go.")).text == "Done."
-        assert "not allowed" in opened.results("risky")[0]
+        assert "not allowed" in opened.list_results("risky")[0]
         await opened.check_continues()
 
 
@@ -225,7 +225,7 @@ async def record_session(
     return path, list(open_reader(path).read())
 
 
-def family(request: Request) -> Answer:
+def answer_as_family(request: Request) -> Answer:
     if request.prompt == "PARENT":
         return (
             [call("task", prompt=f"CHILD {n}") for n in "abc"]
@@ -241,7 +241,7 @@ def family(request: Request) -> Answer:
 
 async def test_f6_a_torn_tail_loses_nothing_acknowledged(work: Path, tmp_path: Path) -> None:
     journal = SqliteJournal.open(tmp_path / "a.db", session="s1", create=True)
-    _, events = await record_session(work, family)
+    _, events = await record_session(work, answer_as_family)
     for event in events:
         await journal.append(event)
     whole = {suffix: Path(f"{journal.path}{suffix}").read_bytes() for suffix in ("", "-wal")}
@@ -260,7 +260,7 @@ async def test_f6_a_torn_tail_loses_nothing_acknowledged(work: Path, tmp_path: P
 async def test_f7_damage_inside_a_record_is_an_error_that_names_its_place(
     work: Path, tmp_path: Path
 ) -> None:
-    path, events = await record_session(work, family)
+    path, events = await record_session(work, answer_as_family)
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE events SET body = zeroblob(length(body)) WHERE seq = 5")
     connection.close()
@@ -268,7 +268,7 @@ async def test_f7_damage_inside_a_record_is_an_error_that_names_its_place(
         list(open_reader(path).read())
     with pytest.raises(JournalError, match="record 5"):
         async with Session(
-            model=ScriptedModel(family), home=str(tmp_path / "home"), resume=path.stem
+            model=ScriptedModel(answer_as_family), home=str(tmp_path / "home"), resume=path.stem
         ):
             pass
     assert len(events) > 5
@@ -300,8 +300,8 @@ async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Pa
 async def test_f9_a_call_of_a_stream_that_was_cut_never_runs(work: Path, part: int) -> None:
     blocks = (
         TextBlock("I will."),
-        bash("echo x >> effects.txt"),
-        bash("echo y >> effects.txt", "b2"),
+        call_bash("echo x >> effects.txt"),
+        call_bash("echo y >> effects.txt", "b2"),
     )
 
     def answer(asked: ServerRequest) -> ServerAnswer:
@@ -321,7 +321,7 @@ async def test_f9_a_call_of_a_stream_that_was_cut_never_runs(work: Path, part: i
 
 async def test_f10_a_call_that_waits_its_turn_does_not_run_after_a_cancel(work: Path) -> None:
     async with open_session(
-        work, answer_once(bash("touch wait_for_file; sleep 60"), bash("touch late", "b2"))
+        work, answer_once(call_bash("touch wait_for_file; sleep 60"), call_bash("touch late", "b2"))
     ) as opened:
         running = asyncio.create_task(opened.session.run("Go."))
         await wait_for_file(work, "wait_for_file")
@@ -335,10 +335,10 @@ async def test_f10_a_call_that_waits_its_turn_does_not_run_after_a_cancel(work: 
 async def test_f11_a_grandchild_that_keeps_the_pipe_open_blocks_no_call(work: Path) -> None:
     began = time.monotonic()
     async with open_session(
-        work, answer_once(bash("echo out; sleep 50 & (setsid sleep 50 &)"))
+        work, answer_once(call_bash("echo out; sleep 50 & (setsid sleep 50 &)"))
     ) as opened:
         assert (await opened.session.run("Go.")).ok
-        assert opened.results("bash") == ["out"] and time.monotonic() - began < 45
+        assert opened.list_results("bash") == ["out"] and time.monotonic() - began < 45
 
 
 def count_states(folder: Path) -> Counter[str]:
@@ -362,7 +362,7 @@ def count_states(folder: Path) -> Counter[str]:
 
 async def test_f12_no_zombie_remains(work: Path) -> None:
     async with open_session(
-        work, answer_once(*(bash(f"true & exit {n}", f"b{n}") for n in range(20)))
+        work, answer_once(*(call_bash(f"true & exit {n}", f"b{n}") for n in range(20)))
     ) as opened:
         assert (await opened.session.run("Go.")).ok
         assert count_states(work)["Z"] == 0
@@ -372,7 +372,7 @@ async def test_f13_processes_of_a_session_do_not_outlive_it(work: Path) -> None:
     async with open_session(
         work,
         answer_once(
-            bash(
+            call_bash(
                 "nohup sleep 50 > /dev/null 2>&1 & setsid sleep 50 & disown -a; touch wait_for_file"
             )
         ),
@@ -396,7 +396,7 @@ async def test_f14_a_program_without_its_terminal_ends(work: Path) -> None:
         "PROMPT_TOOLKIT_NO_CPR": "1",
     }
 
-    def own_terminal() -> None:
+    def take_terminal() -> None:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
@@ -405,7 +405,7 @@ async def test_f14_a_program_without_its_terminal_ends(work: Path) -> None:
         *words,
         cwd=work,
         env=env,
-        preexec_fn=own_terminal,
+        preexec_fn=take_terminal,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -518,7 +518,7 @@ async def resume_copy(
 
     Returns the requests after the resume, and the new record.
     """
-    path, events = await record_session(work, family)
+    path, events = await record_session(work, answer_as_family)
     shutil.rmtree(work.parent / "home" / "sessions")
     end = next(n for n, event in enumerate(events) if cut(event))
     journal = SqliteJournal.open(path, session=path.stem, create=True)
@@ -538,7 +538,7 @@ async def resume_copy(
 
 
 def continue_or_family(request: Request) -> Answer:
-    return "I continue." if "AGAIN" in str(request.messages[-1]) else family(request)
+    return "I continue." if "AGAIN" in str(request.messages[-1]) else answer_as_family(request)
 
 
 def second_turn_of_the_last_child(event: StoredEvent) -> bool:
@@ -678,10 +678,10 @@ def test_f24_polling_with_changing_results_is_no_loop(work: Path) -> None:
 async def test_f25_endless_output_uses_no_memory(work: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     async with open_session(
-        work, answer_once(*(bash("yes mud | head -c 30000000", f"b{n}") for n in range(3)))
+        work, answer_once(*(call_bash("yes mud | head -c 30000000", f"b{n}") for n in range(3)))
     ) as opened:
         assert (await opened.session.run("Go.")).ok
-        assert all(len(text) <= 50_000 for text in opened.results("bash"))
+        assert all(len(text) <= 50_000 for text in opened.list_results("bash"))
         assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < 32_000
         await opened.check_continues()
 
@@ -692,9 +692,9 @@ async def test_f26_output_that_is_not_text_is_accepted(work: Path) -> None:
     async with open_session(
         work,
         answer_once(
-            bash("printf '\\xff\\xed\\xa0\\xbd\\0 caf\\xe9'"),
+            call_bash("printf '\\xff\\xed\\xa0\\xbd\\0 caf\\xe9'"),
             odd,
-            bash("cat /dev/urandom | head -c 5000", "b2"),
+            call_bash("cat /dev/urandom | head -c 5000", "b2"),
         ),
     ) as opened:
         assert (await opened.session.run("Go.")).text == "Done."

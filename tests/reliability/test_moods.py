@@ -25,7 +25,7 @@ MODELS = {
 }
 
 
-def environ(url: str) -> dict[str, str]:
+def make_environ(url: str) -> dict[str, str]:
     names = {"ANTHROPIC": url, "OPENAI": f"{url}/v1", "GEMINI": f"{url}/v1beta"}
     return {f"{name}_API_KEY": "sk-planted" for name in names} | {
         f"{name}_BASE_URL": at for name, at in names.items()
@@ -58,7 +58,7 @@ class FaultyServer:
             model = MODELS[dialect]
             async with Session(
                 model=model,
-                environ=environ(server.url),
+                environ=make_environ(server.url),
                 cwd=folders[0],
                 home=folders[1],
                 journal="memory",

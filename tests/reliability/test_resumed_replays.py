@@ -231,7 +231,7 @@ def count_notes(events: list[StoredEvent]) -> Counter[tuple[str, str]]:
     return Counter((event.run, event.text) for event in events if isinstance(event, NoteInjected))
 
 
-def lost_copies(events: list[StoredEvent]) -> list[str]:
+def list_lost_copies(events: list[StoredEvent]) -> list[str]:
     return [
         event.run
         for event in events
@@ -256,7 +256,7 @@ async def test_a_child_whose_copy_was_lost_is_told_once_and_its_record_replays(
             report = await resumed.resume_unfinished()
         where = f"cut off after event {cut}: {events[cut - 1]}"
         assert report and report.text == "done", where
-        assert lost_copies(journal.events) == ["1.1.1"], where
+        assert list_lost_copies(journal.events) == ["1.1.1"], where
         assert not find_violations(journal.events, timed=False), where
         assert await replay(journal.events) == journal.events, where
     assert not (tmp_path / "a.txt").exists()

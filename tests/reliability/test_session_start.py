@@ -65,7 +65,7 @@ class Program:
         )
         return done.returncode, done.stdout + done.stderr
 
-    def recorded_prompts(self) -> list[str]:
+    def list_prompts(self) -> list[str]:
         """Return the prompts of the first runs of all listed sessions; "" where there is none."""
         prompts: list[str] = []
         for info in list_sessions(self.home):
@@ -84,7 +84,7 @@ def test_a_kill_leaves_nothing_or_a_session_that_resume_runs(
         program = Program(tmp_path / str(operation), shim)
         code, output = program.run("-p", PROMPT, killed_at=operation)
         assert code == -9, output
-        prompts = program.recorded_prompts()
+        prompts = program.list_prompts()
         assert prompts in ([], [PROMPT]), f"killed at operation {operation}"
         listed = json.loads(program.run("runs", "--json")[1])
         assert [session["prompt"] for session in listed] == prompts

@@ -21,7 +21,7 @@ CheckRecord = Callable[..., Coroutine[Any, Any, None]]
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 
 
-def environ(folder: Path, url: str) -> dict[str, str]:
+def make_environ(folder: Path, url: str) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "user"),
@@ -67,7 +67,7 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(
     work.mkdir()
     async with ModelServer(answer) as server:
         words = (sys.executable, "-m", "mudroom", "--model", "anthropic:claude-sonnet-4-5", "-p")
-        env, pipe = environ(tmp_path, server.url), asyncio.subprocess.PIPE
+        env, pipe = make_environ(tmp_path, server.url), asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *words, "PARENT", cwd=work, env=env, stdout=pipe, stderr=pipe
         )

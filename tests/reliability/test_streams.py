@@ -45,7 +45,7 @@ STREAMS = {
 }
 
 
-def length(dialect: str) -> int:
+def measure_answer(dialect: str) -> int:
     """Return the number of bytes of the streamed answer."""
     reply = WireAnswer(
         ANSWER, MODELS[dialect].partition(":")[2], "msg_1", Usage(100, 10), StopReason.CALLS
@@ -102,7 +102,7 @@ async def run_session(
 def test_f9_a_stream_that_breaks_at_any_byte_is_requested_once_more(
     tmp_path: Path, dialect: str, end: str, figure: Figure, check_record: CheckRecord
 ) -> None:
-    whole = length(dialect)
+    whole = measure_answer(dialect)
     cuts = range(0, whole - 20, 1 if LONG else whole // 6)
     for cut in cuts:
         report, requests, events, executions = run_virtual(

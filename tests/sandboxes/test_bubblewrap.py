@@ -25,7 +25,7 @@ ROOT = os.geteuid() == 0
 pytestmark = pytest.mark.skipif(bool(FOUND.no_full_reason), reason=FOUND.no_full_reason)
 
 
-def built(root: Path, bwrap: str = FOUND.bwrap) -> BubblewrapSandbox:
+def make_sandbox(root: Path, bwrap: str = FOUND.bwrap) -> BubblewrapSandbox:
     return BubblewrapSandbox(
         str(root),
         bwrap,
@@ -43,7 +43,7 @@ def workspace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def box(workspace: Path) -> BubblewrapSandbox:
-    return built(workspace)
+    return make_sandbox(workspace)
 
 
 async def run(
@@ -54,13 +54,13 @@ async def run(
     return finished, output.decode()
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+async def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  the condition is the world's
             await asyncio.sleep(0.01)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -79,7 +79,7 @@ async def test_commands_do_not_see_each_other(box: BubblewrapSandbox, workspace:
     one = asyncio.create_task(
         run(box, "echo x > /tmp/mark; echo x > /dev/shm/mark; hostname; touch began; sleep 1.2345")
     )
-    await until((workspace / "began").exists)
+    await wait_until((workspace / "began").exists)
     assert (await run(box, "ls /dev/shm /dev/pts; grep -l [1].2345 /proc/[0-9]*/cmdline"))[
         1
     ].split() == ["/dev/pts:", "ptmx", "/dev/shm:"]
@@ -109,7 +109,7 @@ async def test_close_does_not_wait_for_running_commands(
     box: BubblewrapSandbox, workspace: Path
 ) -> None:
     running = asyncio.create_task(run(box, "touch began; sleep 3; echo end"))
-    await until((workspace / "began").exists)
+    await wait_until((workspace / "began").exists)
     began = time.monotonic()
     box.close()
     assert time.monotonic() - began < 2.5
@@ -119,13 +119,13 @@ async def test_close_does_not_wait_for_running_commands(
 async def test_close_leaves_no_process_and_no_folder(box: BubblewrapSandbox) -> None:
     await run(box, "true")
     number = box.daemon_pid
-    assert len(folders(number)) == 1
+    assert len(list_folders(number)) == 1
     box.close()
-    assert not alive(number)
-    assert folders(number) == []
+    assert not is_alive(number)
+    assert list_folders(number) == []
 
 
-def folders(number: int) -> list[str]:
+def list_folders(number: int) -> list[str]:
     return [name for name in os.listdir("/tmp") if name.startswith(f"mudroom-{number}-")]
 
 
@@ -160,7 +160,7 @@ async def test_commands_have_the_users_mask(tmp_path: Path) -> None:
     (tmp_path / "proj").mkdir()
     usual = os.umask(0o027)
     try:
-        assert (await run(built(tmp_path / "proj"), "umask"))[1] == "0027\n"
+        assert (await run(make_sandbox(tmp_path / "proj"), "umask"))[1] == "0027\n"
     finally:
         os.umask(usual)
 
@@ -168,7 +168,7 @@ async def test_commands_have_the_users_mask(tmp_path: Path) -> None:
 # --- a scripted bwrap, for moments that are too short to meet ------------------------------
 
 
-def scripted(text: str) -> str:
+def write_script(text: str) -> str:
     """Return the path of a script that acts as bwrap. Every user can reach it."""
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
     folder.chmod(0o777)
@@ -181,23 +181,23 @@ async def test_a_command_that_waits_at_its_gate_dies_with_the_daemon(
     workspace: Path,
 ) -> None:
     """When the daemon dies, a command at its gate neither starts without limits nor waits."""
-    bwrap = scripted(
+    bwrap = write_script(
         'setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; '
         "touch ran; sleep 71.3456"
     )
     folder = Path(bwrap).parent
     try:
         begun = asyncio.create_task(
-            built(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
+            make_sandbox(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
         )
-        await until(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
+        await wait_until(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         pid = int((folder / "pid").read_text())
         os.kill(
             int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
         )
         await asyncio.wait([begun])
         child = int((folder / "child").read_text())
-        await until(lambda: not alive(pid) and not alive(child))
+        await wait_until(lambda: not is_alive(pid) and not is_alive(child))
         assert not (folder / "ran").exists()
     finally:
         shutil.rmtree(folder)
@@ -206,26 +206,28 @@ async def test_a_command_that_waits_at_its_gate_dies_with_the_daemon(
 async def test_a_cancel_before_bwrap_reports_its_child_kills_the_child(
     workspace: Path,
 ) -> None:
-    bwrap = scripted("setsid sleep 71.2345 & echo $! > child; wait")
+    bwrap = write_script("setsid sleep 71.2345 & echo $! > child; wait")
     folder = Path(bwrap).parent
     try:
         begun = asyncio.create_task(
-            built(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
+            make_sandbox(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
         )
-        await until(lambda: (folder / "child").exists() and (folder / "child").read_text().strip())
+        await wait_until(
+            lambda: (folder / "child").exists() and (folder / "child").read_text().strip()
+        )
         begun.cancel()
         await asyncio.wait([begun])
-        assert not alive(int((folder / "child").read_text()))
+        assert not is_alive(int((folder / "child").read_text()))
     finally:
         shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("text", ["exit 1", "echo '{' >&3", "exec 3>&-; sleep 0.1"])
 async def test_an_error_of_bwrap_is_an_error(workspace: Path, text: str) -> None:
-    bwrap = scripted(text)
+    bwrap = write_script(text)
     try:
         with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
-            await built(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
+            await make_sandbox(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
     finally:
         shutil.rmtree(Path(bwrap).parent)
 

@@ -46,7 +46,7 @@ async def run(
     return finished, output.decode()
 
 
-async def program(launcher: DaemonClient) -> int:
+async def read_daemon_pid(launcher: DaemonClient) -> int:
     """Return the process id of the daemon, as a command sees it."""
     return int((await run(launcher, "ps -o ppid= -p $PPID"))[1])
 
@@ -94,16 +94,16 @@ async def test_large_output_arrives_whole(launcher: DaemonClient) -> None:
 
 
 async def test_a_killed_daemon_is_started_again(launcher: DaemonClient) -> None:
-    first = await program(launcher)
+    first = await read_daemon_pid(launcher)
     os.kill(first, signal.SIGKILL)
     await asyncio.sleep(0.1)
     assert (await run(launcher, "echo again"))[1] == "again\n"
-    assert await program(launcher) != first
+    assert await read_daemon_pid(launcher) != first
 
 
 async def test_the_daemon_ends_with_its_client(tmp_path: Path) -> None:
     launcher = make_client(tmp_path, "")
-    number = await program(launcher)
+    number = await read_daemon_pid(launcher)
     del launcher
     gc.collect()
     assert not Path(f"/proc/{number}").exists()
@@ -117,12 +117,15 @@ async def test_a_missing_program_is_an_error(launcher: DaemonClient) -> None:
 
 
 async def test_a_sink_that_raises_ends_the_command(launcher: DaemonClient) -> None:
-    def broken(chunk: bytes) -> None:
+    def raise_error(chunk: bytes) -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
         await launcher.run(
-            [BASH, "-c", "echo x; sleep 60"], {"PATH": os.environ["PATH"]}, timeout=20, sink=broken
+            [BASH, "-c", "echo x; sleep 60"],
+            {"PATH": os.environ["PATH"]},
+            timeout=20,
+            sink=raise_error,
         )
 
 

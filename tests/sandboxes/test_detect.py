@@ -20,7 +20,7 @@ from mudroom.sandboxes.detect import Detected, detect, find_bwrap, run_probes
 from mudroom.sandboxes.macos.seatbelt import SeatbeltSandbox
 
 
-def program(folder: Path, text: str) -> str:
+def write_program(folder: Path, text: str) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
     (folder / "bwrap").chmod(0o755)
@@ -54,7 +54,9 @@ def test_the_best_tier_is_chosen(detected: Detected, tier: str) -> None:
 
 def test_a_failing_bubblewrap_is_reported_with_its_message(tmp_path: Path) -> None:
     detected = run_probes(
-        program(tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1")
+        write_program(
+            tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1"
+        )
     )
     assert detected.no_full_reason.endswith(
         "bin/bwrap fails: bwrap: setting up uid map: Permission denied"
@@ -63,7 +65,7 @@ def test_a_failing_bubblewrap_is_reported_with_its_message(tmp_path: Path) -> No
 
 
 def test_a_bubblewrap_that_does_not_isolate_is_detected(tmp_path: Path) -> None:
-    path = program(tmp_path / "bin", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
+    path = write_program(tmp_path / "bin", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
     assert (
         run_probes(path).no_full_reason == f"{path} does not isolate: a command could write outside"
     )
@@ -74,7 +76,10 @@ def test_missing_bubblewrap_is_reported() -> None:
 
 
 def test_bubblewrap_is_never_taken_from_the_workspace(tmp_path: Path) -> None:
-    ours, theirs = program(tmp_path / "bin", "exit 1"), program(tmp_path / "proj" / "bin", "exit 1")
+    ours, theirs = (
+        write_program(tmp_path / "bin", "exit 1"),
+        write_program(tmp_path / "proj" / "bin", "exit 1"),
+    )
     assert (
         find_bwrap({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "proj")) == ours
     )
@@ -86,22 +91,22 @@ def test_bubblewrap_is_never_taken_from_the_workspace(tmp_path: Path) -> None:
 
 
 def test_the_result_is_cached_for_a_day_and_for_this_program(tmp_path: Path) -> None:
-    path = program(tmp_path / "bin", f"echo x >> {tmp_path}/tries; exit 1")
+    path = write_program(tmp_path / "bin", f"echo x >> {tmp_path}/tries; exit 1")
     environ, home = {"PATH": str(tmp_path / "bin")}, str(tmp_path / "home")
 
-    def tries() -> int:
+    def count_tries() -> int:
         detect(str(tmp_path / "ws"), environ, home)
         return len((tmp_path / "tries").read_text().split())
 
-    assert [tries(), tries()] == [1, 1]
+    assert [count_tries(), count_tries()] == [1, 1]
     os.utime(path, (1, 1))
-    assert tries() == 2, "another program"
+    assert count_tries() == 2, "another program"
     memory = tmp_path / "home" / "sandbox.json"
     known = json.loads(memory.read_text())
     memory.write_text(json.dumps({**known, "at": time.time() - 90_000}))
-    assert tries() == 3, "a day later"
+    assert count_tries() == 3, "a day later"
     memory.write_text("damaged")
-    assert tries() == 4
+    assert count_tries() == 4
     assert memory.stat().st_mode & 0o077 == 0
 
 
@@ -133,7 +138,7 @@ def test_mode_off_gives_a_notice(tmp_path: Path) -> None:
     )
 
 
-def nothing(base: Path) -> None:
+def write_empty_cache(base: Path) -> None:
     """Make the cache say that no sandbox works on this machine."""
     (base / "home").mkdir()
     detect(str(base), {"PATH": "/nonexistent"}, str(base / "home"))
@@ -154,7 +159,7 @@ def nothing(base: Path) -> None:
 
 
 async def test_without_a_sandbox_commands_are_confirmed(tmp_path: Path) -> None:
-    nothing(tmp_path)
+    write_empty_cache(tmp_path)
     sandbox, notice = choose_sandbox(make_request(tmp_path, "auto", can_ask=True))
     assert sandbox.tier == "ask"
     assert notice.startswith(
@@ -166,7 +171,7 @@ async def test_without_a_sandbox_commands_are_confirmed(tmp_path: Path) -> None:
 
 
 async def test_without_a_sandbox_and_a_user_nothing_runs(tmp_path: Path) -> None:
-    nothing(tmp_path)
+    write_empty_cache(tmp_path)
     sandbox, notice = choose_sandbox(make_request(tmp_path, "auto"))
     assert sandbox.tier == "refuse" and isinstance(sandbox, RefusingSandbox)
     assert "so no command runs" in notice
@@ -180,7 +185,7 @@ async def test_without_a_sandbox_and_a_user_nothing_runs(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("mode", ["full", "file"])
 def test_a_requested_tier_that_does_not_work_is_an_error(tmp_path: Path, mode: str) -> None:
-    nothing(tmp_path)
+    write_empty_cache(tmp_path)
     with pytest.raises(UsageError, match=f"no sandbox {mode} here"):
         choose_sandbox(make_request(tmp_path, mode, can_ask=True))
 

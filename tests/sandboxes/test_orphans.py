@@ -56,9 +56,9 @@ class Session:
         assert self.process.stdout
         self.process.stdout.readline()
 
-    def began(self) -> None:
+    def wait_for_start(self) -> None:
         """Wait until the command runs."""
-        until(self._began.exists)
+        wait_until(self._began.exists)
         self._began.unlink()
 
     def kill(self) -> None:
@@ -68,9 +68,9 @@ class Session:
         assert self.process.stdout
         self.process.stdout.close()
 
-    def left(self) -> list[int]:
+    def list_survivors(self) -> list[int]:
         """Return the processes of its command that still run."""
-        return [pid for pid in numbers() if f"sleep\0{self._name}\0" in arguments(pid)]
+        return [pid for pid in list_pids() if f"sleep\0{self._name}\0" in read_arguments(pid)]
 
 
 @pytest.fixture(params=["full", "file", "off"])
@@ -80,18 +80,18 @@ def tier(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-def numbers() -> list[int]:
+def list_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
-def arguments(pid: int) -> str:
+def read_arguments(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
 
 
-def until(condition: object, seconds: float = 10.0) -> None:
+def wait_until(condition: object, seconds: float = 10.0) -> None:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while not condition():
@@ -101,10 +101,10 @@ def until(condition: object, seconds: float = 10.0) -> None:
 
 def test_a_session_killed_during_a_command_leaves_no_process(tier: str, tmp_path: Path) -> None:
     session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
-    session.began()
+    session.wait_for_start()
     session.kill()
     remove_orphans(str(tmp_path / "tmp"))
-    until(lambda: not session.left())
+    wait_until(lambda: not session.list_survivors())
     assert not list((tmp_path / "tmp").iterdir())
 
 
@@ -113,8 +113,10 @@ def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: P
         session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
         time.sleep(0.012 * n)
         session.kill()
-        until(
-            lambda candidate=session: remove_orphans(str(tmp_path / "tmp")) or not candidate.left()
+        wait_until(
+            lambda candidate=session: (
+                remove_orphans(str(tmp_path / "tmp")) or not candidate.list_survivors()
+            )
         )
     assert not list((tmp_path / "tmp").iterdir())
 
@@ -122,34 +124,34 @@ def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: P
 def test_the_command_and_folder_of_a_live_session_stay(tier: str, tmp_path: Path) -> None:
     session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
     try:
-        session.began()
-        until(lambda: len(session.left()) >= 2)
+        session.wait_for_start()
+        wait_until(lambda: len(session.list_survivors()) >= 2)
         before = {path.name for path in (tmp_path / "tmp").iterdir()}
         remove_orphans(str(tmp_path / "tmp"))
         assert {path.name for path in (tmp_path / "tmp").iterdir()} == before
-        assert len(session.left()) >= 2
+        assert len(session.list_survivors()) >= 2
     finally:
         session.kill()
-        until(lambda: remove_orphans(str(tmp_path / "tmp")) or not session.left())
+        wait_until(lambda: remove_orphans(str(tmp_path / "tmp")) or not session.list_survivors())
 
 
 def test_the_next_session_cleans_up(tier: str, tmp_path: Path) -> None:
     first = Session(tier, tmp_path, "touch began; NAP")
-    first.began()
+    first.wait_for_start()
     first.kill()
     second = Session(tier, tmp_path, "NAP")
     try:
-        until(second.left)
-        until(
+        wait_until(second.list_survivors)
+        wait_until(
             lambda: (
-                not first.left()
+                not first.list_survivors()
                 and not list((tmp_path / "tmp").glob(f"mudroom-{first.process.pid}-*"))
             )
         )
-        assert second.left()
+        assert second.list_survivors()
     finally:
         second.kill()
-        until(lambda: remove_orphans(str(tmp_path / "tmp")) or not second.left())
+        wait_until(lambda: remove_orphans(str(tmp_path / "tmp")) or not second.list_survivors())
 
 
 @pytest.mark.skipif(bool(FOUND.no_full_reason), reason=FOUND.no_full_reason)
@@ -190,7 +192,7 @@ async def test_the_command_of_a_killed_watcher_is_killed(tmp_path: Path) -> None
     async with asyncio.timeout(10):
         while len(asleep) < 3:
             await asyncio.sleep(0.01)
-            asleep = [pid for pid in numbers() if f"sleep\0{name}\0" in arguments(pid)]
+            asleep = [pid for pid in list_pids() if f"sleep\0{name}\0" in read_arguments(pid)]
     direct = next(
         pid
         for pid in asleep
@@ -200,4 +202,4 @@ async def test_the_command_of_a_killed_watcher_is_killed(tmp_path: Path) -> None
     watcher = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(watcher, signal.SIGKILL)
     await asyncio.wait([running])
-    until(lambda: not any(f"sleep\0{name}\0" in arguments(pid) for pid in numbers()), 2)
+    wait_until(lambda: not any(f"sleep\0{name}\0" in read_arguments(pid) for pid in list_pids()), 2)

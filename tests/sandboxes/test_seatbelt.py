@@ -12,7 +12,7 @@ from mudroom.sandboxes.macos.seatbelt import build_argv, build_profile
 TEXT = build_profile("/Users/x/proj", "/private/tmp/mudroom-1", readable=["/Users/x/.pyenv"])
 
 
-def place(line: str) -> int:
+def find_line(line: str) -> int:
     """Return the number of the line that begins with this text."""
     return next(n for n, text in enumerate(TEXT.splitlines()) if text.startswith(line))
 
@@ -33,7 +33,7 @@ def test_the_network_is_denied_until_it_is_granted() -> None:
 
 @pytest.mark.parametrize("path", ["/Users/x/proj", "/Users/x", "/Users", "/"])
 def test_folders_above_the_workspace_cannot_be_renamed(path: str) -> None:
-    assert place(f'(deny file-write-unlink file-write-create (literal "{path}"))') > place(
+    assert find_line(f'(deny file-write-unlink file-write-create (literal "{path}"))') > find_line(
         "(allow file-read* file-write*"
     )
 
@@ -43,7 +43,9 @@ def test_folders_above_the_workspace_cannot_be_renamed(path: str) -> None:
 )
 def test_protected_names_are_denied_in_any_case_and_below(name: str) -> None:
     denied = re.search(r'\(deny file-write\* \(regex #"(.*)"\)\)', TEXT)
-    assert denied and place("(deny file-write* (regex") > place("(allow file-read* file-write*")
+    assert denied and find_line("(deny file-write* (regex") > find_line(
+        "(allow file-read* file-write*"
+    )
     for path in (f"/Users/x/proj/{name}", f"/Users/x/proj/{name}/deep/file"):
         assert re.match(denied[1], path), path
     assert (

@@ -19,7 +19,7 @@ NAMES = {
 }
 
 
-def verdict(code: bytes, number: int, arch: int, *arguments: int) -> int:
+def run_filter(code: bytes, number: int, arch: int, *arguments: int) -> int:
     """Return the result of the filter for a call."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     steps = list(struct.iter_unpack("=HBBI", code))
@@ -43,9 +43,9 @@ def machine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def says(machine: str, name: str, *arguments: int, internet: bool = False) -> int:
+def ask_filter(machine: str, name: str, *arguments: int, internet: bool = False) -> int:
     number = {**REFUSED_CALLS, **HIDDEN_CALLS, **NAMES}[name][0 if machine == "x86_64" else 1]
-    return verdict(
+    return run_filter(
         build_filter(allow_internet=internet, machine=machine),
         number,
         AUDIT_ARCH[machine],
@@ -54,26 +54,26 @@ def says(machine: str, name: str, *arguments: int, internet: bool = False) -> in
 
 
 def test_ordinary_calls_pass(machine: str) -> None:
-    assert says(machine, "read") == ALLOW
+    assert ask_filter(machine, "read") == ALLOW
 
 
 @pytest.mark.parametrize("name", REFUSED_CALLS)
 def test_refused_calls_are_refused(machine: str, name: str) -> None:
-    assert says(machine, name) == EPERM
+    assert ask_filter(machine, name) == EPERM
 
 
 @pytest.mark.parametrize("name", HIDDEN_CALLS)
 def test_hidden_calls_seem_not_to_exist(machine: str, name: str) -> None:
-    assert says(machine, name) == ENOSYS
+    assert ask_filter(machine, name) == ENOSYS
 
 
 def test_system_calls_of_another_machine_kill_the_process(machine: str) -> None:
-    assert verdict(build_filter(allow_internet=True, machine=machine), 0, 0x40000003) == KILL
+    assert run_filter(build_filter(allow_internet=True, machine=machine), 0, 0x40000003) == KILL
 
 
 def test_x32_system_calls_are_refused() -> None:
     assert (
-        verdict(
+        run_filter(
             build_filter(allow_internet=True, machine="x86_64"),
             0x40000000 | 41,
             AUDIT_ARCH["x86_64"],
@@ -85,14 +85,16 @@ def test_x32_system_calls_are_refused() -> None:
 
 @pytest.mark.parametrize("family", range(50))
 def test_only_internet_sockets_can_be_allowed(machine: str, family: int) -> None:
-    assert says(machine, "socket", family, internet=True) == (ALLOW if family in (2, 10) else EPERM)
-    assert says(machine, "socket", family) == EPERM
-    assert says(machine, "socketpair", family) == (ALLOW if family == 1 else EPERM)
+    assert ask_filter(machine, "socket", family, internet=True) == (
+        ALLOW if family in (2, 10) else EPERM
+    )
+    assert ask_filter(machine, "socket", family) == EPERM
+    assert ask_filter(machine, "socketpair", family) == (ALLOW if family == 1 else EPERM)
 
 
 def test_only_the_low_32_bits_of_a_family_count(machine: str) -> None:
     """The kernel reads the family as a 32-bit int."""
-    assert says(machine, "socket", (7 << 32) | 1, internet=True) == EPERM
+    assert ask_filter(machine, "socket", (7 << 32) | 1, internet=True) == EPERM
 
 
 @pytest.mark.parametrize(
@@ -100,15 +102,15 @@ def test_only_the_low_32_bits_of_a_family_count(machine: str) -> None:
 )
 def test_no_namespace_can_be_created(machine: str, flag: int) -> None:
     for name in ("clone", "unshare"):
-        assert says(machine, name, flag | 17 if name == "clone" else flag) == EPERM
-    assert says(machine, "unshare", 0x80) == EPERM
-    assert says(machine, "clone", 0x3D0F00) == ALLOW, "a thread"
+        assert ask_filter(machine, name, flag | 17 if name == "clone" else flag) == EPERM
+    assert ask_filter(machine, "unshare", 0x80) == EPERM
+    assert ask_filter(machine, "clone", 0x3D0F00) == ALLOW, "a thread"
 
 
 def test_no_keystrokes_into_a_terminal(machine: str) -> None:
     for number in (0x5412, 0x541C, 0x100005412):
-        assert says(machine, "ioctl", 0, number) == EPERM
-    assert says(machine, "ioctl", 0, 0x5401) == ALLOW
+        assert ask_filter(machine, "ioctl", 0, number) == EPERM
+    assert ask_filter(machine, "ioctl", 0, 0x5401) == ALLOW
 
 
 def test_the_filter_is_short(machine: str) -> None:

@@ -37,7 +37,7 @@ class Sandboxed:
     def _take(self, chunk: bytes) -> None:
         self.output += chunk
 
-    def survivors(self) -> list[str]:
+    def list_survivors(self) -> list[str]:
         found: list[str] = []
         for pid in filter(str.isdecimal, os.listdir("/proc")):
             try:
@@ -54,13 +54,13 @@ def box(tmp_path: Path) -> Sandboxed:
     return Sandboxed(tmp_path)
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+async def wait_until(condition: Callable[[], object], seconds: float = 5.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110  the condition is the world's
             await asyncio.sleep(0.01)
 
 
-def zombies() -> list[str]:
+def list_zombies() -> list[str]:
     found: list[str] = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -103,7 +103,7 @@ async def test_a_command_ends_while_a_grandchild_holds_its_output(
     assert await box.run(command) == CommandResult(0)
     assert time.monotonic() - began < 30
     assert box.output == b"started\n"
-    assert box.survivors() == []
+    assert box.list_survivors() == []
 
 
 DETACHED = {
@@ -120,7 +120,7 @@ DETACHED = {
 async def test_detached_descendants_are_killed(box: Sandboxed, how: str) -> None:
     nap = f'bash -c "sleep 60; : {box.name}"'
     await box.run(DETACHED[how].replace("NAP", nap))
-    assert box.survivors() == []
+    assert box.list_survivors() == []
 
 
 async def test_a_timeout_kills_the_whole_process_tree(box: Sandboxed) -> None:
@@ -129,7 +129,7 @@ async def test_a_timeout_kills_the_whole_process_tree(box: Sandboxed) -> None:
     assert finished.timed_out
     assert 0.5 <= time.monotonic() - began < 30
     assert box.output == b"before\n"
-    assert box.survivors() == []
+    assert box.list_survivors() == []
 
 
 async def test_a_command_that_ignores_signals_is_killed(box: Sandboxed) -> None:
@@ -140,26 +140,26 @@ async def test_a_command_that_ignores_signals_is_killed(box: Sandboxed) -> None:
 async def test_a_cancel_kills_the_whole_process_tree(box: Sandboxed) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(box.run("NAP & setsid NAP & echo ready; NAP"))
-        await until(lambda: box.output)
+        await wait_until(lambda: box.output)
         began = time.monotonic()
         task.cancel()
     assert task.cancelled()
     assert time.monotonic() - began < 30
-    assert box.survivors() == []
+    assert box.list_survivors() == []
 
 
 async def test_a_process_that_keeps_forking_is_killed(box: Sandboxed) -> None:
     await box.run(
         f"while :; do (bash -c 'sleep 1; : {box.name}' &) ; sleep 0.01; done", timeout=0.4
     )
-    assert box.survivors() == []
+    assert box.list_survivors() == []
 
 
 async def test_other_commands_are_not_killed(box: Sandboxed, tmp_path: Path) -> None:
     other = Sandboxed(tmp_path)
     async with asyncio.TaskGroup() as group:
         group.create_task(other.run("echo here; sleep 0.5; echo still here"))
-        await until(lambda: other.output)
+        await wait_until(lambda: other.output)
         await box.run("NAP", timeout=0.1)
     assert other.output == b"here\nstill here\n"
 
@@ -172,7 +172,7 @@ async def test_no_zombie_and_no_descriptor_is_left_after_200_calls(box: Sandboxe
             for n in range(10):
                 group.create_task(box.run("sleep 5 & (setsid true &); true" if n % 2 else "echo x"))
     assert len(os.listdir("/proc/self/fd")) <= before  # earlier tests' sandboxes may go meanwhile
-    assert zombies() == []
+    assert list_zombies() == []
 
 
 async def test_large_output_arrives_whole(box: Sandboxed) -> None:
@@ -213,12 +213,12 @@ async def test_a_missing_folder_is_an_error_and_leaks_no_descriptor(tmp_path: Pa
 
 
 async def test_a_sink_that_raises_ends_the_command(box: Sandboxed) -> None:
-    def broken(chunk: bytes) -> None:
+    def raise_error(chunk: bytes) -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        await box.run("echo x; NAP", sink=broken)
-    assert box.survivors() == []
+        await box.run("echo x; NAP", sink=raise_error)
+    assert box.list_survivors() == []
 
 
 SECRETS = [

@@ -81,7 +81,7 @@ async def run_scope(
     return scope
 
 
-def text_of(message: Message) -> str:
+def join_texts(message: Message) -> str:
     """Return the text blocks of a message."""
     return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
 

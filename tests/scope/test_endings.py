@@ -11,7 +11,7 @@ from mudroom.errors import ModelRefused
 from mudroom.events import TurnStarted
 from mudroom.models.scripted import Answer, Request, call
 
-from .conftest import CONTEXT, OUTPUTS, Open, create_scope, emit, run_scope, text_of
+from .conftest import CONTEXT, OUTPUTS, Open, create_scope, emit, join_texts, run_scope
 
 READ = ToolConfig(tools=["read"])
 
@@ -112,7 +112,7 @@ async def test_a_model_call_that_fails_for_good_raises_and_leaves_error(scripted
 async def test_when_all_calls_fail_the_model_is_asked_to_try_another_way(scripted: Open) -> None:
     async with scripted([[call("read", file_path="none.md")], "Done."]) as (session, model):
         await run_scope(session, tool_config=READ)
-    assert "All tool calls of this turn failed" in text_of(model.requests[1].messages[-1])
+    assert "All tool calls of this turn failed" in join_texts(model.requests[1].messages[-1])
 
 
 async def test_all_values_emitted_is_goal_without_another_model_call(scripted: Open) -> None:
@@ -128,8 +128,8 @@ async def test_a_model_that_stops_with_values_missing_is_reminded_of_their_names
     script = ["I am done.", [emit("title", "T")], "Now?", [emit("author", "A")]]
     async with scripted(script) as (session, model):
         scope = await run_scope(session, output_config=OUTPUTS)
-    assert "title, author" in text_of(model.requests[1].messages[-1])
-    assert "outputs: author." in text_of(model.requests[3].messages[-1])
+    assert "title, author" in join_texts(model.requests[1].messages[-1])
+    assert "outputs: author." in join_texts(model.requests[3].messages[-1])
     assert scope.output.terminate_reason is Reason.GOAL
 
 

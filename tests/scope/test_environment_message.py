@@ -13,7 +13,7 @@ from mudroom.scope.environment_message import (
 )
 from mudroom.workspaces.shared import SharedWorkspace
 
-from .conftest import Open, run_scope, text_of
+from .conftest import Open, join_texts, run_scope
 
 
 async def test_a_scope_begins_with_the_environment_and_the_reply(scripted: Open) -> None:
@@ -22,9 +22,9 @@ async def test_a_scope_begins_with_the_environment_and_the_reply(scripted: Open)
         folder = session.cwd
     first, second, third = model.requests[0].messages
     for fact in (time.strftime("%Y-%m-%d"), platform.system(), folder, "└───paper.md"):
-        assert fact in text_of(first)
-    assert text_of(second) == "Got it. Thanks for the context!"
-    assert text_of(third) == "Get Started!"
+        assert fact in join_texts(first)
+    assert join_texts(second) == "Got it. Thanks for the context!"
+    assert join_texts(third) == "Get Started!"
 
 
 def test_files_are_drawn_as_a_tree_with_folders_first() -> None:
@@ -71,7 +71,7 @@ def test_a_big_folder_is_read_in_part_and_the_message_says_so(tmp_path: Path) ->
     start = time.perf_counter()
     message, _ = make_environment_messages(SharedWorkspace(str(tmp_path)))
     assert time.perf_counter() - start < 5
-    text = text_of(message)
+    text = join_texts(message)
     assert f"only the first {MAX_WALKED_FILES:,} files were looked at" in text
     assert "part0/" in text
     assert len(text.splitlines()) < 220

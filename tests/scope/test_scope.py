@@ -34,7 +34,7 @@ from mudroom.errors import UnknownName
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
-from .conftest import CONTEXT, OUTPUTS, PROMPT, Open, create_scope, emit, run_scope, text_of
+from .conftest import CONTEXT, OUTPUTS, PROMPT, Open, create_scope, emit, join_texts, run_scope
 
 EMIT_BOTH = [emit("title", "T"), emit("author", "A")]
 PLAIN_PROMPT = PromptConfig(system_prompt="Work.")
@@ -223,7 +223,7 @@ async def test_initial_messages_come_after_the_environment(scripted: Open) -> No
     ]
     async with scripted(["Done."]) as (session, model):
         await run_scope(session, prompt_config=PromptConfig(initial_messages=messages))
-    texts = [text_of(message) for message in model.requests[0].messages[1:]]
+    texts = [join_texts(message) for message in model.requests[0].messages[1:]]
     assert texts == ["Got it. Thanks for the context!", "Q", "A", "Q2", "A2", "Get Started!"]
     assert model.requests[0].system == ""
 

@@ -29,7 +29,7 @@ class Machine:
         program.write_text(f'#!/bin/sh\necho "{name} $*" >> {self.log}\n{body}\n')
         program.chmod(0o755)
 
-    def python(self, *, new: bool = True, venv: str = "true") -> None:
+    def install_python(self, *, new: bool = True, venv: str = "true") -> None:
         """Install a Python; `venv`: what making a virtual environment does."""
         making = f"{{ {venv}; }} && mkdir -p .venv/bin && cp {self.bin}/pip .venv/bin/pip"
         version = "exit 0" if new else "exit 1"
@@ -62,7 +62,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_it_installs_with_hashes_and_then_the_project_itself(machine: Machine) -> None:
-    machine.python()
+    machine.install_python()
     done = machine.run()
     assert (
         done.returncode == 0
@@ -76,7 +76,7 @@ def test_it_installs_with_hashes_and_then_the_project_itself(machine: Machine) -
 
 
 def test_an_old_python_is_named_with_the_remedy(machine: Machine) -> None:
-    machine.python(new=False)
+    machine.install_python(new=False)
     done = machine.run()
     assert (
         done.returncode == 1
@@ -86,7 +86,7 @@ def test_an_old_python_is_named_with_the_remedy(machine: Machine) -> None:
 
 
 def test_without_venv_the_error_names_the_package_for_a_user(machine: Machine) -> None:
-    machine.python(venv="false")
+    machine.install_python(venv="false")
     machine.has("id", "echo 1000")
     machine.has("apt-get", "exit 0")
     done = machine.run()
@@ -95,7 +95,7 @@ def test_without_venv_the_error_names_the_package_for_a_user(machine: Machine) -
 
 
 def test_without_venv_root_has_it_installed(machine: Machine) -> None:
-    machine.python(venv=f"test -e {machine.bin}/venv-is-there")
+    machine.install_python(venv=f"test -e {machine.bin}/venv-is-there")
     machine.has("id", "echo 0")
     machine.has("apt-get", f'case "$*" in *python3-venv*) touch {machine.bin}/venv-is-there;; esac')
     done = machine.run()
@@ -107,14 +107,14 @@ def test_without_venv_root_has_it_installed(machine: Machine) -> None:
 
 
 def test_without_apt_the_error_names_the_package_for_root(machine: Machine) -> None:
-    machine.python(venv="false")
+    machine.install_python(venv="false")
     machine.has("id", "echo 0")
     done = machine.run()
     assert done.returncode == 1 and "python3-venv" in done.stderr
 
 
 def test_what_was_broken_off_is_taken_up_again(machine: Machine) -> None:
-    machine.python()
+    machine.install_python()
     (machine.project / ".venv" / "bin").mkdir(parents=True)
     assert machine.run().returncode == 0
     assert "-m venv" in machine.called

@@ -59,7 +59,7 @@ def open_session(folder: Path, url: str, **options: Any) -> Session:
     return Session(**(defaults | options))
 
 
-def models_by_prompt(events: list[StoredEvent]) -> dict[str, str]:
+def map_prompts_to_models(events: list[StoredEvent]) -> dict[str, str]:
     """Return prompt -> model of the brief, which also answered."""
     prompts = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     for event in events:
@@ -87,7 +87,7 @@ async def test_a_rule_chooses_the_model_of_an_agent(
             tmp_path, server.url, child_model=rules, worker=worker, journal=journal
         ) as session:
             assert (await session.run("PARENT")).ok
-    assert models_by_prompt(journal.events) == EXPECTED
+    assert map_prompts_to_models(journal.events) == EXPECTED
     asked = {request.model for request in server.requests}
     assert asked == {model.partition(":")[2] for model in EXPECTED.values()}
 
@@ -100,7 +100,7 @@ async def test_an_agent_without_a_rule_uses_the_model_of_its_parent(tmp_path: Pa
             tmp_path, server.url, child_model=rules, journal=journal
         ) as session:
             await session.run("PARENT")
-    assert models_by_prompt(journal.events) == EXPECTED | {"B": PARENT}
+    assert map_prompts_to_models(journal.events) == EXPECTED | {"B": PARENT}
 
 
 async def test_rules_hold_for_tasks_maps_and_scopes(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_session_with_rules_is_replayed_also_after_a_change_of_the_rules
             await session.run("PARENT again")
     store = open_store(str(tmp_path / "home"))
     events = await read_events(store, session.id)
-    assert models_by_prompt(events) == EXPECTED | {
+    assert map_prompts_to_models(events) == EXPECTED | {
         "PARENT again": PARENT,
         "A": PARENT,
         "B": "offline:rules",

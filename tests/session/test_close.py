@@ -12,20 +12,20 @@ from mudroom.events import RunFinished, ToolCallStarted
 from mudroom.testing import Answer, Request, ScriptedModel, call
 
 
-def children() -> set[str]:
+def list_child_pids() -> set[str]:
     """Process ids of this process's children."""
     return set(Path("/proc/self/task").glob("*/children").__next__().read_text().split())
 
 
 async def test_processes_that_start_commands_end_with_the_session(tmp_path: Path) -> None:
-    before = children()
+    before = list_child_pids()
     model = ScriptedModel([[call("bash", command="echo hello")], "done"])
     async with Session(
         model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory"
     ) as session:
         report = await session.run("say hello")
     assert report.calls == {"bash": 1} and not report.failed
-    assert children() <= before
+    assert list_child_pids() <= before
 
 
 @pytest.mark.parametrize("worker", ["local", "process:1"])

@@ -46,7 +46,7 @@ async def open_session(
         yield session
 
 
-def sent(server: ModelServer) -> list[int]:
+def list_limits(server: ModelServer) -> list[int]:
     return sorted(request.json["max_tokens"] for request in server.requests)
 
 
@@ -58,7 +58,7 @@ async def test_session_and_agents_set_the_longest_answer(worker: str, tmp_path: 
             server, tmp_path, agents=[brief], max_output_tokens=20_000, worker=worker
         ) as session:
             await session.run("Delegate.")
-    assert sent(server) == [300, 20_000, 20_000, 20_000]
+    assert list_limits(server) == [300, 20_000, 20_000, 20_000]
 
 
 async def test_an_agent_file_sets_the_longest_answer(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ async def test_an_agent_file_sets_the_longest_answer(tmp_path: Path) -> None:
     async with ModelServer(delegate) as server:
         async with open_session(server, tmp_path, agent_files=True) as session:
             await session.run("Delegate.")
-    assert sent(server) == [300, 8_192, 8_192, 8_192]
+    assert list_limits(server) == [300, 8_192, 8_192, 8_192]
 
 
 async def test_a_scope_sets_the_longest_answer(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_scope_sets_the_longest_answer(tmp_path: Path) -> None:
             await session.scope(
                 "short", PromptConfig(system_prompt="Go."), ModelConfig(max_output_tokens=70)
             )
-    assert sent(server) == [70]
+    assert list_limits(server) == [70]
 
 
 async def test_the_error_of_a_cut_answer_names_the_setting(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_the_error_of_a_cut_answer_names_the_setting(tmp_path: Path) -> No
     async with ModelServer(cut) as server:
         async with open_session(server, tmp_path, max_output_tokens=50) as session:
             report = await session.run("Write.")
-    assert sent(server) == [50]
+    assert list_limits(server) == [50]
     assert "--max-output-tokens" in report.error
 
 

@@ -168,15 +168,15 @@ class Scenario(Struct, frozen=True):
 def draw_budget(chance: random.Random) -> Budget:
     """Return a budget with each limit in one of three cases."""
 
-    def maybe(*amounts: int) -> Any:
+    def draw_amount(*amounts: int) -> Any:
         return chance.choice(amounts) if chance.random() < 0.3 else None
 
     return Budget(
-        turns=maybe(1, 4, 20),
-        input_tokens=maybe(500, 3_000, 50_000),
-        output_tokens=maybe(30, 1_000, 70_000),
-        total_tokens=maybe(700, 4_000, 90_000),
-        usd=(maybe(2, 20, 600) or 0) / 1_000 or None,
+        turns=draw_amount(1, 4, 20),
+        input_tokens=draw_amount(500, 3_000, 50_000),
+        output_tokens=draw_amount(30, 1_000, 70_000),
+        total_tokens=draw_amount(700, 4_000, 90_000),
+        usd=(draw_amount(2, 20, 600) or 0) / 1_000 or None,
         depth=2,
     )
 

@@ -25,13 +25,15 @@ from .conftest import IsolatedOptions
 def make_png(width: int, height: int) -> bytes:
     """Return the bytes of a red PNG image."""
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
+    def encode_chunk(kind: bytes, data: bytes) -> bytes:
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
 
     rows = zlib.compress(b"".join(b"\0" + b"\xff\0\0" * width for _ in range(height)))
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    chunks = (
+        encode_chunk(b"IHDR", header) + encode_chunk(b"IDAT", rows) + encode_chunk(b"IEND", b"")
+    )
     return b"\x89PNG\r\n\x1a\n" + chunks
 
 
@@ -48,7 +50,7 @@ WIRES = {
 }
 
 
-def user_blocks(request: Request) -> Sequence[UserBlock]:
+def get_user_blocks(request: Request) -> Sequence[UserBlock]:
     """Return the blocks of the first message of a request."""
     return request.messages[0].content  # pyright: ignore[reportReturnType]
 
@@ -88,7 +90,7 @@ async def test_a_resumed_conversation_still_has_the_image(isolated: IsolatedOpti
     model = ScriptedModel(["as I said"])
     async with Session(model=model, resume=session.id, **isolated) as resumed:
         await resumed.run("Are you sure?")
-    assert user_blocks(model.requests[0]) == BLOCKS
+    assert get_user_blocks(model.requests[0]) == BLOCKS
 
 
 async def test_an_interrupted_run_with_an_image_is_resumed_and_replays(
@@ -103,7 +105,7 @@ async def test_an_interrupted_run_with_an_image_is_resumed_and_replays(
     model = ScriptedModel(["red"])
     async with Session(model=model, journal=interrupted, resume=session.id, **isolated) as resumed:
         await resumed.resume_unfinished()
-    assert user_blocks(model.requests[0]) == BLOCKS
+    assert get_user_blocks(model.requests[0]) == BLOCKS
 
 
 async def test_an_exported_transcript_has_the_image(isolated: IsolatedOptions) -> None:

@@ -21,7 +21,7 @@ SLOW = {
 }
 
 
-def loaded(code: str) -> set[str]:
+def list_loaded_modules(code: str) -> set[str]:
     """Top-level modules a fresh interpreter holds after `code`."""
     program = (
         f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted({{m.partition('.')["
@@ -34,7 +34,7 @@ def loaded(code: str) -> set[str]:
 
 
 def test_importing_mudroom_loads_nothing_slow() -> None:
-    assert not loaded("import mudroom") & SLOW
+    assert not list_loaded_modules("import mudroom") & SLOW
 
 
 def test_importing_mudroom_prints_and_reads_nothing() -> None:
@@ -47,7 +47,7 @@ def test_importing_mudroom_prints_and_reads_nothing() -> None:
 
 def test_the_version_needs_click_alone() -> None:
     code = "from mudroom.cli.main import main\ntry: main(['--version'])\nexcept SystemExit: pass"
-    assert loaded(code) & SLOW <= {"click"}
+    assert list_loaded_modules(code) & SLOW <= {"click"}
 
 
 def test_a_model_request_does_without_aiohttp(tmp_path: Path) -> None:
@@ -67,11 +67,11 @@ async def main():
     assert "HTTP 400" in report.error, report.error
 asyncio.run(main())
 """
-    assert not loaded(code) & {"aiohttp", "rich", "prompt_toolkit", "yaml"}
+    assert not list_loaded_modules(code) & {"aiohttp", "rich", "prompt_toolkit", "yaml"}
 
 
 def test_a_session_does_without_screens() -> None:
-    assert not loaded("from mudroom import Session") & {
+    assert not list_loaded_modules("from mudroom import Session") & {
         "rich",
         "prompt_toolkit",
         "yaml",

@@ -65,22 +65,22 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def name_of(path: Path) -> str:
+def get_name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def nodes() -> Iterator[tuple[Path, ast.AST]]:
+def walk_nodes() -> Iterator[tuple[Path, ast.AST]]:
     for path, tree in TREES.items():
         for node in ast.walk(tree):
             yield path, node
 
 
-def docstrings() -> list[tuple[str, str]]:
+def list_docstrings() -> list[tuple[str, str]]:
     """Return place and text of every docstring."""
     documented: list[tuple[str, str]] = []
-    for path, node in nodes():
+    for path, node in walk_nodes():
         if isinstance(node, Documented) and (text := ast.get_docstring(node)):
-            documented.append((f"{name_of(path)}:{getattr(node, 'lineno', 1)}", text))
+            documented.append((f"{get_name(path)}:{getattr(node, 'lineno', 1)}", text))
     return documented
 
 
@@ -106,7 +106,7 @@ def count_body_lines(node: Function) -> int:
     return lines
 
 
-def attributes(node: ast.ClassDef) -> set[str]:
+def list_attributes(node: ast.ClassDef) -> set[str]:
     """Return the names that a class assigns on `self`."""
     return {
         item.attr
@@ -120,7 +120,7 @@ def attributes(node: ast.ClassDef) -> set[str]:
 
 def test_lines_are_not_too_wide() -> None:
     wide = [
-        f"{name_of(path)}:{number}"
+        f"{get_name(path)}:{number}"
         for path, text in TEXTS.items()
         for number, line in enumerate(text.splitlines(), 1)
         if len(line) > MAX_WIDTH
@@ -132,12 +132,12 @@ def test_formatter_is_never_switched_off() -> None:
     assert not [path for path, text in TEXTS.items() if re.search(r"#\s*fmt:\s*(skip|off)", text)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("path", FILES, ids=get_name)
 def test_files_are_small(path: Path) -> None:
     assert TEXTS[path].count("\n") <= MAX_FILE_LINES, "split it by responsibility"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name_of)
+@pytest.mark.parametrize("path", FILES, ids=get_name)
 def test_functions_are_small(path: Path) -> None:
     for node in ast.walk(TREES[path]):
         if isinstance(node, Function):
@@ -145,17 +145,17 @@ def test_functions_are_small(path: Path) -> None:
 
 
 def test_classes_have_few_attributes() -> None:
-    classes = [(path, node) for path, node in nodes() if isinstance(node, ast.ClassDef)]
+    classes = [(path, node) for path, node in walk_nodes() if isinstance(node, ast.ClassDef)]
     assert not [
-        f"{name_of(path)}: {node.name}"
+        f"{get_name(path)}: {node.name}"
         for path, node in classes
-        if len(attributes(node)) > MAX_ATTRIBUTES
+        if len(list_attributes(node)) > MAX_ATTRIBUTES
     ]
 
 
 def test_folders_have_few_files() -> None:
     folders = Counter(path.parent for path in FILES)
-    assert not {name_of(path): n for path, n in folders.items() if n > MAX_FOLDER_FILES}
+    assert not {get_name(path): n for path, n in folders.items() if n > MAX_FOLDER_FILES}
 
 
 def test_the_offline_model_is_small() -> None:
@@ -164,20 +164,20 @@ def test_the_offline_model_is_small() -> None:
 
 
 def test_assignments_are_not_packed() -> None:
-    packed = [f"{name_of(path)}:{node.lineno}" for path, node in nodes() if is_packed(node)]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
+    packed = [f"{get_name(path)}:{node.lineno}" for path, node in walk_nodes() if is_packed(node)]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     assert len(packed) <= LINES / 1000 * MAX_PACKED_ASSIGNMENTS, packed
 
 
 def test_conditional_expressions_are_not_statements() -> None:
     assert not [
-        f"{name_of(path)}:{node.lineno}"
-        for path, node in nodes()
+        f"{get_name(path)}:{node.lineno}"
+        for path, node in walk_nodes()
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.IfExp)
     ]
 
 
 def test_every_module_has_a_docstring() -> None:
-    assert not [name_of(path) for path, tree in TREES.items() if not ast.get_docstring(tree)]
+    assert not [get_name(path) for path, tree in TREES.items() if not ast.get_docstring(tree)]
 
 
 def test_function_docstrings_are_imperative() -> None:
@@ -188,13 +188,13 @@ def test_function_docstrings_are_imperative() -> None:
 
 
 def test_docstrings_do_not_start_with_a_relative_clause() -> None:
-    texts = docstrings()
+    texts = list_docstrings()
     unclear = [f"{place} {text[:60]}" for place, text in texts if RELATIVE_CLAUSE.match(text)]
     assert len(unclear) <= len(texts) * MAX_UNCLEAR_DOCSTRINGS, unclear
 
 
 def test_docstrings_have_no_quaint_phrases() -> None:
-    texts = docstrings()
+    texts = list_docstrings()
     quaint = [f"{place} {match[0]!r}" for place, text in texts if (match := QUAINT.search(text))]
     assert len(quaint) <= len(texts) * MAX_UNCLEAR_DOCSTRINGS, quaint
 
@@ -206,14 +206,14 @@ def test_modules_have_telling_names() -> None:
 
 
 def test_classes_have_telling_names() -> None:
-    names = {node.name for _, node in nodes() if isinstance(node, ast.ClassDef)}
+    names = {node.name for _, node in walk_nodes() if isinstance(node, ast.ClassDef)}
     assert not names & set(OLD_CLASSES.split())
 
 
 def test_variables_have_telling_names() -> None:
     vague = [
-        f"{name_of(path)}:{node.lineno} {node.id}"
-        for path, node in nodes()
+        f"{get_name(path)}:{node.lineno} {node.id}"
+        for path, node in walk_nodes()
         if isinstance(node, ast.Name) and node.id in VAGUE_NAMES
     ]
     assert len(vague) <= LINES / 1000 * MAX_VAGUE_NAMES, vague
@@ -222,7 +222,7 @@ def test_variables_have_telling_names() -> None:
 def test_every_extra_has_code() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     imported: set[str] = set()
-    for _, node in nodes():
+    for _, node in walk_nodes():
         if isinstance(node, ast.Import):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:

@@ -61,17 +61,17 @@ def test_a_record_of_what_happened_is_in_order(recorded: Events) -> None:
     assert find_violations(recorded, effects=SEEN) == []
 
 
-def at(events: Events, kind: type[StoredEvent], run: str, nth: int = 0) -> int:
+def find_event(events: Events, kind: type[StoredEvent], run: str, nth: int = 0) -> int:
     return [n for n, event in enumerate(events) if type(event) is kind and event.run == run][nth]
 
 
 def drop(kind: type[StoredEvent], run: str, nth: int = 0) -> Callable[[Events], None]:
-    return lambda events: events.pop(at(events, kind, run, nth)) and None
+    return lambda events: events.pop(find_event(events, kind, run, nth)) and None
 
 
-def twice(kind: type[StoredEvent], run: str, nth: int = 0) -> Callable[[Events], None]:
+def repeat_event(kind: type[StoredEvent], run: str, nth: int = 0) -> Callable[[Events], None]:
     return lambda events: events.insert(
-        at(events, kind, run, nth), events[at(events, kind, run, nth)]
+        find_event(events, kind, run, nth), events[find_event(events, kind, run, nth)]
     )
 
 
@@ -79,11 +79,11 @@ def move(
     kind: type[StoredEvent], run: str, nth: int, *, before: type[StoredEvent], of: str
 ) -> Callable[[Events], None]:
     return lambda events: events.insert(
-        at(events, before, of), events.pop(at(events, kind, run, nth))
+        find_event(events, before, of), events.pop(find_event(events, kind, run, nth))
     )
 
 
-def resumed_in_a_command(events: Events) -> None:
+def resume_in_a_command(events: Events) -> None:
     place = next(
         n for n, e in enumerate(events) if isinstance(e, ToolCallFinished) and e.name == "bash"
     )
@@ -92,7 +92,7 @@ def resumed_in_a_command(events: Events) -> None:
 
 def report(run: str, **fields: object) -> Callable[[Events], None]:
     def change(events: Events) -> None:
-        place = at(events, RunFinished, run)
+        place = find_event(events, RunFinished, run)
         event = events[place]
         assert isinstance(event, RunFinished)
         events[place] = replace(event, report=replace(event.report, **fields))
@@ -100,9 +100,9 @@ def report(run: str, **fields: object) -> Callable[[Events], None]:
     return change
 
 
-def delivered(**fields: object) -> Callable[[Events], None]:
+def add_delivery(**fields: object) -> Callable[[Events], None]:
     def change(events: Events) -> None:
-        place = at(events, ToolCallFinished, "1")
+        place = find_event(events, ToolCallFinished, "1")
         event = events[place]
         assert isinstance(event, ToolCallFinished)
         events[place] = replace(event, result=replace(event.result, **fields))
@@ -110,35 +110,35 @@ def delivered(**fields: object) -> Callable[[Events], None]:
     return change
 
 
-def a_turn_less_granted(events: Events) -> None:
-    event = events[at(events, RunStarted, "1")]
+def grant_a_turn_less(events: Events) -> None:
+    event = events[find_event(events, RunStarted, "1")]
     assert isinstance(event, RunStarted)
-    events[at(events, RunStarted, "1")] = replace(
+    events[find_event(events, RunStarted, "1")] = replace(
         event, brief=replace(event.brief, budget=replace(event.brief.budget, turns=2))
     )
 
 
-def no_child_granted(events: Events) -> None:
-    event = events[at(events, RunStarted, "1")]
+def grant_no_child(events: Events) -> None:
+    event = events[find_event(events, RunStarted, "1")]
     assert isinstance(event, RunStarted)
-    events[at(events, RunStarted, "1")] = replace(
+    events[find_event(events, RunStarted, "1")] = replace(
         event, brief=replace(event.brief, budget=replace(event.brief.budget, children=0))
     )
 
 
-def graced(events: Events) -> None:
-    place = at(events, TurnStarted, "1")
+def add_grace_turn(events: Events) -> None:
+    place = find_event(events, TurnStarted, "1")
     events[place] = replace(events[place], summary_reason=Reason.TIMEOUT)  # pyright: ignore[reportCallIssue]
 
 
-def lost_on_the_way(events: Events) -> None:
+def lose_a_message(events: Events) -> None:
     from mudroom._engine.resume import INTERRUPTED
 
-    delivered(text=INTERRUPTED, error=True, detail={})(events)
+    add_delivery(text=INTERRUPTED, error=True, detail={})(events)
 
 
-def same_ids(events: Events) -> None:
-    place = at(events, TurnFinished, "1.1.1")
+def repeat_ids(events: Events) -> None:
+    place = find_event(events, TurnFinished, "1.1.1")
     event = events[place]
     assert isinstance(event, TurnFinished)
     first, second = event.message.tool_calls
@@ -147,28 +147,28 @@ def same_ids(events: Events) -> None:
     )
 
 
-def died_for_an_hour(events: Events) -> None:
-    place = at(events, ToolCallFinished, "1.1.1")
+def pause_for_an_hour(events: Events) -> None:
+    place = find_event(events, ToolCallFinished, "1.1.1")
     events[place:] = [replace(event, at=event.at + 3600) for event in events[place:]]
     events[place:place] = [RunResumed(at=events[place].at, run=run) for run in ("1", "1.1.1")]
 
 
-def a_minute_forgotten(events: Events) -> None:
-    place = at(events, TurnStarted, "1", 1)
+def forget_a_minute(events: Events) -> None:
+    place = find_event(events, TurnStarted, "1", 1)
     events[place:] = [replace(event, at=event.at + 60) for event in events[place:]]
 
 
-def granted_a_minute(events: Events) -> None:
-    event = events[at(events, RunStarted, "1")]
+def grant_a_minute(events: Events) -> None:
+    event = events[find_event(events, RunStarted, "1")]
     assert isinstance(event, RunStarted)
-    events[at(events, RunStarted, "1")] = replace(
+    events[find_event(events, RunStarted, "1")] = replace(
         event, brief=replace(event.brief, budget=replace(event.brief.budget, seconds=60))
     )
     report("1", reason=Reason.TIMEOUT)(events)
 
 
-def ended_by_a_minute_of_the_session(events: Events) -> None:
-    granted_a_minute(events)
+def end_by_a_minute_of_the_session(events: Events) -> None:
+    grant_a_minute(events)
     report("1", limit=LimitState(Limit.SECONDS, maximum=50, spent=50))(events)
 
 
@@ -191,41 +191,41 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
         "S2",
         move(TurnFinished, "1", 0, before=ToolCallFinished, of="1"),
     ),
-    "an answer bought twice": ("S2", twice(TurnFinished, "1")),
+    "an answer bought twice": ("S2", repeat_event(TurnFinished, "1")),
     "a turn asked for again after its answer": (
         "S2",
         move(TurnStarted, "1", 0, before=RunStarted, of="1.1.1"),
     ),
-    "two turns at a time": ("S2", twice(TurnStarted, "1")),
-    "a call begun twice": ("S3", twice(ToolCallStarted, "1.1.1")),
-    "a command run again after an interruption": ("S3", resumed_in_a_command),
-    "a run begun twice": ("S4", twice(RunStarted, "1.1.1")),
-    "a report that did not reach the parent": ("S4", lost_on_the_way),
-    "another text than the report": ("S4", delivered(text="something else")),
-    "the report of another run": ("S4", delivered(detail={"run": "1.1.2"})),
+    "two turns at a time": ("S2", repeat_event(TurnStarted, "1")),
+    "a call begun twice": ("S3", repeat_event(ToolCallStarted, "1.1.1")),
+    "a command run again after an interruption": ("S3", resume_in_a_command),
+    "a run begun twice": ("S4", repeat_event(RunStarted, "1.1.1")),
+    "a report that did not reach the parent": ("S4", lose_a_message),
+    "another text than the report": ("S4", add_delivery(text="something else")),
+    "the report of another run": ("S4", add_delivery(detail={"run": "1.1.2"})),
     "a call without a result": ("S7", drop(ToolCallFinished, "1.1.1")),
-    "two results of a call": ("S7", twice(ToolCallFinished, "1")),
-    "call ids that come twice": ("S7", same_ids),
+    "two results of a call": ("S7", repeat_event(ToolCallFinished, "1")),
+    "call ids that come twice": ("S7", repeat_ids),
     "turns forgotten": ("S9", report("1", turns=1)),
     "tokens forgotten": ("S9", report("1", usage=Usage())),
-    "more turns than granted": ("S9", a_turn_less_granted),
-    "more children than granted": ("S9", no_child_granted),
-    "a minute forgotten": ("S9", a_minute_forgotten),
+    "more turns than granted": ("S9", grant_a_turn_less),
+    "more children than granted": ("S9", grant_no_child),
+    "a minute forgotten": ("S9", forget_a_minute),
     "a minute that never was": ("S9", report("1", seconds=60)),
-    "time that was up before it was": ("S10", granted_a_minute),
-    "time of the session that was up before it was": ("S10", ended_by_a_minute_of_the_session),
+    "time that was up before it was": ("S10", grant_a_minute),
+    "time of the session that was up before it was": ("S10", end_by_a_minute_of_the_session),
     "a run without an end": ("S10", drop(RunFinished, "1")),
-    "a run with two ends": ("S10", twice(RunFinished, "1.1.1")),
+    "a run with two ends": ("S10", repeat_event(RunFinished, "1.1.1")),
     "a child that outlives its parent": (
         "S10",
         move(RunFinished, "1", 0, before=RunFinished, of="1.1.1"),
     ),
-    "an act after the last word": ("S10", graced),
+    "an act after the last word": ("S10", add_grace_turn),
 }
 
 
 def test_a_run_may_end_early_by_the_time_limit_of_the_session(recorded: Events) -> None:
-    granted_a_minute(recorded)
+    grant_a_minute(recorded)
     report("1", limit=LimitState(Limit.SECONDS, maximum=0.001, spent=0.002))(recorded)
     assert not find_violations(recorded)
 
@@ -238,12 +238,12 @@ def test_every_violation_is_caught(recorded: Events, name: str) -> None:
 
 
 def test_the_time_in_which_no_process_was_there_does_not_count(recorded: Events) -> None:
-    died_for_an_hour(recorded)
+    pause_for_an_hour(recorded)
     assert "S9" not in {found.promise for found in find_violations(recorded)}
 
 
 def test_of_a_record_on_virtual_time_the_times_are_not_judged(recorded: Events) -> None:
-    a_minute_forgotten(recorded)
+    forget_a_minute(recorded)
     assert find_violations(recorded, timed=False) == []
 
 
@@ -257,7 +257,7 @@ def test_effects_are_held_against_the_record(recorded: Events) -> None:
 
 
 def test_a_record_of_a_killed_session_may_be_open(recorded: Events) -> None:
-    killed = recorded[: at(recorded, ToolCallFinished, "1.1.1")]
+    killed = recorded[: find_event(recorded, ToolCallFinished, "1.1.1")]
     assert find_violations(killed, ended=False) == []
     assert {found.promise for found in find_violations(killed)} == {"S10"}
 

@@ -35,7 +35,7 @@ PATHS = {
 }
 
 
-def body(dialect: str, *, turns: int = 0, stream: bool = False) -> dict[str, Any]:
+def make_body(dialect: str, *, turns: int = 0, stream: bool = False) -> dict[str, Any]:
     role, messages = ("model", "contents") if dialect == "google" else ("assistant", "messages")
     sent: list[dict[str, Any]] = [{"role": "user"}, *({"role": role} for _ in range(turns))]
     return {
@@ -61,7 +61,7 @@ async def test_a_script_sees_the_request_in_every_dialect(dialect: str) -> None:
             f"{asked.dialect} {asked.model} {asked.tools} {asked.turn} {asked.is_streaming}"
         )
     ) as server:
-        _, kind, text = await post(server, PATHS[dialect], body(dialect, turns=2))
+        _, kind, text = await post(server, PATHS[dialect], make_body(dialect, turns=2))
         assert kind == "application/json"
         assert f"{dialect} m ['read', 'task'] 2 False" in text
         assert server.requests[0].messages[0] == {"role": "user"}
@@ -73,7 +73,7 @@ async def test_a_stream_is_sent_when_one_is_asked_for(dialect: str) -> None:
     async with ModelServer(
         lambda _: (TextBlock("Hello."), ToolCallBlock("c", "read", {"path": "a"}))
     ) as server:
-        _, kind, text = await post(server, path, body(dialect, stream=dialect != "google"))
+        _, kind, text = await post(server, path, make_body(dialect, stream=dialect != "google"))
         assert kind == "text/event-stream"
         assert "Hello." in text
         assert "data: " in text
@@ -83,7 +83,7 @@ async def test_a_fault_answers_model_requests_and_other_paths_are_unknown() -> N
     async with ModelServer(
         lambda _: Fault(status=429, headers={"Retry-After": "3"}, body=b"slow")
     ) as server:
-        assert await post(server, "/v1/messages", body("anthropic")) == (
+        assert await post(server, "/v1/messages", make_body("anthropic")) == (
             429,
             "application/json",
             "slow",
@@ -101,7 +101,7 @@ def test_the_family_script_makes_tasks_then_reads_then_reports() -> None:
             dialect,
             PATHS[dialect],
             {},
-            json.dumps({**body(dialect, turns=turns), "tools": tools}).encode(),
+            json.dumps({**make_body(dialect, turns=turns), "tools": tools}).encode(),
             1,
         )
         answer = script(asked)
@@ -153,7 +153,7 @@ def test_virtual_time_takes_none() -> None:
 def test_virtual_time_waits_for_sockets() -> None:
     async def work() -> float:
         async with ModelServer(lambda _: Fault("Hello.", delay=200)) as server:
-            await post(server, "/v1/messages", body("anthropic"))
+            await post(server, "/v1/messages", make_body("anthropic"))
         return asyncio.get_running_loop().time()
 
     assert run_virtual(work()) == pytest.approx(200, abs=20)

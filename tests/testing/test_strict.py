@@ -33,11 +33,11 @@ GOOGLE_PROMPT: dict[str, Any] = {"role": "user", "parts": [{"text": "Go."}]}
 NOTHING: dict[str, Any] = {"role": "user", "parts": []}
 
 
-def message(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+def make_message(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": list(blocks)}
 
 
-def refused(dialect: str, *messages: dict[str, Any]) -> list[str]:
+def list_refusals(dialect: str, *messages: dict[str, Any]) -> list[str]:
     body = {"contents" if dialect == "google" else "messages": list(messages)}
     return find_refusals(ServerRequest(dialect, "/", {}, msgspec.json.encode(body), 1))
 
@@ -49,8 +49,8 @@ def refused(dialect: str, *messages: dict[str, Any]) -> list[str]:
             "anthropic",
             (
                 PROMPT,
-                message("assistant", CALL),
-                message("user", RESULT, {"type": "text", "text": "hm"}),
+                make_message("assistant", CALL),
+                make_message("user", RESULT, {"type": "text", "text": "hm"}),
             ),
         ),
         ("anthropic", (PROMPT, PROMPT)),
@@ -70,42 +70,46 @@ def refused(dialect: str, *messages: dict[str, Any]) -> list[str]:
 def test_a_conversation_in_order_is_taken(
     dialect: str, messages: tuple[dict[str, Any], ...]
 ) -> None:
-    assert refused(dialect, *messages) == []
+    assert list_refusals(dialect, *messages) == []
 
 
 @pytest.mark.parametrize(
     ("dialect", "messages", "why"),
     [
-        ("anthropic", (PROMPT, message("assistant", CALL)), "no results for calls"),
-        ("anthropic", (PROMPT, message("assistant", CALL), PROMPT), "results of"),
-        ("anthropic", (PROMPT, message("user", RESULT)), "results of"),
+        ("anthropic", (PROMPT, make_message("assistant", CALL)), "no results for calls"),
+        ("anthropic", (PROMPT, make_message("assistant", CALL), PROMPT), "results of"),
+        ("anthropic", (PROMPT, make_message("user", RESULT)), "results of"),
         (
             "anthropic",
-            (PROMPT, message("assistant", CALL), message("user", RESULT, RESULT)),
+            (PROMPT, make_message("assistant", CALL), make_message("user", RESULT, RESULT)),
             "results of",
         ),
         (
             "anthropic",
-            (PROMPT, message("assistant", CALL, CALL), message("user", RESULT, RESULT)),
+            (PROMPT, make_message("assistant", CALL, CALL), make_message("user", RESULT, RESULT)),
             "not new",
         ),
         (
             "anthropic",
-            (PROMPT, *(message("assistant", CALL), message("user", RESULT)) * 2),
+            (PROMPT, *(make_message("assistant", CALL), make_message("user", RESULT)) * 2),
             "not new",
         ),
         (
             "anthropic",
             (
                 PROMPT,
-                message("assistant", CALL),
-                message("user", {"type": "text", "text": "hm"}, RESULT),
+                make_message("assistant", CALL),
+                make_message("user", {"type": "text", "text": "hm"}, RESULT),
             ),
             "empty block",
         ),
-        ("anthropic", (message("user", {"type": "text", "text": " "}),), "empty block"),
-        ("anthropic", (PROMPT, message("assistant")), "empty block"),
-        ("anthropic", (message("assistant", {"type": "text", "text": "Hi."}),), "first message"),
+        ("anthropic", (make_message("user", {"type": "text", "text": " "}),), "empty block"),
+        ("anthropic", (PROMPT, make_message("assistant")), "empty block"),
+        (
+            "anthropic",
+            (make_message("assistant", {"type": "text", "text": "Hi."}),),
+            "first message",
+        ),
         ("openai", (OPENAI_PROMPT, OPENAI_CALL), "no results"),
         ("openai", (OPENAI_PROMPT, OPENAI_RESULT), "results of"),
         ("openai", (OPENAI_PROMPT, {"role": "assistant", "content": ""}), "empty block"),
@@ -117,7 +121,7 @@ def test_a_conversation_in_order_is_taken(
 def test_what_providers_refuse_is_refused(
     dialect: str, messages: tuple[dict[str, Any], ...], why: str
 ) -> None:
-    assert any(why in reason for reason in refused(dialect, *messages))
+    assert any(why in reason for reason in list_refusals(dialect, *messages))
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ def search_in_python(workspace: Workspace, arguments: grep.Arguments) -> ToolRes
     query = grep.build_query(arguments)
     output = grep.MatchRows(workspace, arguments)
     for path in grep.choose_files(SearchScope(workspace, math.inf), workspace, arguments):
-        for record in matches(query, workspace.root, path):
+        for record in find_matches(query, workspace.root, path):
             if not output.add(record):
                 return output.make_result()
     return output.make_result()
 
 
-def matches(query: SearchQuery, root: str, path: str) -> Iterator[bytes]:
+def find_matches(query: SearchQuery, root: str, path: str) -> Iterator[bytes]:
     flags = re.MULTILINE
     if query.ignore_case:
         flags |= re.IGNORECASE
@@ -36,7 +36,7 @@ def matches(query: SearchQuery, root: str, path: str) -> Iterator[bytes]:
     pattern = re.compile(query.pattern, flags)
     lines = read_lines(f"{root}/{path}")
     if query.multiline:
-        hits = sorted(set(touched_lines(pattern, lines)))
+        hits = sorted(set(list_touched_lines(pattern, lines)))
     else:
         hits = [number for number, line in enumerate(lines) if pattern.search(line)]
     name = path.encode() + b"\0"
@@ -45,10 +45,12 @@ def matches(query: SearchQuery, root: str, path: str) -> Iterator[bytes]:
     elif hits and query.mode == "count":
         yield name + b"%d" % len(hits)
     elif hits:
-        yield from content(name, lines, hits, query)
+        yield from list_content(name, lines, hits, query)
 
 
-def content(name: bytes, lines: list[str], hits: list[int], query: SearchQuery) -> Iterator[bytes]:
+def list_content(
+    name: bytes, lines: list[str], hits: list[int], query: SearchQuery
+) -> Iterator[bytes]:
     last = -1
     for hit in hits:
         first = max(hit - query.before, last + 1)
@@ -61,7 +63,7 @@ def content(name: bytes, lines: list[str], hits: list[int], query: SearchQuery) 
             last = number
 
 
-def touched_lines(pattern: re.Pattern[str], lines: list[str]) -> Iterator[int]:
+def list_touched_lines(pattern: re.Pattern[str], lines: list[str]) -> Iterator[int]:
     """Yield the numbers of all lines that a match touches."""
     text = "\n".join(lines) + "\n"
     for match in pattern.finditer(text):

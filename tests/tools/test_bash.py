@@ -118,7 +118,7 @@ async def test_a_long_command_is_refused_with_a_remedy(call: Call) -> None:
     assert "write it to a file" in (await call("bash", command="echo " + "x" * 130_000)).text
 
 
-def resident() -> int:
+def read_resident_memory() -> int:
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -139,12 +139,12 @@ def resident() -> int:
 async def test_25_output_of_any_size_takes_bounded_memory(
     ctx: Run, call: Call, size: int, command: str
 ) -> None:
-    maximum, before = 0, resident()
+    maximum, before = 0, read_resident_memory()
 
     async def watch() -> None:
         nonlocal maximum
         while True:
-            maximum = max(maximum, resident())
+            maximum = max(maximum, read_resident_memory())
             await asyncio.sleep(0.01)
 
     async with asyncio.TaskGroup() as group:
@@ -153,7 +153,7 @@ async def test_25_output_of_any_size_takes_bounded_memory(
         watching.cancel()
     assert result.detail["bytes"] == size
     assert len(result.text) <= 50_000
-    assert max(maximum, resident()) - before <= 32 << 20
+    assert max(maximum, read_resident_memory()) - before <= 32 << 20
     assert os.path.getsize(result.spill) <= (256 << 20) + 100
     os.unlink(result.spill)
 

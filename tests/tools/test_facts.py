@@ -83,13 +83,13 @@ def test_rules_about_files_apply_to_a_new_tool(new_tool: Tool, tmp_path: Path) -
         tier=lambda: "full",
     )
 
-    def verdict(path: str, mode: Mode = Mode.DEFAULT) -> str:
+    def decide_access(path: str, mode: Mode = Mode.DEFAULT) -> str:
         return policy.decide(new_tool, {"target": path}, mode).verdict
 
-    assert verdict("secret/key") == "deny"
-    assert verdict("own.txt") == "deny"
-    assert verdict("notes.txt") == "allow"
-    assert verdict("notes.txt", Mode.PLAN) == "deny"
+    assert decide_access("secret/key") == "deny"
+    assert decide_access("own.txt") == "deny"
+    assert decide_access("notes.txt") == "allow"
+    assert decide_access("notes.txt", Mode.PLAN) == "deny"
 
 
 def test_screens_show_the_preview_of_a_new_tool(new_tool: Tool) -> None:

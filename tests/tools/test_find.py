@@ -166,28 +166,28 @@ async def test_results_are_those_of_a_plain_search_in_python(
 
 
 async def test_grep_modes(tree: Run) -> None:
-    async def grep(**query: Any) -> str:
+    async def run_grep(**query: Any) -> str:
         return (await search(tree.workspace, parse(query), rg=RG)).text
 
     assert (
-        await grep(pattern="main")
+        await run_grep(pattern="main")
         == ".hidden/main.cfg\ndoc/readme.md\nlatin.txt\nmain.py\nsrc/a.py\nsrc/deep/b.ts\nwide.txt"
     )
-    assert await grep(pattern="main", output_mode="count", path="doc") == "doc/readme.md:2"
+    assert await run_grep(pattern="main", output_mode="count", path="doc") == "doc/readme.md:2"
     assert (
-        await grep(pattern="def", output_mode="content", type="py")
+        await run_grep(pattern="def", output_mode="content", type="py")
         == "main.py:3:def main():\nmain.py:7:def other():\nsrc/a.py:2:    def main(self): ..."
     )
-    around = await grep(pattern="^def", output_mode="content", **{"-A": 1})
+    around = await run_grep(pattern="^def", output_mode="content", **{"-A": 1})
     assert around == (
         "main.py:3:def main():\nmain.py-4-    return os.getcwd()\n--\nmain.py:7:def "
         "other():\nmain.py-8-    return 'Main'"
     )
     assert (
-        await grep(pattern="main", head_limit=1)
+        await run_grep(pattern="main", head_limit=1)
         == ".hidden/main.cfg\n(1 line shown, there are more; narrow the search or raise head_limit)"
     )
-    assert await grep(pattern="nowhere", path="src") == "(no matches in src)"
+    assert await run_grep(pattern="nowhere", path="src") == "(no matches in src)"
 
 
 async def test_long_lines_and_long_answers_are_cut(ctx: Run) -> None:

@@ -12,8 +12,8 @@ from mudroom.tools._image_files import MAX_IMAGE_BYTES, parse_image
 from .conftest import Call, Run
 
 
-def png(width: int = 3, height: int = 2, padding: int = 0) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
+def make_png(width: int = 3, height: int = 2, padding: int = 0) -> bytes:
+    def encode_chunk(kind: bytes, data: bytes) -> bytes:
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
 
@@ -21,10 +21,10 @@ def png(width: int = 3, height: int = 2, padding: int = 0) -> bytes:
     return b"".join(
         (
             b"\x89PNG\r\n\x1a\n",
-            chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
-            chunk(b"tEXt", b"x" * padding),
-            chunk(b"IDAT", rows),
-            chunk(b"IEND", b""),
+            encode_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),
+            encode_chunk(b"tEXt", b"x" * padding),
+            encode_chunk(b"IDAT", rows),
+            encode_chunk(b"IEND", b""),
         )
     )
 
@@ -39,15 +39,17 @@ JPEG = (
 )
 
 
-def webp(chunk: bytes) -> bytes:
+def make_webp(chunk: bytes) -> bytes:
     return b"RIFF" + struct.pack("<I", len(chunk) + 4) + b"WEBP" + chunk
 
 
-WEBP_LOSSY = webp(b"VP8 \x0a\0\0\0\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 11, 12))
-WEBP_LOSSLESS = webp(b"VP8L\x06\0\0\0\x2f" + struct.pack("<I", (13 - 1) | (14 - 1) << 14) + b"\0")
-WEBP_EXTENDED = webp(b"VP8X\x0a\0\0\0\0\0\0\0\x0e\0\0\x0f\0\0")
+WEBP_LOSSY = make_webp(b"VP8 \x0a\0\0\0\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 11, 12))
+WEBP_LOSSLESS = make_webp(
+    b"VP8L\x06\0\0\0\x2f" + struct.pack("<I", (13 - 1) | (14 - 1) << 14) + b"\0"
+)
+WEBP_EXTENDED = make_webp(b"VP8X\x0a\0\0\0\0\0\0\0\x0e\0\0\x0f\0\0")
 IMAGES = [
-    ("a.png", png(), "image/png", 3, 2),
+    ("a.png", make_png(), "image/png", 3, 2),
     ("a.gif", GIF, "image/gif", 5, 4),
     ("a.jpg", JPEG, "image/jpeg", 9, 7),
     ("lossy.webp", WEBP_LOSSY, "image/webp", 11, 12),
@@ -80,14 +82,14 @@ def test_a_truncated_image_is_not_an_image(
 
 
 def test_an_image_of_other_bytes_is_not_an_image() -> None:
-    damaged = bytearray(png(30, 30))
+    damaged = bytearray(make_png(30, 30))
     damaged[60] ^= 1
     assert parse_image(bytes(damaged)) is None
     assert parse_image(b"text") is None
 
 
 async def test_a_large_image_is_refused_with_its_size(ctx: Run, call: Call) -> None:
-    data = png(padding=MAX_IMAGE_BYTES)
+    data = make_png(padding=MAX_IMAGE_BYTES)
     (ctx.root / "a.png").write_bytes(data)
     result = await call("read", file_path="a.png")
     assert result.error
@@ -97,14 +99,14 @@ async def test_a_large_image_is_refused_with_its_size(ctx: Run, call: Call) -> N
 
 
 async def test_an_image_with_too_many_pixels_is_refused(ctx: Run, call: Call) -> None:
-    (ctx.root / "a.png").write_bytes(png(8_001, 1))
+    (ctx.root / "a.png").write_bytes(make_png(8_001, 1))
     result = await call("read", file_path="a.png")
     assert result.error
     assert "8001x1 pixels" in result.text
 
 
 async def test_an_image_of_a_megabyte_is_read(ctx: Run, call: Call) -> None:
-    data = png(padding=1_000_000)
+    data = make_png(padding=1_000_000)
     (ctx.root / "a.png").write_bytes(data)
     (image,) = (await call("read", file_path="a.png")).images
     assert image.data == data

@@ -34,7 +34,7 @@ def read_embedded(page: str) -> Any:
     return json.loads(match[2])
 
 
-def mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run_mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run the real command line with its own state folder."""
     environ = {**os.environ, "MUDROOM_HOME": str(home), **environ}
     return subprocess.run(
@@ -86,17 +86,17 @@ async def test_hostile_text_stays_inside_its_element() -> None:
 
 async def test_the_commands_write_the_file(tmp_path: Path) -> None:
     await write_session(tmp_path, build_hostile_session())
-    done = mudroom(tmp_path, "export", "5e55a1d0", "--html", "run.html")
+    done = run_mudroom(tmp_path, "export", "5e55a1d0", "--html", "run.html")
     target = tmp_path / "run.html"
     assert done.returncode == 0 and "needs no server" in done.stderr and not done.stdout
     assert (
         read_embedded(target.read_text(encoding="utf-8"))["events"]
         and target.stat().st_mode & 0o777 == 0o600
     )
-    assert mudroom(tmp_path, "view", "5e55a1d0", "--export", "-").stdout == target.read_text(
+    assert run_mudroom(tmp_path, "view", "5e55a1d0", "--export", "-").stdout == target.read_text(
         encoding="utf-8"
     )
-    unknown = mudroom(tmp_path, "view", "nosuch", "--export", "-")
+    unknown = run_mudroom(tmp_path, "view", "nosuch", "--export", "-")
     assert unknown.returncode == 2 and "unknown session 'nosuch'" in unknown.stderr
 
 
@@ -105,7 +105,7 @@ async def test_secrets_are_redacted_in_the_file(tmp_path: Path) -> None:
     script.start_run("1", "The key is sk-planted-key-of-some-length-0123456789.", script.at)
     await write_session(tmp_path, script)
     environ = {"ANTHROPIC_API_KEY": "sk-planted-key-of-some-length-0123456789"}
-    done = mudroom(tmp_path, "export", "5e55a1d0", "--format", "html", "-o", "-", **environ)
+    done = run_mudroom(tmp_path, "export", "5e55a1d0", "--format", "html", "-o", "-", **environ)
     assert done.returncode == 0 and "The key is" in done.stdout and "sk-planted" not in done.stdout
 
 
@@ -118,7 +118,7 @@ def test_a_log_of_another_program_can_be_exported(tmp_path: Path) -> None:
         "message": {"role": "user", "content": "Why?"},
     }
     log.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    done = mudroom(tmp_path, "view", "--from", "claude", str(log), "--export", "-")
+    done = run_mudroom(tmp_path, "view", "--from", "claude", str(log), "--export", "-")
     assert [event["type"] for _, event in read_embedded(done.stdout)["events"]] == [
         "session_opened",
         "run_started",

@@ -31,7 +31,7 @@ def write(path: Path, rows: Iterable[Row]) -> Path:
     return path
 
 
-def folded(events: list[StoredEvent]) -> RunTree:
+def fold_events(events: list[StoredEvent]) -> RunTree:
     tree = RunTree()
     for event in events:
         tree.apply(event)
@@ -94,30 +94,33 @@ def use(call: str, name: str, **arguments: Any) -> Row:
     return {"type": "tool_use", "id": call, "name": name, "input": arguments}
 
 
-def words(text: str) -> Row:
+def make_text_block(text: str) -> Row:
     return {"type": "text", "text": text}
 
 
-def child_lines(prompt: str, agent: str, *, side: bool = True) -> list[Row]:
+def make_child_lines(prompt: str, agent: str, *, side: bool = True) -> list[Row]:
     lines = Lines(isSidechain=side, agentId=agent)
     lines.add("user", prompt, 3).says(4, use("r1", "Read", file_path="a.py"), name=f"{agent}1")
     lines.result(5, "r1", "1\timport pytest\n" * 40).says(
-        6, words("It uses pytest."), name=f"{agent}2"
+        6, make_text_block("It uses pytest."), name=f"{agent}2"
     )
     return lines.rows
 
 
-def parent_lines() -> Lines:
+def make_parent_lines() -> Lines:
     lines = Lines()
     asked = use("t1", "Task", prompt="Look.", subagent_type="Explore", description="look")
     lines.add("user", "Which testing framework?", 0).add(
         "user", "<system-reminder>be kind</system-reminder>", 0, isMeta=True
     )
-    lines.says(1, {"type": "thinking", "thinking": "Hm."}, words("I ask a child."), asked)
+    lines.says(1, {"type": "thinking", "thinking": "Hm."}, make_text_block("I ask a child."), asked)
     lines.result(
-        8, "t1", [words("It uses pytest.")], toolUseResult={"agentId": "a1", "status": "completed"}
+        8,
+        "t1",
+        [make_text_block("It uses pytest.")],
+        toolUseResult={"agentId": "a1", "status": "completed"},
     )
-    lines.says(9, words("pytest."), name="m2").add("user", "Thanks. And the version?", 20)
+    lines.says(9, make_text_block("pytest."), name="m2").add("user", "Thanks. And the version?", 20)
     return lines.says(21, use("b1", "Bash", command="pytest --version"), name="m3").result(
         22, "b1", "boom", is_error=True
     )
@@ -125,13 +128,13 @@ def parent_lines() -> Lines:
 
 @pytest.mark.parametrize("layout", ["folder", "described", "same file", "by its prompt"])
 def test_a_claude_session_with_a_child_is_read(tmp_path: Path, layout: str) -> None:
-    rows = parent_lines().rows
+    rows = make_parent_lines().rows
     file = tmp_path / "c0ffee.jsonl"
     folder = tmp_path / "c0ffee" / "subagents"
     if layout == "same file":
-        rows += child_lines("Look.", "a1")
+        rows += make_child_lines("Look.", "a1")
     else:
-        write(folder / "agent-a1.jsonl", child_lines("Look.", "a1"))
+        write(folder / "agent-a1.jsonl", make_child_lines("Look.", "a1"))
     if layout != "folder":
         rows = [
             {key: value for key, value in row.items() if key != "toolUseResult"} for row in rows
@@ -140,7 +143,7 @@ def test_a_claude_session_with_a_child_is_read(tmp_path: Path, layout: str) -> N
         write(folder / "agent-a1.meta.json", [{"toolUseId": "t1", "agentType": "Explore"}])
     write(file, [{"type": "summary", "summary": "x"}, *rows])
     session, events = read_claude_log(file)
-    tree = folded(events)
+    tree = fold_events(events)
     assert (
         session == "c0ffee"
         and list(tree.runs) == ["1", "1.1.1", "2"]
@@ -165,10 +168,12 @@ def test_a_claude_session_with_a_child_is_read(tmp_path: Path, layout: str) -> N
 
 
 def test_the_log_of_a_claude_child_opens_without_its_parent(tmp_path: Path) -> None:
-    path = write(tmp_path / "c0ffee" / "subagents" / "agent-a1.jsonl", child_lines("Look.", "a1"))
-    write(path.with_name("agent-a2.jsonl"), child_lines("Look elsewhere.", "a2"))
+    path = write(
+        tmp_path / "c0ffee" / "subagents" / "agent-a1.jsonl", make_child_lines("Look.", "a1")
+    )
+    write(path.with_name("agent-a2.jsonl"), make_child_lines("Look elsewhere.", "a2"))
     session, events = read_claude_log(path)
-    tree = folded(events)
+    tree = fold_events(events)
     assert session == "c0ffee" and list(tree.runs) == ["1"]
     run = tree.runs["1"]
     assert (run.prompt, run.state, run.turn) == ("Look.", RunState.DONE, 2)
@@ -178,7 +183,7 @@ def test_the_log_of_a_claude_child_opens_without_its_parent(tmp_path: Path) -> N
 
 
 def test_each_claude_call_has_one_result_and_each_turn_its_blocks(tmp_path: Path) -> None:
-    _, events = read_claude_log(write(tmp_path / "s.jsonl", parent_lines().rows))
+    _, events = read_claude_log(write(tmp_path / "s.jsonl", make_parent_lines().rows))
     assert [event.at for event in events] == sorted(event.at for event in events)
     first = next(event for event in events if isinstance(event, TurnFinished))
     assert [type(block).__name__ for block in first.message.content] == [
@@ -198,7 +203,7 @@ def test_a_damaged_log_is_read_as_far_as_possible(tmp_path: Path) -> None:
     file = write(
         tmp_path / "s.jsonl",
         [
-            *parent_lines().rows,
+            *make_parent_lines().rows,
             {"type": "user"},
             {"type": "assistant", "message": 7},
             {"type": "progress"},
@@ -206,10 +211,10 @@ def test_a_damaged_log_is_read_as_far_as_possible(tmp_path: Path) -> None:
     )
     with file.open("a") as log:
         log.write('[1]\nnull\n"x"\n{"type": "assistant", "mess')
-    assert list(folded(read_claude_log(file)[1]).runs) == ["1", "2"]
+    assert list(fold_events(read_claude_log(file)[1]).runs) == ["1", "2"]
 
 
-def chained(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
+def chain_lines(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
     """Lines as (uuid, parentUuid, "user" or "assistant", content).
 
     Another kind is a line of the program's own.
@@ -234,18 +239,18 @@ def chained(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
 
 
 def test_a_prompt_after_going_back_continues_the_earlier_run(tmp_path: Path) -> None:
-    rows = chained(
+    rows = chain_lines(
         ("a", None, "user", "One."),
-        ("b", "a", "assistant", [words("First.")]),
+        ("b", "a", "assistant", [make_text_block("First.")]),
         ("c", "b", "user", "Two, a mistake."),
-        ("d", "c", "assistant", [words("Wrong way."), use("t1", "Task", prompt="Look.")]),
+        ("d", "c", "assistant", [make_text_block("Wrong way."), use("t1", "Task", prompt="Look.")]),
         ("f", "b", "user", "Two, better."),
         ("e", "d", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "too late"}]),
         ("x", "f", "attachment", "a line of another kind"),
-        ("g", "x", "assistant", [words("Right way.")]),
+        ("g", "x", "assistant", [make_text_block("Right way.")]),
         ("h", "g", "user", "Three."),
     )
-    tree = folded(read_claude_log(write(tmp_path / "s.jsonl", rows))[1])
+    tree = fold_events(read_claude_log(write(tmp_path / "s.jsonl", rows))[1])
     assert {run.run_id: (run.prompt, run.continues) for run in tree.walk()} == {
         "1": ("One.", ""),
         "2": ("Two, a mistake.", "1"),
@@ -260,13 +265,13 @@ def test_a_prompt_after_going_back_continues_the_earlier_run(tmp_path: Path) -> 
 
 
 def test_parallel_calls_and_a_compaction_do_not_count_as_going_back(tmp_path: Path) -> None:
-    rows = chained(
+    rows = chain_lines(
         ("a", None, "user", "One."),
         ("b", "a", "assistant", [use("t1", "Bash", command="ls")]),
         ("c", "b", "assistant", [use("t2", "Bash", command="pwd")]),
         ("d", "b", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]),
         ("e", "c", "user", [{"type": "tool_result", "tool_use_id": "t2", "content": "y"}]),
-        ("f", "e", "assistant", [words("Done.")]),
+        ("f", "e", "assistant", [make_text_block("Done.")]),
         ("g", None, "system", ""),
         ("h", "g", "user", "Two."),
     )
@@ -275,7 +280,7 @@ def test_parallel_calls_and_a_compaction_do_not_count_as_going_back(tmp_path: Pa
         "content": "Conversation compacted",
         "logicalParentUuid": "f",
     }
-    tree = folded(read_claude_log(write(tmp_path / "s.jsonl", rows))[1])
+    tree = fold_events(read_claude_log(write(tmp_path / "s.jsonl", rows))[1])
     assert (
         list(tree.runs) == ["1", "2"]
         and tree.runs["2"].continues == "1"
@@ -283,7 +288,7 @@ def test_parallel_calls_and_a_compaction_do_not_count_as_going_back(tmp_path: Pa
     )
 
 
-def codex_rows(**meta: Any) -> list[Row]:
+def make_codex_rows(**meta: Any) -> list[Row]:
     def row(at: int, kind: str, payload: Row) -> Row:
         return {"timestamp": f"2026-09-01T10:00:{at:02}.000Z", "type": kind, "payload": payload}
 
@@ -356,10 +361,10 @@ def test_a_codex_session_with_a_child_is_read(tmp_path: Path) -> None:
             "thread_spawn": {"parent_thread_id": "parent-id", "depth": 1, "agent_role": "explorer"}
         }
     }
-    write(tmp_path / "rollout-2-child.jsonl", codex_rows(id="child-id", source=spawn))
-    write(tmp_path / "rollout-1-parent.jsonl", codex_rows())
+    write(tmp_path / "rollout-2-child.jsonl", make_codex_rows(id="child-id", source=spawn))
+    write(tmp_path / "rollout-1-parent.jsonl", make_codex_rows())
     session, events = read_codex_log(tmp_path)
-    tree = folded(events)
+    tree = fold_events(events)
     assert session == "parent-id" and list(tree.runs) == ["1", "1.2.1"]
     root = tree.runs["1"]
     child = tree.runs["1.2.1"]
@@ -454,14 +459,14 @@ def test_codex_tokens_belong_to_their_answer_in_either_order(
 
 
 def test_a_codex_prompt_after_a_rollback_continues_the_remaining_run(tmp_path: Path) -> None:
-    one = codex_rows()[:3]
-    two = codex_rows()[2:]
+    one = make_codex_rows()[:3]
+    two = make_codex_rows()[2:]
     back = {
         "timestamp": "2026-09-01T10:00:20.000Z",
         "type": "event_msg",
         "payload": {"type": "thread_rolled_back", "num_turns": 2},
     }
-    tree = folded(
+    tree = fold_events(
         read_codex_log(write(tmp_path / "rollout-1.jsonl", [*one, *two, *two, back, *two]))[1]
     )
     assert {run.run_id: run.continues for run in tree.walk()} == {

@@ -43,13 +43,13 @@ class Client:
         ) as answer:
             return answer.status, await answer.text(), answer.headers
 
-    async def json(self, path: str) -> Any:
+    async def fetch_json(self, path: str) -> Any:
         status, text, _ = await self.get(path)
         assert status == 200, text
         return json.loads(text)
 
     @asynccontextmanager
-    async def live(self, path: str, **headers: str) -> AsyncGenerator[Any]:
+    async def open_stream(self, path: str, **headers: str) -> AsyncGenerator[Any]:
         """Open a stream of events, each as (id, event)."""
         async with self._session.get(self.base + path, headers={**self.token, **headers}) as answer:
             assert answer.status == 200 and answer.content_type == "text/event-stream"
@@ -74,17 +74,17 @@ async def open_client(source: SessionSource, **options: Any) -> AsyncGenerator[C
         yield Client(address, session)
 
 
-def note(text: str) -> NoteInjected:
+def make_note(text: str) -> NoteInjected:
     return NoteInjected(at=1.0, run="1", text=text)
 
 
-def journal(home: Path) -> SqliteJournal:
+def open_journal(home: Path) -> SqliteJournal:
     return SqliteJournal.open(home / "sessions" / f"{SESSION}.db", session=SESSION, create=True)
 
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncGenerator[Client]:
-    opened = journal(tmp_path)
+    opened = open_journal(tmp_path)
     await opened.append(*every_event())
     await opened.close()
     async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
@@ -190,7 +190,7 @@ async def test_only_page_files_and_sessions_are_served(client: Client, path: str
 
 
 async def test_sessions_are_listed_with_their_outcome(client: Client) -> None:
-    (listed,) = await client.json("/api/sessions")
+    (listed,) = await client.fetch_json("/api/sessions")
     assert (
         listed["id"] == SESSION
         and listed["folder"] == "/home/someone/project"
@@ -207,7 +207,7 @@ async def test_a_session_with_several_roots_and_children_is_summarized(tmp_path:
     script.close_session()
     await write_session(tmp_path, script)
     async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
-        (listed,) = await client.json("/api/sessions")
+        (listed,) = await client.fetch_json("/api/sessions")
     assert (listed["reason"], listed["prompt"], listed["children"]) == (
         "GOAL",
         "Find the author.",
@@ -217,37 +217,37 @@ async def test_a_session_with_several_roots_and_children_is_summarized(tmp_path:
 
 
 async def test_events_start_after_a_position(client: Client) -> None:
-    whole = await client.json(f"/api/sessions/{SESSION}/events")
+    whole = await client.fetch_json(f"/api/sessions/{SESSION}/events")
     assert [number for number, _ in whole["events"]] == list(range(1, len(every_event()) + 1))
     assert (
         whole["events"][0][1]["type"] == "session_opened"
         and whole["more"] is False
         and whole["error"] == ""
     )
-    rest = await client.json(f"/api/sessions/{SESSION}/events?after=5")
+    rest = await client.fetch_json(f"/api/sessions/{SESSION}/events?after=5")
     assert rest["events"] == whole["events"][5:]
     assert (await client.get(f"/api/sessions/{SESSION}/events?after=-1"))[0] == 400
 
 
 async def test_a_long_session_is_sent_in_pages(tmp_path: Path) -> None:
-    source = SingleSession(SESSION, [note("x" * 400_000) for _ in range(11)])
+    source = SingleSession(SESSION, [make_note("x" * 400_000) for _ in range(11)])
     async with open_client(source) as client:
-        first = await client.json(f"/api/sessions/{SESSION}/events")
+        first = await client.fetch_json(f"/api/sessions/{SESSION}/events")
         assert first["more"] and len(first["events"]) == 6
-        second = await client.json(f"/api/sessions/{SESSION}/events?after=6")
+        second = await client.fetch_json(f"/api/sessions/{SESSION}/events?after=6")
         assert not second["more"] and len(second["events"]) == 5
 
 
 async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
-    writer = journal(tmp_path)
-    await writer.append(note("before"))
+    writer = open_journal(tmp_path)
+    await writer.append(make_note("before"))
     async with (
         open_client(StoredSessions(SqliteStore(tmp_path))) as client,
-        client.live(f"/api/sessions/{SESSION}/live") as events,
+        client.open_stream(f"/api/sessions/{SESSION}/live") as events,
     ):
         assert (await anext(events))[1]["text"] == "before"
-        assert (await client.json("/api/sessions"))[0]["state"] == "live"
-        await writer.append(note("one"), note("two"))
+        assert (await client.fetch_json("/api/sessions"))[0]["state"] == "live"
+        await writer.append(make_note("one"), make_note("two"))
         async with asyncio.timeout(1.5):
             assert [(await anext(events)), (await anext(events))] == [
                 (2, _encode_note("one")),
@@ -286,30 +286,30 @@ async def test_events_of_another_process_are_streamed(tmp_path: Path) -> None:
     assert await writer.stdout.readline() == b"written\n"
     async with (
         open_client(StoredSessions(SqliteStore(tmp_path))) as client,
-        client.live(f"/api/sessions/{SESSION}/live?after=1") as events,
+        client.open_stream(f"/api/sessions/{SESSION}/live?after=1") as events,
     ):
-        assert (await client.json("/api/sessions"))[0]["state"] == "live"
+        assert (await client.fetch_json("/api/sessions"))[0]["state"] == "live"
         writer.stdin.write(b"second\n")
         async with asyncio.timeout(3):
             assert await anext(events) == (2, _encode_note("second"))
         writer.stdin.close()
         assert await writer.wait() == 0
-        assert (await client.json("/api/sessions"))[0]["state"] != "live"
+        assert (await client.fetch_json("/api/sessions"))[0]["state"] != "live"
 
 
 async def test_a_stream_continues_after_the_last_event_id(client: Client) -> None:
     last = len(every_event())
     headers = {"Last-Event-ID": str(last - 2)}
-    async with client.live(f"/api/sessions/{SESSION}/live?after=1", **headers) as events:
+    async with client.open_stream(f"/api/sessions/{SESSION}/live?after=1", **headers) as events:
         assert [(await anext(events))[0], (await anext(events))[0]] == [last - 1, last]
 
 
 async def test_a_damaged_session_is_shown_up_to_the_damage(tmp_path: Path) -> None:
-    writer = journal(tmp_path)
+    writer = open_journal(tmp_path)
     await writer.append(
         SessionOpened(at=1.0, session=SESSION, cwd="/", version="1"),
-        note("good"),
-        note("bad"),
+        make_note("good"),
+        make_note("bad"),
         SessionClosed(at=2.0),
     )
     await writer.close()
@@ -317,11 +317,11 @@ async def test_a_damaged_session_is_shown_up_to_the_damage(tmp_path: Path) -> No
         connection.execute("UPDATE events SET body = CAST('{}' AS BLOB) WHERE seq = 3")
     connection.close()
     async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
-        page = await client.json(f"/api/sessions/{SESSION}/events")
+        page = await client.fetch_json(f"/api/sessions/{SESSION}/events")
         assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page[
             "error"
         ]
-        async with client.live(f"/api/sessions/{SESSION}/live?after=2") as events:
+        async with client.open_stream(f"/api/sessions/{SESSION}/live?after=2") as events:
             assert "record 3 is damaged" in (await anext(events))[1]
             assert [event async for event in events] == []  # the stream ends
 
@@ -329,8 +329,8 @@ async def test_a_damaged_session_is_shown_up_to_the_damage(tmp_path: Path) -> No
 async def test_the_viewer_does_not_change_session_files(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "sessions" / f"{SESSION}.db"
     before = path.read_bytes()
-    await client.json("/api/sessions")
-    await client.json(f"/api/sessions/{SESSION}/events")
+    await client.fetch_json("/api/sessions")
+    await client.fetch_json(f"/api/sessions/{SESSION}/events")
     assert path.read_bytes() == before
 
 
@@ -351,7 +351,7 @@ async def test_a_foreign_bind_address_is_a_usage_error(tmp_path: Path) -> None:
 
 async def test_the_viewer_closes_with_an_open_stream(tmp_path: Path) -> None:
     async with aiohttp.ClientSession() as session:
-        async with open_viewer(SingleSession(SESSION, [note("x")]), port=0) as address:
+        async with open_viewer(SingleSession(SESSION, [make_note("x")]), port=0) as address:
             url = f"http://127.0.0.1:{address.port}/api/sessions/{SESSION}/live"
             answer = await session.get(url, headers={"Authorization": f"Bearer {address.token}"})
             assert await answer.content.readline()
@@ -364,8 +364,8 @@ async def test_an_idle_live_stream_reads_the_session_rarely(
     tmp_path: Path,
 ) -> None:
     source = StoredSessions(SqliteStore(tmp_path))
-    writer = journal(tmp_path)
-    await writer.append(note("x"))
+    writer = open_journal(tmp_path)
+    await writer.append(make_note("x"))
     began = os.times()
     for _ in range(4):
         await source.read_change_stamp(SESSION)

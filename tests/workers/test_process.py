@@ -50,14 +50,14 @@ def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
     return Session(model=model, **(defaults | options))
 
 
-def worker_pids(session: Session) -> tuple[int, ...]:
+def list_worker_pids(session: Session) -> tuple[int, ...]:
     """Return the ids of the worker processes that have started."""
     worker = session._require_open().resources.worker
     assert isinstance(worker, ProcessWorker)
     return worker.pids
 
 
-def parent_and_child(child: Callable[[Request], Answer], tasks: int = 1) -> ScriptedModel:
+def make_family(child: Callable[[Request], Answer], tasks: int = 1) -> ScriptedModel:
     """Return a model whose parent starts children and then reports their results."""
 
     def answer(request: Request) -> Answer:
@@ -71,14 +71,14 @@ def parent_and_child(child: Callable[[Request], Answer], tasks: int = 1) -> Scri
 
 
 async def test_a_child_runs_in_another_process_and_its_report_comes_back(tmp_path: Path) -> None:
-    model = parent_and_child(
+    model = make_family(
         lambda request: (
             request.results[0].text if request.turn else call("bash", command="echo $PPID")
         )
     )
     async with open_session(tmp_path, model) as session:
         report = await session.run("PARENT")
-        (pid,) = worker_pids(session)
+        (pid,) = list_worker_pids(session)
         assert pid != os.getpid()
     assert report.reason is Reason.GOAL
     assert str(pid) in report.text
@@ -86,7 +86,7 @@ async def test_a_child_runs_in_another_process_and_its_report_comes_back(tmp_pat
 
 
 async def test_changes_by_commands_in_another_process_are_in_the_report(tmp_path: Path) -> None:
-    model = parent_and_child(
+    model = make_family(
         lambda request: "done" if request.turn else call("bash", command="echo > made.txt")
     )
     async with open_session(tmp_path, model) as session:
@@ -95,15 +95,15 @@ async def test_changes_by_commands_in_another_process_are_in_the_report(tmp_path
 
 
 async def test_children_of_one_answer_run_side_by_side(tmp_path: Path) -> None:
-    model = parent_and_child(lambda request: request.prompt, tasks=5)
+    model = make_family(lambda request: request.prompt, tasks=5)
     async with open_session(tmp_path, model, worker="process:2") as session:
         report = await session.run("PARENT")
-        assert len(worker_pids(session)) == 2
+        assert len(list_worker_pids(session)) == 2
     assert report.text == " | ".join(f"CHILD {number}" for number in range(5))
 
 
 async def test_events_of_children_reach_the_watchers_and_the_journal(tmp_path: Path) -> None:
-    model = parent_and_child(
+    model = make_family(
         lambda request: "done" if request.turn else call("write", file_path="a.txt", content="x")
     )
     seen: list[AnyEvent] = []
@@ -117,7 +117,7 @@ async def test_events_of_children_reach_the_watchers_and_the_journal(tmp_path: P
 
 
 async def test_what_a_child_spends_is_charged_to_the_parent(tmp_path: Path) -> None:
-    model = parent_and_child(lambda request: "x" * 400)
+    model = make_family(lambda request: "x" * 400)
     async with open_session(tmp_path, model) as session:
         report = await session.run("PARENT")
     assert report.usage.output_tokens >= 100
@@ -127,7 +127,7 @@ async def test_a_limit_of_the_parent_stops_a_child(tmp_path: Path) -> None:
     def child(request: Request) -> Answer:
         return call("bash", command=f"echo {request.turn} {'x' * 400}")
 
-    model = parent_and_child(child)
+    model = make_family(child)
     budget = Budget(output_tokens=1_500)
     async with open_session(tmp_path, model, budget=budget) as session:
         report = await session.run("PARENT")
@@ -143,7 +143,7 @@ async def test_a_killed_worker_process_costs_no_step_and_repeats_no_effect(tmp_p
             return call("bash", command=f"echo {request.turn} >> {log}")
         return log.read_text().replace("\n", " ")
 
-    model = parent_and_child(child)
+    model = make_family(child)
     async with open_session(tmp_path, model) as session:
         has_killed = False
 
@@ -152,7 +152,7 @@ async def test_a_killed_worker_process_costs_no_step_and_repeats_no_effect(tmp_p
             is_second = isinstance(event, ToolCallFinished) and event.run == "1.1.1"
             if is_second and event.turn == 2 and not has_killed:
                 has_killed = True
-                os.kill(worker_pids(session)[0], signal.SIGKILL)
+                os.kill(list_worker_pids(session)[0], signal.SIGKILL)
 
         session.watch(kill_once)
         report = await session.run("PARENT")
@@ -181,12 +181,12 @@ async def test_what_a_lost_process_has_sent_is_stored_before_its_run_starts_agai
     class SlowJournal(MemoryJournal):
         async def append(self, *events: StoredEvent) -> int:
             if any(isinstance(event, RunFinished) and event.run == "1.1.1" for event in events):
-                os.kill(worker_pids(session)[0], signal.SIGKILL)
+                os.kill(list_worker_pids(session)[0], signal.SIGKILL)
                 await asyncio.sleep(0.5)
             return await super().append(*events)
 
     journal = SlowJournal()
-    model = parent_and_child(lambda _: "done")
+    model = make_family(lambda _: "done")
     async with open_session(tmp_path, model, journal=journal) as session:
         report = await session.run("PARENT")
         events = [event async for event in journal.read()]
@@ -196,7 +196,7 @@ async def test_what_a_lost_process_has_sent_is_stored_before_its_run_starts_agai
 
 
 async def test_a_message_reaches_a_run_in_a_worker_process_once(tmp_path: Path) -> None:
-    model = parent_and_child(count_messages)
+    model = make_family(count_messages)
     async with open_session(tmp_path, model) as session:
         has_sent = False
 
@@ -211,7 +211,7 @@ async def test_a_message_reaches_a_run_in_a_worker_process_once(tmp_path: Path) 
 
 
 async def test_a_durable_message_to_a_worker_process_is_in_the_journal(tmp_path: Path) -> None:
-    model = parent_and_child(count_messages)
+    model = make_family(count_messages)
     stored: list[bool] = []
     tasks: list[asyncio.Task[None]] = []
     journal = MemoryJournal()
@@ -234,7 +234,7 @@ async def test_a_durable_message_to_a_worker_process_is_in_the_journal(tmp_path:
 
 
 async def test_a_message_survives_the_death_of_its_worker_process(tmp_path: Path) -> None:
-    model = parent_and_child(count_messages)
+    model = make_family(count_messages)
     async with open_session(tmp_path, model) as session:
         has_sent = False
 
@@ -242,7 +242,7 @@ async def test_a_message_survives_the_death_of_its_worker_process(tmp_path: Path
             nonlocal has_sent
             if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not has_sent:
                 has_sent = session.send("1.1.1", "look at b.txt")
-                os.kill(worker_pids(session)[0], signal.SIGKILL)
+                os.kill(list_worker_pids(session)[0], signal.SIGKILL)
 
         session.watch(send_and_kill)
         report = await session.run("PARENT")
@@ -264,14 +264,14 @@ async def test_a_run_whose_processes_keep_dying_is_lost(tmp_path: Path) -> None:
     async with open_session(tmp_path, model) as session:
 
         def pids() -> tuple[int, ...]:
-            return worker_pids(session)
+            return list_worker_pids(session)
 
         report = await session.run("PARENT")
     assert "LOST" in report.text and report.reason is Reason.GOAL
 
 
 async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:
-    model = parent_and_child(lambda _: call("bash", command="sleep 60; touch late"))
+    model = make_family(lambda _: call("bash", command="sleep 60; touch late"))
     async with open_session(tmp_path, model) as session:
 
         def cancel(event: AnyEvent) -> None:
@@ -287,7 +287,7 @@ async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:
 
 async def test_cancelling_the_caller_ends_the_child(tmp_path: Path) -> None:
     started = asyncio.Event()
-    model = parent_and_child(lambda _: call("bash", command="sleep 60"))
+    model = make_family(lambda _: call("bash", command="sleep 60"))
     ends: list[Report[Any]] = []
     async with open_session(tmp_path, model) as session:
 
@@ -316,7 +316,7 @@ async def test_hooks_of_the_session_decide_in_worker_processes(tmp_path: Path) -
                 return ToolHookDecision(denial="Do not write.")
             return None
 
-    model = parent_and_child(
+    model = make_family(
         lambda request: (
             request.results[0].text
             if request.turn
@@ -333,7 +333,7 @@ async def test_approval_requests_reach_the_approver_of_the_session(tmp_path: Pat
         async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
             return ApprovalDecision(False, f"No {request.tool} here.")
 
-    model = parent_and_child(
+    model = make_family(
         lambda request: request.results[0].text if request.turn else call("bash", command="ls")
     )
     permissions = Permissions.of(ask=["Bash"])
@@ -346,7 +346,7 @@ async def test_session_tasks_run_in_worker_processes(tmp_path: Path) -> None:
     model = ScriptedModel(lambda request: f"about {request.prompt}")
     async with open_session(tmp_path, model) as session:
         reports = await session.map(["a", "b", "c"])
-        assert len(worker_pids(session)) == 1
+        assert len(list_worker_pids(session)) == 1
     assert [report.text for report in reports] == ["about a", "about b", "about c"]
 
 
@@ -354,7 +354,7 @@ async def test_no_worker_process_is_left_when_the_session_closes(tmp_path: Path)
     model = ScriptedModel(lambda _: "done")
     async with open_session(tmp_path, model) as session:
         await session.task("a")
-        (pid,) = worker_pids(session)
+        (pid,) = list_worker_pids(session)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

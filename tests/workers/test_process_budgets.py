@@ -23,7 +23,7 @@ from mudroom import (
 from mudroom._core.events import TurnStarted
 from mudroom.testing import Request, ScriptedModel
 
-from .test_process import open_session, worker_pids
+from .test_process import list_worker_pids, open_session
 
 ANSWER = Usage(input_tokens=60, output_tokens=40)
 
@@ -52,7 +52,7 @@ async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_
     model = ScriptedModel(read_on)
     async with open_in_processes(tmp_path, model, budget=budget) as session:
         reports = await session.map(["read"] * 6)
-        assert len(worker_pids(session)) == 2
+        assert len(list_worker_pids(session)) == 2
     assert {report.reason for report in reports} == {Reason.BUDGET}
     usage = sum((report.usage for report in reports), Usage())
     maximum = {
@@ -94,7 +94,7 @@ async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) ->
         nonlocal has_killed
         if not has_killed and request.turn == 1:
             has_killed = True
-            os.kill(worker_pids(session)[0], signal.SIGKILL)
+            os.kill(list_worker_pids(session)[0], signal.SIGKILL)
             await asyncio.sleep(60)
         return await read_on(request)
 

@@ -8,7 +8,7 @@ from mudroom import Session
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 
-def family(request: Request) -> Answer:
+def answer_as_family(request: Request) -> Answer:
     if request.prompt == "PARENT":
         tasks = [call("task", prompt=f"CHILD {n}") for n in range(3)]
         return tasks if request.turn == 0 else "All are done."
@@ -18,7 +18,7 @@ def family(request: Request) -> Answer:
 async def test_children_in_worker_processes_share_one_replayed_record(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     async with Session(
-        model=ScriptedModel(family), cwd=str(tmp_path), home=home, sandbox="off"
+        model=ScriptedModel(answer_as_family), cwd=str(tmp_path), home=home, sandbox="off"
     ) as session:
         assert (await session.run("PARENT")).ok
     async with Session(

@@ -34,7 +34,7 @@ def space(request: pytest.FixtureRequest, tmp_path: Path, outside: Path) -> Shar
     return SharedWorkspace(str(root), kernel=request.param)
 
 
-def acts(space: SharedWorkspace) -> list[Callable[[str], object]]:
+def list_acts(space: SharedWorkspace) -> list[Callable[[str], object]]:
     def replace(path: str) -> bool:
         return space.write(path, b"x")
 
@@ -44,8 +44,8 @@ def acts(space: SharedWorkspace) -> list[Callable[[str], object]]:
     return [space.open, space.stat, replace, walk]
 
 
-def refused(space: SharedWorkspace, path: str, outside: Path) -> None:
-    for act in acts(space):
+def assert_refused(space: SharedWorkspace, path: str, outside: Path) -> None:
+    for act in list_acts(space):
         with pytest.raises(WorkspaceError):
             act(path)
     assert (outside / "key").read_text() == "SECRET"
@@ -55,8 +55,8 @@ def refused(space: SharedWorkspace, path: str, outside: Path) -> None:
 def test_43_a_sibling_whose_name_begins_alike_is_outside(
     space: SharedWorkspace, outside: Path
 ) -> None:
-    refused(space, str(outside / "key"), outside)
-    refused(space, "../proj-secret/key", outside)
+    assert_refused(space, str(outside / "key"), outside)
+    assert_refused(space, "../proj-secret/key", outside)
     with pytest.raises(WorkspaceError, match=r"is outside the workspace .*\. Use a path inside"):
         space.locate(str(outside / "key"))
 
@@ -70,7 +70,7 @@ def test_45_a_link_that_leads_out_is_not_followed(
     os.symlink(f"{target}/key", f"{space.root}/file")
     os.symlink(f"{target}/new", f"{space.root}/dangling")
     for path in ("folder/key", "file", "dangling", "folder/new", "folder/deeper/new"):
-        refused(space, path, outside)
+        assert_refused(space, path, outside)
 
 
 def test_45_a_link_that_stays_inside_is_followed_by_the_kernel_only(
@@ -87,12 +87,12 @@ def test_45_a_link_that_stays_inside_is_followed_by_the_kernel_only(
     followed.write("link", b"new")
     assert (root / "real").read_text() == "new"
     assert (root / "link").is_symlink()
-    refused(strict, "link", outside)
+    assert_refused(strict, "link", outside)
 
 
 def test_45_links_of_proc_are_not_followed(space: SharedWorkspace, outside: Path) -> None:
     os.symlink(f"/proc/self/root{outside}/key", f"{space.root}/magic")
-    refused(space, "magic", outside)
+    assert_refused(space, "magic", outside)
 
 
 def _swap(one: str, other: str, stop: threading.Event) -> None:
@@ -187,7 +187,7 @@ def test_49_walk_does_not_follow_links(space: SharedWorkspace, outside: Path) ->
 
 @pytest.mark.parametrize("path", ["", "a\0b", "in/key\0.txt", "\ud800"])
 def test_an_invalid_path_is_refused(space: SharedWorkspace, path: str) -> None:
-    for act in acts(space):
+    for act in list_acts(space):
         with pytest.raises(WorkspaceError):
             act(path)
 

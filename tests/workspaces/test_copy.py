@@ -40,7 +40,7 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def files(folder: str) -> list[str]:
+def list_files(folder: str) -> list[str]:
     return [info.path for info in SharedWorkspace(folder).walk(ignored=True)]
 
 
@@ -49,7 +49,7 @@ def test_a_copy_holds_the_files_that_git_does_not_ignore(source: Path, is_local:
     shared = SharedWorkspace(str(source))
     workspace = shared if is_local else RemoteWorkspace(shared)
     with make_temporary_copy(workspace, threading.Event()) as (folder, _):
-        assert files(folder) == [".gitignore", "run.sh", "src/main.py"]
+        assert list_files(folder) == [".gitignore", "run.sh", "src/main.py"]
         assert sorted(os.listdir(folder)) == [".gitignore", "run.sh", "src"]
         assert os.stat(f"{folder}/run.sh").st_mode & 0o777 == 0o755
         old = os.stat(source / "run.sh").st_mtime
@@ -69,8 +69,8 @@ def test_a_change_of_the_copy_changes_nothing_else(source: Path) -> None:
 def test_large_files_are_left_out(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copy, "MAX_FILE_BYTES", 9)
     with make_temporary_copy(SharedWorkspace(str(source)), threading.Event()) as (folder, _):
-        assert "src/main.py" in files(folder)
-        assert "run.sh" not in files(folder)
+        assert "src/main.py" in list_files(folder)
+        assert "run.sh" not in list_files(folder)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_FILES", 2), ("MAX_TOTAL_BYTES", 20)])
@@ -233,7 +233,7 @@ def test_files_that_a_copy_lacks_are_named(source: Path, monkeypatch: pytest.Mon
     (source / "locked").mkdir()
     (source / "locked" / "file").touch()
     with make_temporary_copy(Unreadable(str(source)), threading.Event()) as (folder, missing):
-        assert files(folder) == [".gitignore", "run.sh", "src/main.py"]
+        assert list_files(folder) == [".gitignore", "run.sh", "src/main.py"]
     assert missing == (
         "large (larger than 0 MiB), secret (cannot be read), locked (cannot be listed)"
     )

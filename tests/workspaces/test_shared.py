@@ -26,12 +26,12 @@ def space(request: pytest.FixtureRequest, tmp_path: Path) -> SharedWorkspace:
     return SharedWorkspace(str(tmp_path / "root"), [str(tmp_path / "spills")], kernel=request.param)
 
 
-def text(space: SharedWorkspace, path: str) -> str:
+def read_text(space: SharedWorkspace, path: str) -> str:
     with os.fdopen(space.open(path)) as file:
         return file.read()
 
 
-def names(space: SharedWorkspace, path: str = ".", *, ignored: bool = False) -> list[str]:
+def list_names(space: SharedWorkspace, path: str = ".", *, ignored: bool = False) -> list[str]:
     return [info.path for info in space.walk(path, ignored=ignored)]
 
 
@@ -65,7 +65,7 @@ def test_a_missing_root_is_an_error_with_a_remedy(tmp_path: Path) -> None:
 def test_write_creates_folders_and_tells_new_files(space: SharedWorkspace) -> None:
     assert space.write("a/b/c.txt", b"one") is True
     assert space.write("a/b/c.txt", b"two") is False
-    assert text(space, "a/b/c.txt") == "two"
+    assert read_text(space, "a/b/c.txt") == "two"
     assert os.listdir(f"{space.root}/a/b") == ["c.txt"]
 
 
@@ -99,7 +99,7 @@ def test_readers_see_the_old_or_the_new_file(space: SharedWorkspace) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        seen = {text(space, "file") for _ in range(200)}
+        seen = {read_text(space, "file") for _ in range(200)}
     finally:
         stop.set()
         writer.join()
@@ -118,9 +118,9 @@ def test_a_failed_write_leaves_nothing_behind(space: SharedWorkspace) -> None:
 def test_spill_files_can_be_read_and_not_written(space: SharedWorkspace, tmp_path: Path) -> None:
     spill = str(tmp_path / "spills" / "long")
     assert space.locate(spill) == spill
-    assert text(space, spill) == "whole output"
+    assert read_text(space, spill) == "whole output"
     assert space.stat(spill).size == 12
-    assert names(space, spill) == [spill]
+    assert list_names(space, spill) == [spill]
     with pytest.raises(WorkspaceError, match="may be read, not written"):
         space.write(spill, b"x")
 
@@ -144,9 +144,9 @@ def test_walk_is_sorted_and_leaves_git_and_links_out(space: SharedWorkspace) -> 
         os.close(os.open(f"{space.root}/{path}", os.O_CREAT))
     os.symlink("/etc", f"{space.root}/etc")
     os.symlink("z", f"{space.root}/zz")
-    assert names(space) == [".hidden/x", "a.txt", "b/1", "b/2", "z"]
-    assert names(space, "b") == ["b/1", "b/2"]
-    assert names(space, "b/1") == ["b/1"]
+    assert list_names(space) == [".hidden/x", "a.txt", "b/1", "b/2", "z"]
+    assert list_names(space, "b") == ["b/1", "b/2"]
+    assert list_names(space, "b/1") == ["b/1"]
 
 
 IGNORES = {
@@ -200,10 +200,10 @@ def test_walk_lists_what_git_lists(tmp_path: Path) -> None:
         "--exclude-standard",
     ]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
-    assert sorted(names(space)) == sorted(filter(None, listed))
-    assert set(FILES) < set(names(space, ignored=True))
-    assert names(space, "sub/deep") == [
-        path for path in names(space) if path.startswith("sub/deep/")
+    assert sorted(list_names(space)) == sorted(filter(None, listed))
+    assert set(FILES) < set(list_names(space, ignored=True))
+    assert list_names(space, "sub/deep") == [
+        path for path in list_names(space) if path.startswith("sub/deep/")
     ]
 
 
@@ -212,7 +212,7 @@ def test_walk_skips_an_unreadable_folder(space: SharedWorkspace) -> None:
     space.write("b", b"")
     os.chmod(f"{space.root}/a", 0)
     try:
-        assert names(space)[-1] == "b"
+        assert list_names(space)[-1] == "b"
     finally:
         os.chmod(f"{space.root}/a", 0o700)
 
@@ -270,7 +270,7 @@ def test_no_descriptor_is_left_open(space: SharedWorkspace) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(100):
         space.stat("a/b")
-        text(space, "a/b")
+        read_text(space, "a/b")
         space.write("a/b", b"y")
         next(iter(space.walk()))
         for bad in ("../x", "none", "a", "a/b/c"):

@@ -87,7 +87,7 @@ class Page:
         """Open a URL and wait until the page is loaded."""
         await self.send("Page.navigate", url="about:blank")
         await self.send("Page.navigate", url=url)
-        await self.until("document.readyState === 'complete' && typeof app !== 'undefined'")
+        await self.wait_until("document.readyState === 'complete' && typeof app !== 'undefined'")
 
     async def run(self, script: str) -> Any:
         """Return the value of an expression in the page; promises are awaited."""
@@ -97,7 +97,7 @@ class Page:
         assert "exceptionDetails" not in reply, reply["exceptionDetails"]
         return reply["result"].get("value")
 
-    async def until(self, script: str) -> None:
+    async def wait_until(self, script: str) -> None:
         """Wait until an expression is true."""
         async with asyncio.timeout(TIMEOUT):
             while not await self.run(f"Boolean({script})"):  # noqa: ASYNC110  the page has no event of ours
@@ -127,7 +127,7 @@ class Page:
                 clickCount=1,
             )
 
-    async def size(self, width: int, height: int, *, phone: bool = False) -> None:
+    async def set_size(self, width: int, height: int, *, phone: bool = False) -> None:
         """Set the size of the window in pixels."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
@@ -137,14 +137,14 @@ class Page:
             mobile=phone,
         )
 
-    async def dark(self, on: bool) -> None:
+    async def set_dark(self, on: bool) -> None:
         """Set the colour scheme that the system prefers."""
         await self.send(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}],
         )
 
-    async def picture(self, path: Path) -> None:
+    async def save_picture(self, path: Path) -> None:
         """Write a screenshot as a PNG file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         await self.run(
@@ -156,7 +156,7 @@ class Page:
 
 
 @asynccontextmanager
-async def browser(folder: Path) -> AsyncGenerator[Page]:
+async def open_browser(folder: Path) -> AsyncGenerator[Page]:
     """Run a browser with one tab and a new profile below `folder`; kill it at the end."""
     assert CHROMIUM
     profile = folder / "profile"
@@ -188,7 +188,7 @@ async def browser(folder: Path) -> AsyncGenerator[Page]:
                 listening = group.create_task(page.listen())
                 for domain in ("Page", "Runtime", "Network", "Log"):
                     await page.send(f"{domain}.enable")
-                await page.size(1440, 900)
+                await page.set_size(1440, 900)
                 yield page
                 listening.cancel()
     finally:
@@ -201,5 +201,5 @@ async def page(tmp_path: Path) -> AsyncGenerator[Page]:
     """Return a tab of a new browser."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium here; .ci/run installs it")
-    async with browser(tmp_path) as tab:
+    async with open_browser(tmp_path) as tab:
         yield tab

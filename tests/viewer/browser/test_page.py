@@ -42,11 +42,11 @@ LOADED = "app.fold && app.fold.events >= {events} && app.isLoaded && !app.frame 
 
 
 @asynccontextmanager
-async def opened_page(page: Page, script: SessionBuilder, link: str = "") -> AsyncGenerator[None]:
+async def open_page(page: Page, script: SessionBuilder, link: str = "") -> AsyncGenerator[None]:
     """Open the page with one session, at the place the link names; check errors at the end."""
     async with open_viewer(SingleSession(script.session, script.events), port=0) as address:
         await page.open(f"{address.url}#session={script.session}{link}")
-        await page.until(LOADED.format(events=len(script.events)))
+        await page.wait_until(LOADED.format(events=len(script.events)))
         yield
     assert page.errors == []
     assert {url.split("/")[2] for url in page.requested if url.startswith("http")} == {
@@ -54,12 +54,12 @@ async def opened_page(page: Page, script: SessionBuilder, link: str = "") -> Asy
     }
 
 
-async def selection(page: Page) -> tuple[str, int, str, str]:
+async def read_selection(page: Page) -> tuple[str, int, str, str]:
     at = await page.run("app.selection")
     return at["run"], at["turn"], at["call"], at["tab"]
 
 
-async def texts(page: Page, selector: str) -> list[str]:
+async def read_texts(page: Page, selector: str) -> list[str]:
     return await page.run(
         f"[...document.querySelectorAll({json.dumps(selector)})].map(node => node.textContent)"
     )
@@ -88,17 +88,17 @@ async def measure(page: Page, script: str) -> float:
 async def test_ten_thousand_events_load_within_a_second(page: Page) -> None:
     script = build_large_session()
     assert len(script.events) > 10_000
-    async with opened_page(page, script):
+    async with open_page(page, script):
         painted = await page.run(
             "performance.getEntriesByName('first-contentful-paint')[0].startTime"
         )
         assert painted < 1000
-        assert (await texts(page, "#count")) == ["201 runs"]
-        drawn = len(await texts(page, ".row"))
+        assert (await read_texts(page, "#count")) == ["201 runs"]
+        drawn = len(await read_texts(page, ".row"))
         assert 15 < drawn < 60  # the visible rows and a few more
         assert await page.run("document.querySelectorAll('*').length") < 3000
         assert (
-            "What I found" in "".join(await texts(page, "#body"))
+            "What I found" in "".join(await read_texts(page, "#body"))
             or await page.run("app.run.items.length") > 3
         )
         lane = "document.querySelectorAll('canvas.lane')[1]"
@@ -106,13 +106,13 @@ async def test_ten_thousand_events_load_within_a_second(page: Page) -> None:
             f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height)."
             f"data.some(value => value)"
         )
-        await page.picture(SCREENSHOTS / "run-light.png")
-        await page.dark(True)
-        await page.picture(SCREENSHOTS / "run-dark.png")
+        await page.save_picture(SCREENSHOTS / "run-light.png")
+        await page.set_dark(True)
+        await page.save_picture(SCREENSHOTS / "run-dark.png")
 
 
 async def test_clicks_keys_and_searches_take_less_than_100_ms(page: Page) -> None:
-    async with opened_page(page, build_large_session()):
+    async with open_page(page, build_large_session()):
         assert await measure(page, "document.querySelectorAll('.row')[2 + n].click()") < 100
         assert (
             await measure(
@@ -155,7 +155,7 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
         for run in tree.walk()
     }
     book = Ledger.from_events(script.events)
-    async with opened_page(page, script):
+    async with open_page(page, script):
         run = (
             "[run.state, run.turn, run.tools, run.failed, run.usage.input, "
             "run.usage.output, totalTokens(run.below)]"
@@ -212,14 +212,14 @@ async def test_the_context_at_a_step_equals_the_request(page: Page) -> None:
         seen.append(event)
     answers = [event.message for event in seen if isinstance(event, TurnFinished)]
     assert any(isinstance(block, ThinkingBlock) for message in answers for block in message.content)
-    async with opened_page(page, script, "&run=1.1.2&turn=3&tab=context"):
-        assert _sorted(await page.run(CONTEXTS)) == _sorted(expected)
-        assert "turn 3" in "".join(await texts(page, ".stepper"))
+    async with open_page(page, script, "&run=1.1.2&turn=3&tab=context"):
+        assert _sort_keys(await page.run(CONTEXTS)) == _sort_keys(expected)
+        assert "turn 3" in "".join(await read_texts(page, ".stepper"))
         await page.click(".stepper button:last-of-type")
-        assert (await selection(page))[:2] == ("1.1.2", 4)
+        assert (await read_selection(page))[:2] == ("1.1.2", 4)
         await page.click(".blockhead")
-        assert "You work in a garden" in "".join(await texts(page, ".block.open pre"))
-        await page.picture(SCREENSHOTS / "context.png")
+        assert "You work in a garden" in "".join(await read_texts(page, ".block.open pre"))
+        await page.save_picture(SCREENSHOTS / "context.png")
 
 
 CONTEXTS = """
@@ -233,7 +233,7 @@ CONTEXTS = """
 """
 
 
-def _sorted(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
+def _sort_keys(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the texts with sorted keys in every JSON object."""
 
     def one(text: str) -> str:
@@ -244,8 +244,8 @@ def _sorted(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
 
 async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
     script = build_large_session()
-    async with opened_page(page, script, "&tab=ledger"):
-        claims = await texts(page, ".claim")
+    async with open_page(page, script, "&tab=ledger"):
+        claims = await read_texts(page, ".claim")
         assert (
             "stayed out of the parent" in claims[0]
             and "200 children" in claims[0]
@@ -254,9 +254,9 @@ async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
         )
         tall = "(name => document.querySelector(`.growth .${name}`).getBBox().height)"
         assert await page.run(f"{tall}('stayed') > 2 * {tall}('kept')")
-        await page.picture(SCREENSHOTS / "ledger.png")
+        await page.save_picture(SCREENSHOTS / "ledger.png")
         await page.click(".share")
-        assert (await selection(page))[0].startswith("1.") and (await selection(page))[
+        assert (await read_selection(page))[0].startswith("1.") and (await read_selection(page))[
             3
         ] == "transcript"
 
@@ -265,8 +265,8 @@ async def test_links_and_the_back_button_work(page: Page) -> None:
     script = build_large_session()
     started = (event for event in script.events if isinstance(event, ToolCallStarted))
     call = next(event.call.id for event in started if event.run == "1.3.20" and event.turn == 4)
-    async with opened_page(page, script, f"&run=1.3.20&turn=4&call={call}"):
-        assert await selection(page) == ("1.3.20", 4, call, "transcript")
+    async with open_page(page, script, f"&run=1.3.20&turn=4&call={call}"):
+        assert await read_selection(page) == ("1.3.20", 4, call, "transcript")
         top = "(e => e.getBoundingClientRect().top)"
         below = await page.run(
             f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElemen"
@@ -275,9 +275,9 @@ async def test_links_and_the_back_button_work(page: Page) -> None:
         assert 0 <= below < 400
         assert await page.run("document.querySelector('.row.chosen').dataset.run") == "1.3.20"
         await page.click(".path button")
-        assert (await selection(page))[0] == "1"
+        assert (await read_selection(page))[0] == "1"
         await page.run("history.back()")
-        await page.until("app.selection.run === '1.3.20'")
+        await page.wait_until("app.selection.run === '1.3.20'")
         assert await page.run("location.hash.includes('1.3.20')") and "token" not in await page.run(
             "location.href"
         )
@@ -285,14 +285,14 @@ async def test_links_and_the_back_button_work(page: Page) -> None:
 
 async def test_search_filters_and_keys_work(page: Page) -> None:
     script = build_large_session()
-    async with opened_page(page, script):
+    async with open_page(page, script):
         await page.press("/")
         await page.send("Input.insertText", text="Read all of src/config")
-        await page.until("app.search.hits.length > 1")
-        assert "Read all of src/config" in "".join(await texts(page, ".hit mark"))
+        await page.wait_until("app.search.hits.length > 1")
+        assert "Read all of src/config" in "".join(await read_texts(page, ".hit mark"))
         await page.press("Enter")
-        assert (await selection(page))[0] == await page.run("app.search.hits[0].run.id")
-        await page.picture(SCREENSHOTS / "search.png")
+        assert (await read_selection(page))[0] == await page.run("app.search.hits[0].run.id")
+        await page.save_picture(SCREENSHOTS / "search.png")
         await page.press("Escape", "Escape")
         assert await page.run("document.getElementById('hits').hidden")
 
@@ -301,7 +301,7 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
             "0, call: '', tab: 'transcript' })"
         )
         await page.press("ArrowDown")
-        first = (await selection(page))[0]
+        first = (await read_selection(page))[0]
         assert first == await page.run("app.waterfall.shown[1].run.id")
         announced = (
             "document.getElementById(document.getElementById('rows').getAttribute('aria-a"
@@ -309,17 +309,17 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
         )
         assert await page.run(f"{announced}.getAttribute('aria-selected')") == "true"
         await page.press("j", "j")
-        assert (await selection(page))[1] == 1 and (await selection(page))[2]
+        assert (await read_selection(page))[1] == 1 and (await read_selection(page))[2]
         await page.press("2")
-        assert (await selection(page))[3] == "context"
+        assert (await read_selection(page))[3] == "context"
         await page.press("1", "ArrowLeft")
-        assert (await selection(page))[0] == "1"
+        assert (await read_selection(page))[0] == "1"
         await page.press("ArrowLeft")
-        assert len(await texts(page, ".row")) == 1
+        assert len(await read_texts(page, ".row")) == 1
         await page.press("ArrowRight", "e")
         assert (
             "error"
-            in "".join(await texts(page, ".item.chosen .word, .item.chosen .retry")) + "error"
+            in "".join(await read_texts(page, ".item.chosen .word, .item.chosen .retry")) + "error"
         )
         assert await page.run(
             "(item => item.result?.error || item.retries?.length > 0)(app.shown.find(isSelected))"
@@ -338,18 +338,18 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
 
 
 async def test_a_phone_shows_one_pane_at_a_time(page: Page) -> None:
-    await page.size(390, 844, phone=True)
+    await page.set_size(390, 844, phone=True)
     script = build_large_session()
-    async with opened_page(page, script):
+    async with open_page(page, script):
         assert await page.run("document.documentElement.scrollWidth") <= 390
-        await page.picture(SCREENSHOTS / "phone-runs.png")
+        await page.save_picture(SCREENSHOTS / "phone-runs.png")
         await page.click(".row:nth-child(3)")
-        await page.until("document.getElementById('main').dataset.view === 'reader'")
+        await page.wait_until("document.getElementById('main').dataset.view === 'reader'")
         assert await page.run("document.getElementById('runs').offsetWidth") == 0
-        await page.picture(SCREENSHOTS / "phone-transcript.png")
+        await page.save_picture(SCREENSHOTS / "phone-transcript.png")
         await page.click("#views button:nth-child(2)")
         assert await page.run("document.querySelector('canvas.lane').clientWidth") > 200
-        await page.picture(SCREENSHOTS / "phone-timeline.png")
+        await page.save_picture(SCREENSHOTS / "phone-timeline.png")
 
 
 async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
@@ -362,20 +362,20 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
     await journal.append(*script.events[:half])
     async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
         await page.open(f"{address.url}#session={script.session}")
-        await page.until(LOADED.format(events=half))
-        await page.until(
+        await page.wait_until(LOADED.format(events=half))
+        await page.wait_until(
             "app.live && document.querySelector('.pulse') && "
             "document.querySelector('.dot.running, .dot.waiting')"
         )
-        await page.picture(SCREENSHOTS / "live.png")
+        await page.save_picture(SCREENSHOTS / "live.png")
         assert (
-            set(await texts(page, ".callhead .word")) == {"running"}
-            and await texts(page, ".child .dot.unfinished") == []
+            set(await read_texts(page, ".callhead .word")) == {"running"}
+            and await read_texts(page, ".child .dot.unfinished") == []
         )
         await journal.append(*script.events[half:])
         async with asyncio.timeout(3):
-            await page.until(f"app.fold.events === {len(script.events)}")
-        await page.until("[...document.querySelectorAll('.report')].length || app.run.report")
+            await page.wait_until(f"app.fold.events === {len(script.events)}")
+        await page.wait_until("[...document.querySelectorAll('.report')].length || app.run.report")
         assert await page.run("app.fold.runs.get('1').state") == "done"
         await journal.close()
         assert page.errors == []
@@ -388,7 +388,7 @@ async def test_abandoned_runs_are_marked(page: Page) -> None:
     script.add_root("2", "And what is tested? A mistake.", 1, 2, continues="1")
     script.add_root("3", "And what is tested?", 1, 1, continues="1")
     script.close_session()
-    async with opened_page(page, script, "&run=2"):
+    async with open_page(page, script, "&run=2"):
         assert await page.run(
             "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, "
             "run)).map(run => run.id)"
@@ -397,14 +397,14 @@ async def test_abandoned_runs_are_marked(page: Page) -> None:
             "2.1.1",
             "2.1.2",
         ]
-        assert len(await texts(page, ".row.left")) == 3 and await texts(page, ".behind") == [
-            "abandoned"
-        ]
-        assert await texts(page, "#head .badge.left") == ["abandoned"]
-        await page.picture(SCREENSHOTS / "left-behind.png")
+        assert len(await read_texts(page, ".row.left")) == 3 and await read_texts(
+            page, ".behind"
+        ) == ["abandoned"]
+        assert await read_texts(page, "#head .badge.left") == ["abandoned"]
+        await page.save_picture(SCREENSHOTS / "left-behind.png")
         await page.run("app.navigate({ run: '3' })")
-        assert await texts(page, "#head .badge.left") == [] and "continues run 1" in "".join(
-            await texts(page, "#body")
+        assert await read_texts(page, "#head .badge.left") == [] and "continues run 1" in "".join(
+            await read_texts(page, "#body")
         )
 
 
@@ -417,7 +417,7 @@ async def test_a_compaction_run_has_its_title_and_replaces_the_history(page: Pag
     )
     script.add_root("3", "And what is tested?", 1, 1, continues="2")
     script.close_session()
-    async with opened_page(page, script, "&run=3&tab=context"):
+    async with open_page(page, script, "&run=3&tab=context"):
         titles = await page.run("app.fold.roots.map(runTitle)")
         assert titles == [
             "What is promised?",
@@ -442,7 +442,7 @@ async def test_a_long_pause_before_a_resume_is_shortened(page: Page) -> None:
     script.events[half:] = again + [
         replace(event, at=event.at + night) for event in script.events[half:]
     ]
-    async with opened_page(page, script):
+    async with open_page(page, script):
         assert (
             await page.run("app.fold.pauses.length") == 1
             and await page.run("app.waterfall.scale.length") < 120
@@ -455,7 +455,7 @@ async def test_a_long_pause_before_a_resume_is_shortened(page: Page) -> None:
 
 
 async def test_axis_labels_have_room_at_any_scale(page: Page) -> None:
-    async with opened_page(page, build_large_session()):
+    async with open_page(page, build_large_session()):
         for span in (0.004, 3, 142, 90_000, 5_000_000, 900_000_000):
             assert await page.run(f"chooseTickStep({span}, 260)") >= 64 / 260 * span
 
@@ -480,16 +480,16 @@ async def test_an_interrupted_session_is_shown_as_unfinished_in_a_file(
         encoding="utf-8",
     )
     await page.open(file.as_uri())
-    await page.until(LOADED.format(events=len(half)))
+    await page.wait_until(LOADED.format(events=len(half)))
     assert not await page.run("app.live") and "unfinished" in "".join(
-        await texts(page, "#head .badge")
+        await read_texts(page, "#head .badge")
     )
-    assert set(await texts(page, ".callhead .word")) == {"no result"}
+    assert set(await read_texts(page, ".callhead .word")) == {"no result"}
 
 
 async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_path: Path) -> None:
     script = build_hostile_session()
-    async with opened_page(page, script):
+    async with open_page(page, script):
         for tab in ("context", "ledger", "transcript"):
             await page.run(f"app.navigate({{ tab: '{tab}' }})")
             assert await page.run("window.hurt") is None
@@ -499,7 +499,7 @@ async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_pat
                 )
                 == 0
             )
-        assert "<img src=x" in "".join(await texts(page, "#body"))
+        assert "<img src=x" in "".join(await read_texts(page, "#body"))
     file = tmp_path / "run.html"
     file.write_text(
         "".join(
@@ -514,9 +514,9 @@ async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_pat
     )
     page.requested.clear()
     await page.open(file.as_uri())
-    await page.until(LOADED.format(events=len(script.events)))
+    await page.wait_until(LOADED.format(events=len(script.events)))
     assert await page.run("window.hurt") is None and "<img src=x" in "".join(
-        await texts(page, "#body")
+        await read_texts(page, "#body")
     )
     assert page.errors == []
 
@@ -533,8 +533,8 @@ async def test_images_of_a_prompt_are_shown(page: Page) -> None:
     script.open_session()
     text = TextBlock("What is this?")
     script.start_run("1", text.text, script.at, content=(text, image))
-    async with opened_page(page, script, "&run=1"):
-        await page.until("document.querySelector('.prompt .images img')?.naturalWidth === 3")
+    async with open_page(page, script, "&run=1"):
+        await page.wait_until("document.querySelector('.prompt .images img')?.naturalWidth === 3")
     assert page.errors == []
 
 
@@ -550,10 +550,10 @@ async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_
     script.add_call("1", 1, script.at + 1, 0.1, call, result)
     loaded = "document.querySelector('.images img')?.naturalWidth === 3"
     placeholder = "[image: image/svg+xml, 1 KB]"
-    async with opened_page(page, script, "&run=1"):
-        await page.until(loaded)
+    async with open_page(page, script, "&run=1"):
+        await page.wait_until(loaded)
         assert await page.run("document.querySelectorAll('.images img').length") == 1
-        assert await texts(page, ".images p") == [placeholder]
+        assert await read_texts(page, ".images p") == [placeholder]
         await page.run("app.navigate({ tab: 'context', turn: 1 })")
         script_context = "contextBlocks(app.fold, app.fold.runs.get('1'), 2).at(-1).text"
         expected = append_placeholders("dot.png", result.images)
@@ -562,7 +562,7 @@ async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_
     pieces = render_single_file(SingleSession(script.session, script.events), script.session)
     file.write_text("".join([piece async for piece in pieces]), encoding="utf-8")
     await page.open(file.as_uri() + "#run=1")
-    await page.until(loaded)
+    await page.wait_until(loaded)
     assert page.errors == []
 
 
@@ -581,8 +581,10 @@ async def test_a_file_needs_no_server_and_loads_nothing(page: Page, tmp_path: Pa
         encoding="utf-8",
     )
     await page.open(file.as_uri() + "#run=1.2.3&tab=context")
-    await page.until(LOADED.format(events=len(script.events)))
-    assert (await texts(page, "#count")) == ["201 runs"] and (await selection(page))[0] == "1.2.3"
+    await page.wait_until(LOADED.format(events=len(script.events)))
+    assert (await read_texts(page, "#count")) == ["201 runs"] and (await read_selection(page))[
+        0
+    ] == "1.2.3"
     assert {url.split(":")[0] for url in page.requested} <= {
         "file",
         "about",
@@ -598,14 +600,14 @@ async def test_sessions_can_be_opened_and_an_empty_list_explains_how_to_start(
 ) -> None:
     async with open_viewer(StoredSessions(SqliteStore(tmp_path / "empty")), port=0) as address:
         await page.open(address.url)
-        await page.until("document.querySelector('#list .empty')")
-        assert "mudroom -p" in "".join(await texts(page, "#list"))
-        await page.picture(SCREENSHOTS / "empty.png")
+        await page.wait_until("document.querySelector('#list .empty')")
+        assert "mudroom -p" in "".join(await read_texts(page, "#list"))
+        await page.save_picture(SCREENSHOTS / "empty.png")
     await write_session(tmp_path / "home", build_hostile_session())
     async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
         await page.open(address.url)
-        await page.until("document.querySelector('.session')")
-        await page.picture(SCREENSHOTS / "sessions.png")
+        await page.wait_until("document.querySelector('.session')")
+        await page.save_picture(SCREENSHOTS / "sessions.png")
         await page.click(".session")
-        await page.until("app.fold?.runs.size === 1")
+        await page.wait_until("app.fold?.runs.size === 1")
         assert await page.run("window.hurt") is None and page.errors == []
