@@ -104,15 +104,7 @@ def build_worker_services(
     """
     environ = os.environ if config.environ is None else config.environ
     clock = SystemClock()
-    models = ModelRegistry(
-        environ,
-        clock,
-        lambda name: RemoteModel(link, name),
-        takes_images=config.takes_images,
-        windows=config.windows,
-    )
-    for name in config.bridged_models:
-        models.register(RemoteModel(link, name))
+    models = _open_models(config, link, environ, clock)
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
     permissions = msgspec.json.decode(config.permissions, type=Permissions)
     factory = EnvironmentFactory(
@@ -150,3 +142,19 @@ def build_worker_services(
         change_watch=ChangeWatch(config.home),
         output_checks=RemoteOutputChecks(link),
     )
+
+
+def _open_models(
+    config: WorkerConfig, link: SessionLink, environ: Mapping[str, str], clock: SystemClock
+) -> ModelRegistry:
+    """Return the models; those that exist only in the session's process are reached by the link."""
+    models = ModelRegistry(
+        environ,
+        clock,
+        lambda name: RemoteModel(link, name),
+        takes_images=config.takes_images,
+        windows=config.windows,
+    )
+    for name in config.bridged_models:
+        models.register(RemoteModel(link, name))
+    return models
