@@ -255,8 +255,8 @@ const app = {
   },
 
   setDivider(left) {
-    const most = Math.max(360, window.innerWidth - 380);
-    const width = Math.round(Math.max(280, Math.min(left, most)));
+    const maximum = Math.max(360, window.innerWidth - 380);
+    const width = Math.round(Math.max(280, Math.min(left, maximum)));
     document.documentElement.style.setProperty("--left", `${width}px`);
     storage.set("left", String(width));
   },

@@ -112,7 +112,7 @@ const computeLedger = (fold) => {
   const children = [...fold.runs.values()].filter((run) => run.depth > 0);
   const read = Math.round(fold.read.bytes / BYTES_PER_TOKEN);
   const returned = Math.round(fold.returned.bytes / BYTES_PER_TOKEN);
-  const parent = fold.growth.reduce((most, step) => Math.max(most, step.input), 0);
+  const parent = fold.growth.reduce((maximum, step) => Math.max(maximum, step.input), 0);
   return {
     children: children.length,
     readLines: fold.read.lines,

@@ -100,7 +100,7 @@ const drawGauge = ({ run, step, turns, blocks, estimate, counted, whole }) => {
 
 /** Return clickable bars with the prompt's tokens at each turn. */
 const drawSparkline = (turns, step, choose) => {
-  const most = Math.max(1, ...turns.map((each) => each.usage?.input ?? 0));
+  const maximum = Math.max(1, ...turns.map((each) => each.usage?.input ?? 0));
   const few =
     turns.length > 120
       ? turns.filter((each, n) => each === step || n % Math.ceil(turns.length / 120) === 0)
@@ -117,7 +117,7 @@ const drawSparkline = (turns, step, choose) => {
           "aria-label": `turn ${each.turn}`,
           click: () => choose(each.turn),
         },
-        h("i", { style: { height: `${Math.max(3, (100 * (each.usage?.input ?? 0)) / most)}%` } }),
+        h("i", { style: { height: `${Math.max(3, (100 * (each.usage?.input ?? 0)) / maximum)}%` } }),
       ),
     ),
   );
@@ -196,10 +196,10 @@ const ledgerItems = (fold) => {
   const children = [...fold.runs.values()]
     .filter((run) => run.depth > 0)
     .sort((a, b) => b.read.bytes - a.read.bytes);
-  const most = Math.max(1, children[0].read.bytes);
+  const maximum = Math.max(1, children[0].read.bytes);
   return [
     { pane: "picture", fold, ledger, version: fold.last },
-    ...children.map((run) => ({ pane: "share", run, most, version: run.version })),
+    ...children.map((run) => ({ pane: "share", run, maximum, version: run.version })),
   ];
 };
 
@@ -257,9 +257,9 @@ const drawClaim = (kind, figure, words, more) =>
 /** Return a chart of the parent's context over its model calls, with and without children. */
 const drawGrowthChart = (growth) => {
   const [wide, high, left, right, low] = [640, 190, 44, isNarrow() ? 112 : 96, 22];
-  const most = Math.max(1, ...growth.map((each) => Math.max(each.with, each.without))) * 1.06;
+  const maximum = Math.max(1, ...growth.map((each) => Math.max(each.with, each.without))) * 1.06;
   const x = (n) => left + ((wide - left - right) * n) / growth.length;
-  const y = (value) => (high - low) * (1 - value / most) + 4;
+  const y = (value) => (high - low) * (1 - value / maximum) + 4;
   const steps = (key) =>
     growth
       .map((each, n) => `L${x(n)},${y(each[key])} L${x(n + 1)},${y(each[key])}`)
@@ -271,7 +271,7 @@ const drawGrowthChart = (growth) => {
     .flat()
     .join(" ");
   const end = growth.at(-1);
-  const ticks = axisTicks(most);
+  const ticks = axisTicks(maximum);
   const gap = Math.abs(y(end.with) - y(end.without)) < 26;
   return svg(
     "svg",
@@ -321,11 +321,11 @@ const drawGrowthChart = (growth) => {
   );
 };
 
-/** Return three to six round numbers up to `most`. */
-const axisTicks = (most) => {
-  const power = 10 ** Math.floor(Math.log10(most / 3));
-  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => most / each < 6.01);
-  return Array.from({ length: Math.floor(most / step) }, (_, n) => (n + 1) * step);
+/** Return three to six round numbers up to `maximum`. */
+const axisTicks = (maximum) => {
+  const power = 10 ** Math.floor(Math.log10(maximum / 3));
+  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => maximum / each < 6.01);
+  return Array.from({ length: Math.floor(maximum / step) }, (_, n) => (n + 1) * step);
 };
 
 const drawHatch = () =>
@@ -344,7 +344,7 @@ const drawHatch = () =>
 
 const svgText = (x, y, words, kind) => svg("text", { x, y, class: kind }, words);
 
-const drawChildShare = ({ run, most }) => {
+const drawChildShare = ({ run, maximum }) => {
   const factor = run.back.bytes ? run.read.bytes / run.back.bytes : 0;
   return h(
     "button",
@@ -363,8 +363,8 @@ const drawChildShare = ({ run, most }) => {
     h(
       "span",
       { class: "bars" },
-      h("i", { class: "stayed", style: { width: `${(100 * run.read.bytes) / most}%` } }),
-      h("i", { class: "came", style: { width: `${(100 * run.back.bytes) / most}%` } }),
+      h("i", { class: "stayed", style: { width: `${(100 * run.read.bytes) / maximum}%` } }),
+      h("i", { class: "came", style: { width: `${(100 * run.back.bytes) / maximum}%` } }),
     ),
     h("span", { class: "figure" }, `~${formatTokens(run.read.bytes / BYTES_PER_TOKEN)}`),
     h(
