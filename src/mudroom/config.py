@@ -256,7 +256,7 @@ def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
 
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"not TOML: {error}", where=str(path), remedy='Lines look like: model = "sonnet"'
         ) from None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from mudroom import agent_files
 from mudroom._platform.regular_files import MAX_BYTES
 from mudroom.agent_files.safe_read import MAX_FILES
 from mudroom.agent_files.skills import MAX_LISTED_FILES
+from mudroom.cli.actions.parse_json_flags import load_json_schema
 from mudroom.cli.main import run
 from mudroom.config import load_home
 from mudroom.errors import UsageError
@@ -168,6 +171,49 @@ def test_a_skill_says_that_it_has_more_files_than_it_lists(folder: Path) -> None
     skill = agent_files.load_agent_files(project, user_home="", tools=()).skills["a"]
     names = skill.list_files()
     assert len(names) == MAX_LISTED_FILES + 1 and "more files" in names[-1]
+
+
+def test_a_number_with_too_many_digits_is_no_toml(folder: Path) -> None:
+    text = b"max_turns = " + b"9" * 5_000
+    (folder / "config.toml").write_bytes(text)
+    with pytest.raises(UsageError, match="not TOML"):
+        load_home({"MUDROOM_HOME": str(folder)})
+    path = put(folder / "project/.codex/agents/a.toml", "empty")
+    path.write_bytes(text)
+    loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
+    assert [(fault.path, fault.severity) for fault in loaded.diagnostics] == [(str(path), "error")]
+
+
+def test_an_endless_schema_file_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"larger than .* \(--json-schema /dev/zero\)"):
+        load_json_schema("/dev/zero")
+
+
+YAML = {
+    "bomb": "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]",
+    "long anchor": f"x: &a {'y' * 60_000}\nz: *a",
+    "anchor in itself": "x: &a [*a]",
+    "Python object": "x: !!python/object/apply:os.system ['exit 1']\ny: *a",
+    "deep list": f"x: {'[' * 20_000}",
+    "backslashes": 'x: "' + "\\" * 50_001 + '"',
+}
+
+
+@pytest.mark.parametrize("kind", YAML)
+def test_hostile_yaml_is_named_and_the_program_answers(kind: str, folder: Path) -> None:
+    path = put(folder / "project/.claude/agents/a.md", "empty")
+    path.write_text(f"---\nname: a\ndescription: b\n{YAML[kind]}\n---\nWork.")
+    home = str(folder / "home")
+    done = subprocess.run(
+        [sys.executable, "-m", "mudroom", "-m", "offline", "-p", "what can you do"],
+        cwd=folder / "project",
+        env={"PATH": os.environ["PATH"], "HOME": home, "MUDROOM_HOME": home},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert f"1 error in agent files, the first: {path}:" in done.stderr
 
 
 def test_a_long_wrong_value_of_a_flag_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:

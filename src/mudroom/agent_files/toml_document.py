@@ -14,7 +14,7 @@ def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | No
 
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
         diagnostics.add_error(int(line[1]) if line else 1, f"not TOML: {error}")
         return None

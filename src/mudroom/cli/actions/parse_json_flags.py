@@ -9,6 +9,7 @@ from ... import agent_files
 from ..._core.agents import Agent
 from ..._core.tool_names import is_known_elsewhere
 from ..._core.tool_patterns import parse_tool_patterns
+from ..._platform.regular_files import MAX_BYTES
 from ...agent_catalog import KNOWN_TOOLS
 from ...agent_files import Severity
 from ...errors import UnknownName, UsageError
@@ -63,10 +64,13 @@ def load_json_schema(text: str) -> dict[str, Any]:
         return _parse_json_object(text, _SCHEMA_FLAG)
     try:
         with open(text, encoding="utf-8") as file:
-            return _parse_json_object(file.read(), text)
+            content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot be read: {reason}", where=f"{_SCHEMA_FLAG} {text}") from None
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"larger than {MAX_BYTES:,} bytes", where=f"{_SCHEMA_FLAG} {text}")
+    return _parse_json_object(content, text)
 
 
 def _parse_json_object(text: str, where: str) -> dict[str, Any]:
