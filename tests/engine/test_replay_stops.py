@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -13,7 +15,8 @@ from mudroom import AnyEvent, Budget, Effect, Reason, Report, Session, Tool, Too
 from mudroom._core.events import Delta, RunFinished, StoredEvent, ToolCallFinished, TurnFailed
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
-from mudroom.journals.memory import MemoryJournal
+from mudroom.journals.memory import MemoryJournal, MemoryStore
+from mudroom.journals.sessions import read_events
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import ReplayDiverged, replay
 from mudroom.testing.clock import run_virtual
@@ -221,6 +224,46 @@ def test_runs_that_share_a_limit_replay(tmp_path: Path, budget: Budget) -> None:
     ends = [event.report.reason for event in journal.events if isinstance(event, RunFinished)]
     assert Reason.GOAL not in ends
     assert asyncio.run(replay(journal.events)) == journal.events
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(seconds=1),
+        Budget(turns=7),
+        Budget(total_tokens=1_500),
+        Budget(turns=9, seconds=2, total_tokens=3_000),
+    ],
+)
+def test_tasks_of_a_map_that_end_by_the_limits_of_the_session_replay(
+    tmp_path: Path, budget: Budget, parallel: int
+) -> None:
+    async def answer(request: Request) -> Answer:
+        await asyncio.sleep(0.1 * (len(request.prompt) % 7 + request.turn))
+        return [call("glob", pattern=f"{request.turn}*")] if request.tools else "summary"
+
+    store = MemoryStore()
+    session_id = str(uuid.uuid4())
+
+    async def work(count: int, options: dict[str, Any]) -> None:
+        async with Session(
+            model=ScriptedModel(answer),
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            store=store,
+            sandbox="off",
+            budget=budget,
+            **options,
+        ) as session:
+            await session.map(["TASK" * n for n in range(1, count + 1)], parallel=parallel)
+
+    run_virtual(work(6, {"id": session_id}))
+    run_virtual(work(3, {"resume": session_id}))
+    events = asyncio.run(read_events(store, session_id))
+    ends = [event.report.reason for event in events if isinstance(event, RunFinished)]
+    assert len(ends) == 9 and Reason.GOAL not in ends
+    assert asyncio.run(replay(events)) == events
 
 
 async def test_a_fault_of_a_model_adapter_replays(tmp_path: Path) -> None:
