@@ -14,7 +14,7 @@ from mudroom import Session
 from mudroom._core.events import AnyEvent, SessionOpened, ToolCallFinished
 from mudroom.errors import UsageError
 from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, Script, ScriptedModel, call
 from mudroom.sandboxes import detect
 from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 
@@ -37,7 +37,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Sess
         (tmp_path / name).mkdir()
     (tmp_path / "outside" / "key").write_text("PRIVATE-KEY-MATERIAL")
 
-    def open_(script: Any, **more: Any) -> Session:
+    def open_(script: Script, **more: Any) -> Session:
         return Session(
             model=ScriptedModel(script),
             cwd=str(tmp_path / "proj"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Effect, Reason, Session, ToolResult, tool
+from mudroom import Effect, Reason, Session, ToolCallBlock, ToolResult, tool
 from mudroom._engine.call_batch import CallOutcome
 from mudroom._engine.changes import snapshot, watch
 from mudroom._engine.evidence import Evidence
@@ -26,11 +25,11 @@ from mudroom.workspaces.shared import SharedWorkspace
 COMMAND = "echo new > made.txt; echo four >> notes.txt; rm old.txt"
 
 
-def call_bash(command: str) -> Any:
+def call_bash(command: str) -> ToolCallBlock:
     return call("bash", command=command)
 
 
-def call_task(prompt: str) -> Any:
+def call_task(prompt: str) -> ToolCallBlock:
     return call("task", prompt=prompt)
 
 

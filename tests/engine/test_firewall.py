@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, json
 
-from mudroom import Budget, Session, TextBlock, ThinkingBlock, UserMessage
+from mudroom import Budget, Session, TextBlock, ThinkingBlock, ToolCallBlock, UserMessage
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 MARK = re.compile(r"<(\d+(?:\.\d+)*) (\w+) \d+>")
@@ -82,7 +82,7 @@ class MarkingModel:
             *(self._call(member, act) for act in member.acts[request.turn]),
         ]
 
-    def _start(self, child: RunScript) -> Any:
+    def _start(self, child: RunScript) -> ToolCallBlock:
         return call(
             "task",
             prompt=f"{child.name} {self.make_mark(child, 'brief')}",
@@ -90,7 +90,7 @@ class MarkingModel:
             max_turns=child.limit,
         )
 
-    def _call(self, member: RunScript, act: str) -> Any:
+    def _call(self, member: RunScript, act: str) -> ToolCallBlock:
         name = f"{self.count}.txt"
         if act == "read":
             (self.folder / name).write_text(self.make_mark(member, "file"))

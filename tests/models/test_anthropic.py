@@ -33,7 +33,7 @@ MARK = {"type": "ephemeral"}
 MARK_BYTES = b',"cache_control":{"type":"ephemeral"}'
 
 
-async def _run(_: Any, __: Any) -> ToolResult:
+async def _run(_: object, __: object) -> ToolResult:
     return ToolResult("")
 
 

@@ -26,7 +26,7 @@ WIRES: dict[str, tuple[type[WireModel], str]] = {
 }
 
 
-def find_max_tokens(body: Any) -> int:
+def find_max_tokens(body: dict[str, Any]) -> int:
     names = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
     fields = body | body.get("generationConfig", {})
     return next(fields[name] for name in names if name in fields)
@@ -37,7 +37,7 @@ def test_a_request_may_lower_the_maximum_and_never_raise_it(wire: str) -> None:
     kind, model = WIRES[wire]
     served = kind(model, http=HttpClient(clock=FakeClock()))
 
-    def build(of_config: int | None, of_request: int | None) -> Any:
+    def build(of_config: int | None, of_request: int | None) -> dict[str, Any]:
         conversation = served.start_conversation(RequestConfig(system="s", max_tokens=of_config))
         conversation.append(UserMessage((TextBlock("hello"),)))
         return json.loads(conversation.build_body(max_tokens=of_request))

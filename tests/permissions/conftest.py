@@ -15,7 +15,7 @@ from mudroom._core.events import PermissionDecided, ToolCallFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
 from mudroom._core.tools import Tool
 from mudroom._engine.task import make_task_tool
-from mudroom.models.scripted import ScriptedModel
+from mudroom.models.scripted import Script, ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
 from mudroom.tools import make_builtin_tools
@@ -93,7 +93,7 @@ class Play:
         self.folder.mkdir()
         self.model = ScriptedModel([])
 
-    async def __call__(self, script: Any, **settings: Any) -> Report:
+    async def __call__(self, script: Script, **settings: Any) -> Report:
         self.model = ScriptedModel(script)
         options = dict[str, Any](journal="memory", environ={}, sandbox="off") | settings
         async with Session(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudroom import ToolResult
 from mudroom._core.agents import Mode
 from mudroom._core.tools import Effect, Tool, ToolCategory
 from mudroom.errors import UsageError
@@ -264,7 +265,7 @@ def test_modes(judge_call: RuleJudge, mode: str) -> None:
 def _outside(judge_call: RuleJudge, mode: str) -> str:
     from mudroom.permissions.policy import RulePolicy
 
-    async def run(context: Any, arguments: Any) -> Any:
+    async def run(context: object, arguments: object) -> ToolResult:
         raise AssertionError
 
     tool = Tool(
@@ -495,7 +496,7 @@ def test_a_rule_can_name_all_tools_of_a_server() -> None:
 def test_domains_are_compared_whole(spec: str, url: str, fit: bool) -> None:
     from mudroom.permissions.policy import RulePolicy
 
-    async def run(context: Any, arguments: Any) -> Any:
+    async def run(context: object, arguments: object) -> ToolResult:
         raise AssertionError
 
     tool = Tool(

@@ -9,9 +9,9 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import pytest
 
@@ -23,6 +23,19 @@ from mudroom.testing.invariants import find_violations
 Figure = Callable[[str, str], None]
 
 
+class CheckRecord(Protocol):
+    """Check of a finished session: its record keeps all promises, and replays."""
+
+    async def __call__(
+        self,
+        events: Iterable[AnyEvent],
+        *,
+        where: str = "",
+        timed: bool = True,
+        effects: Mapping[str, int] | None = None,
+    ) -> None: ...
+
+
 @pytest.fixture
 def figure(request: pytest.FixtureRequest) -> Figure:
     """Return a function that reports a figure: its name and its value."""
@@ -30,7 +43,7 @@ def figure(request: pytest.FixtureRequest) -> Figure:
 
 
 @pytest.fixture
-def check_record() -> Callable[..., Coroutine[Any, Any, None]]:
+def check_record() -> CheckRecord:
     """Return a check of a finished session: its record keeps all promises, and replays."""
     return _check_record
 

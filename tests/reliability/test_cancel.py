@@ -11,9 +11,7 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,7 +34,8 @@ from mudroom._core.events import FileWriteIntended, RunFinished
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
-CheckRecord = Callable[..., Coroutine[Any, Any, None]]
+from .conftest import CheckRecord
+
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 RUNS = 500 if LONG else 40
 TOGETHER = 8

@@ -16,10 +16,9 @@ import sys
 import termios
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -54,7 +53,8 @@ from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import strict_script
 
-CheckRecord = Callable[..., Coroutine[Any, Any, None]]
+from .conftest import CheckRecord
+
 MODEL = "anthropic:claude-sonnet-4-5"
 UNLIMITED = Budget()
 RECORDS: list[list[AnyEvent]] = []

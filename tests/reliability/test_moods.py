@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,8 @@ from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerReques
 from mudroom.testing.provider_faults import DIALECTS, FaultCase, fault_cases
 from mudroom.testing.strict_provider import strict_script
 
-CheckRecord = Callable[..., Coroutine[Any, Any, None]]
+from .conftest import CheckRecord
+
 CASES = [(dialect, name) for dialect in DIALECTS for name in fault_cases(dialect)]
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-4-5",

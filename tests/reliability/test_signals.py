@@ -7,9 +7,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +15,8 @@ from mudroom import ToolCallBlock
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
-CheckRecord = Callable[..., Coroutine[Any, Any, None]]
+from .conftest import CheckRecord
+
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 
 

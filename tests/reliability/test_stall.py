@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,8 @@ from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream
 
-CheckRecord = Callable[..., Coroutine[Any, Any, None]]
+from .conftest import CheckRecord
+
 Parts = Callable[[], AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]]
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,9 @@ from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import strict_script
 
+from .conftest import CheckRecord
+
 Figure = Callable[[str, str], None]
-CheckRecord = Callable[..., Coroutine[Any, Any, None]]
 CHILDREN, RATE = 64, 4
 
 

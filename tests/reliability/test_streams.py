@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +22,8 @@ from mudroom.testing.provider_faults import DIALECTS
 from mudroom.testing.strict_provider import strict_script
 from mudroom.testing.wire_formats import WireAnswer
 
-CheckRecord = Callable[..., Coroutine[Any, Any, None]]
+from .conftest import CheckRecord
+
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 Figure = Callable[[str, str], None]
 MODELS = {

@@ -20,7 +20,7 @@ from mudroom import (
     Usage,
     UsageError,
 )
-from mudroom.models.scripted import call
+from mudroom.models.scripted import Answer, call
 from mudroom.replay import replay
 from mudroom.scope import PromptConfig, RunConfig, ToolConfig
 from mudroom.testing import MemoryJournal, MemoryStore, Request, ScriptedModel, run_virtual
@@ -293,7 +293,7 @@ async def test_a_record_with_a_limit_in_dollars_replays(isolated: IsolatedOption
 
 
 def test_a_summary_after_a_short_time_limit_has_a_short_time(isolated: IsolatedOptions) -> None:
-    async def answer_never_last(request: Request) -> Any:
+    async def answer_never_last(request: Request) -> Answer:
         await asyncio.sleep(0.9 if request.tools else 1000)
         return [call("glob", pattern="*")]
 

@@ -6,7 +6,7 @@ import os
 import resource
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from mudroom import Agent, Budget, Report, Session
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.ports import Environment, FileInfo
 from mudroom.errors import UsageError, WorkspaceError
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.open_adapters import SessionEnvironments
 from mudroom.workspaces import copy
 from mudroom.workspaces.copy import make_temporary_copy
@@ -96,8 +96,8 @@ def test_copying_stops_on_request(source: Path) -> None:
 
 
 async def run_children(
-    source: Path, agents: list[Agent], answer: Any, *, depth: int = 1
-) -> tuple[Report, Any]:
+    source: Path, agents: list[Agent], answer: Callable[[Request], Answer], *, depth: int = 1
+) -> tuple[Report, ScriptedModel]:
     model = ScriptedModel(answer)
     async with Session(
         model=model,
@@ -122,7 +122,7 @@ COPIER = Agent(
 async def test_a_child_with_a_copy_changes_only_its_copy(source: Path) -> None:
     folders: list[str] = []
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         if request.prompt == "try":
             steps = [
                 [call("write", file_path="src/main.py", content="tried\n")],
@@ -149,7 +149,7 @@ async def test_a_child_with_a_copy_changes_only_its_copy(source: Path) -> None:
 
 
 async def test_a_grandchild_shares_the_copy_of_its_parent(source: Path) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         if request.prompt == "inner":
             return "Done." if request.turn else [call("write", file_path="inner", content="x")]
         if request.prompt == "try":
@@ -189,7 +189,7 @@ async def test_a_copy_that_fails_is_an_error_of_the_child(
 ) -> None:
     monkeypatch.setattr(copy, "MAX_FILES", 1)
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return "Done." if request.turn else [call("task", prompt="try", agent="copier")]
 
     report, model = await run_children(source, [COPIER], answer)
@@ -199,7 +199,7 @@ async def test_a_copy_that_fails_is_an_error_of_the_child(
     assert report.ok
 
 
-def answer_with_copier(request: Request) -> Any:
+def answer_with_copier(request: Request) -> Answer:
     if request.prompt == "try":
         return "Tried."
     return "Done." if request.turn else [call("task", prompt="try", agent="copier")]
