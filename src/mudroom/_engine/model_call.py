@@ -35,9 +35,6 @@ _MIN_SUMMARY = 1_024
 
 _MILLION = 1_000_000
 
-_RESCHEDULE_FRACTION = 1 / 30
-"""Change of the deadline, as a fraction of the silence allowed, that is worth a reschedule."""
-
 
 async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -> AssistantMessage:
     """Request the next answer, append it to the conversation and return it.
@@ -161,27 +158,32 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
     max_tokens = None if permit is None else permit.max_tokens
     answer: AssistantMessage | None = None
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
-    deadline = asyncio.timeout(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
+    watch = run.services.silence_watch
+    # The watch sets its deadline.
+    call = asyncio.timeout(None)
+    watch.extend(call, SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
     try:
-        async with deadline:
+        async with call:
             async for item in items:
                 if isinstance(item, StreamChunk):
-                    _extend(deadline, SILENCE_SECONDS)
+                    watch.extend(call, SILENCE_SECONDS)
                     text = clean_text(item.text)
                     if item.kind == "text":
                         run.conversation.add_streamed(text)
                     if item.kind:
                         run.recorder.show_delta(item.kind, text)
                 elif isinstance(item, RetryNotice):
-                    _extend(deadline, item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
+                    watch.extend(call, item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
                     run.conversation.discard_streamed()
                     await _record_retry(run, item)
                 else:
                     answer = item
     except TimeoutError as error:
-        if deadline.expired():
+        if call.expired():
             raise TimeoutError("the model fell silent") from None
         raise error from None
+    finally:
+        watch.close(call)
     if answer is None:
         raise ModelGarbled("the model's answer ended before it was whole", where=run.brief.model)
     count = len(answer.tool_calls)
@@ -202,11 +204,3 @@ async def _record_retry(run: RunContext, retry: RetryNotice) -> None:
         error=retry.error,
     )
     await run.recorder.record(event)
-
-
-def _extend(deadline: asyncio.Timeout, seconds: float) -> None:
-    """Move the deadline to about `seconds` from now; small changes are skipped."""
-    due = asyncio.get_running_loop().time() + seconds
-    current = deadline.when()
-    if current is None or abs(due - current) > seconds * _RESCHEDULE_FRACTION:
-        deadline.reschedule(due)

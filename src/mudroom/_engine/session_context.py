@@ -25,6 +25,7 @@ from ..errors import UsageError
 from .changes.watch import ChangeWatch
 from .meters.meter import Meter
 from .meters.registry import Meters
+from .meters.silence_watch import SilenceWatch
 from .structured_output import OutputChecks
 
 
@@ -65,6 +66,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             with deltas. They must not raise or wait.
         hooks: functions of the user; None means that there are none.
         meters: meters of the running runs.
+        silence_watch: ends model calls that receive nothing.
         change_watch: compares workspaces before and after effectful calls; None: no comparison.
         output_checks: checks of the outputs that runs emit.
     """
@@ -91,6 +93,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     watchers: list[Callable[[AnyEvent], None]] = []
     hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)
+    silence_watch: SilenceWatch = field(default_factory=SilenceWatch)
     change_watch: ChangeWatch | None = None
     output_checks: OutputChecks = field(default_factory=OutputChecks)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
 from typing import Protocol
 
 import msgspec
@@ -129,10 +128,10 @@ class HttpClient:
     ) -> None:
         self.clock = clock
         self.hints = hints
-        self._read_timeout = read_timeout
+        self.read_timeout = read_timeout
         self._max_tries = max_tries
         self._jitter = jitter
-        self._limiter = RateLimiter(clock)
+        self.limiter = RateLimiter(clock)
         self._pool: ConnectionPool | None = None
 
     async def stream_answer(
@@ -157,27 +156,31 @@ class HttpClient:
         attempt = 0
         while True:
             attempt += 1
+            exchange = _Exchange(self, url, headers, make_reader())
             try:
-                reader = make_reader()
-                async with aclosing(self._send_once(url, headers, make_body, reader)) as chunks:
-                    async for chunk in chunks:
+                await exchange.send(make_body)
+                while not exchange.is_complete:
+                    for chunk in await exchange.read():
                         yield chunk
+                yield exchange.finish()
                 return
-            except RequestFailure as failure:
-                delay = self._choose_retry_delay(failure, attempt)
-                reason = failure.error.message
-                if delay is None:
-                    remedy = handle_failure(failure)
-                    if remedy is None:
-                        raise build_final_error(failure, attempt) from None
-                    if remedy.answer is not None:
-                        yield remedy.answer
-                        return
-                    reason = remedy.change
-                    delay = 0.0
-                notice = RetryNotice(attempt, delay, failure.status, reason)
-            yield notice
-            await self.clock.sleep(notice.delay)
+            except _STREAM_ERRORS as error:
+                failure = exchange.classify(error)
+            finally:
+                exchange.close()
+            delay = self._choose_retry_delay(failure, attempt)
+            reason = failure.error.message
+            if delay is None:
+                remedy = handle_failure(failure)
+                if remedy is None:
+                    raise build_final_error(failure, attempt)
+                if remedy.answer is not None:
+                    yield remedy.answer
+                    return
+                reason = remedy.change
+                delay = 0.0
+            yield RetryNotice(attempt, delay, failure.status, reason)
+            await self.clock.sleep(delay)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -186,81 +189,11 @@ class HttpClient:
         if pool is not None:
             await pool.close()
 
-    async def _send_once(
-        self,
-        url: str,
-        headers: Mapping[str, str],
-        make_body: Callable[[], bytes],
-        reader: StreamReader,
-    ) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
+    def open_pool(self) -> ConnectionPool:
+        """Return the connections."""
         if self._pool is None:
-            self._pool = ConnectionPool(read_timeout=self._read_timeout)
-        sse = SseParser()
-        permit = await self._acquire_permit(url)
-        try:
-            response = await self._pool.post(url, headers, make_body)
-            try:
-                if response.status != 200 or response.content_type in _UNSTREAMED_TYPES:
-                    raise await self._read_error(url, response, find_secrets(headers))
-                self._limiter.record_accepted(permit)
-                shown_at = self.clock.monotonic()
-                while not reader.is_done and (data := await response.read()):
-                    chunks = [chunk for event in sse.feed(data) for chunk in reader.feed(event)]
-                    if not chunks and self.clock.monotonic() - shown_at > _HEARTBEAT_SECONDS:
-                        chunks = [StreamChunk("", "")]
-                    for chunk in chunks:
-                        shown_at = self.clock.monotonic()
-                        yield chunk
-            finally:
-                response.close(is_answered=reader.is_done)
-            if not reader.is_done:
-                for chunk in _read_last_event(reader, sse):
-                    yield chunk
-            yield reader.finish()
-        except _STREAM_ERRORS as error:
-            failure = self._classify(url, error, find_secrets(headers))
-            if failure.is_rate_limit:
-                self._limiter.record_refused(permit, failure.retry_after or _FIRST_DELAY)
-            raise failure from error
-        finally:
-            self._limiter.release(permit)
-
-    async def _acquire_permit(self, url: str) -> Permit:
-        try:
-            return await self._limiter.acquire()
-        except RateLimited as limited:
-            raise classify_status(self.hints, url, 429, "", retry_after=limited.seconds) from None
-
-    async def _read_error(
-        self, url: str, response: Response, secrets: tuple[str, ...]
-    ) -> RequestFailure:
-        body = b""
-        while len(body) < _MAX_ERROR_BODY:
-            data = await response.read()
-            if not data:
-                break
-            body += data
-        text = extract_error_text(body, secrets)
-        if response.status == 200:
-            reason = f"it sent {response.content_type} instead of a stream: {text}"
-            is_unreadable = response.content_type == "application/json" and not is_json(body)
-            return build_protocol_failure(self.hints, url, reason, is_unreadable=is_unreadable)
-        retry_after = parse_retry_after(response.headers, self.clock.now())
-        return classify_status(
-            self.hints, url, response.status, text, retry_after=retry_after, body=body
-        )
-
-    def _classify(self, url: str, error: Exception, secrets: tuple[str, ...]) -> RequestFailure:
-        if isinstance(error, RequestFailure):
-            return error
-        if isinstance(error, StreamError):
-            text = redact(error.text, secrets)
-            return classify_status(self.hints, url, error.status, text, body=error.body)
-        if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
-            reason = redact(str(error), secrets)
-            is_unreadable = not isinstance(error, ModelGarbled)
-            return build_protocol_failure(self.hints, url, reason, is_unreadable=is_unreadable)
-        return classify_exception(self.hints, url, error, self._read_timeout)
+            self._pool = ConnectionPool(read_timeout=self.read_timeout)
+        return self._pool
 
     def _choose_retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
         """Return the seconds until the next attempt, None if there is none."""
@@ -275,9 +208,116 @@ class HttpClient:
         return max(failure.retry_after, self._jitter() * backoff)
 
 
-def _read_last_event(reader: StreamReader, sse: SseParser) -> Sequence[StreamChunk]:
-    """Return the chunks of a last event without its blank line; none if it is incomplete."""
-    try:
-        return [chunk for event in sse.flush() for chunk in reader.feed(event)]
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return []
+class _Exchange:
+    """One request and its response. Call `close` at the end.
+
+    Attributes:
+        is_complete: true if the whole response was read.
+    """
+
+    def __init__(
+        self, client: HttpClient, url: str, headers: Mapping[str, str], reader: StreamReader
+    ) -> None:
+        self._client = client
+        self._url = url
+        self._headers = headers
+        self._reader = reader
+        self._events = SseParser()
+        self._permit: Permit | None = None
+        self._response: Response | None = None
+        self._shown_at = 0.0
+        self.is_complete = False
+
+    async def send(self, make_body: Callable[[], bytes]) -> None:
+        """Send the request and wait until the answer starts. Raises RequestFailure, HttpError."""
+        client = self._client
+        try:
+            self._permit = permit = await client.limiter.acquire()
+        except RateLimited as limited:
+            raise classify_status(
+                client.hints, self._url, 429, "", retry_after=limited.seconds
+            ) from None
+        self._response = response = await client.open_pool().post(
+            self._url, self._headers, make_body
+        )
+        if response.status != 200 or response.content_type in _UNSTREAMED_TYPES:
+            raise await self._read_error(response)
+        client.limiter.record_accepted(permit)
+        self._shown_at = client.clock.monotonic()
+
+    async def read(self) -> Sequence[StreamChunk]:
+        """Wait for data and return the chunks in it."""
+        assert self._response is not None
+        reader = self._reader
+        if data := await self._response.read():
+            chunks = [chunk for event in self._events.feed(data) for chunk in reader.feed(event)]
+            self.is_complete = reader.is_done
+        else:
+            chunks = self._read_last_event()
+            self.is_complete = True
+        now = self._client.clock.monotonic()
+        if not chunks and now - self._shown_at > _HEARTBEAT_SECONDS:
+            chunks = [StreamChunk("", "")]
+        if chunks:
+            self._shown_at = now
+        return chunks
+
+    def finish(self) -> AssistantMessage:
+        """Return the whole message and close. Raises StreamCut, ModelGarbled."""
+        self.close()
+        return self._reader.finish()
+
+    def close(self) -> None:
+        """Give back the connection and the permit. May be called again."""
+        if self._response is not None:
+            self._response.close(is_answered=self._reader.is_done)
+            self._response = None
+        if self._permit is not None:
+            self._client.limiter.release(self._permit)
+
+    def classify(self, error: Exception) -> RequestFailure:
+        """Return the failure that an exception of this exchange means; tell the rate limiter."""
+        failure = self._to_failure(error)
+        if failure.is_rate_limit and self._permit is not None:
+            retry_after = failure.retry_after or _FIRST_DELAY
+            self._client.limiter.record_refused(self._permit, retry_after)
+        return failure
+
+    def _to_failure(self, error: Exception) -> RequestFailure:
+        hints = self._client.hints
+        secrets = find_secrets(self._headers)
+        if isinstance(error, RequestFailure):
+            return error
+        if isinstance(error, StreamError):
+            text = redact(error.text, secrets)
+            return classify_status(hints, self._url, error.status, text, body=error.body)
+        if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
+            reason = redact(str(error), secrets)
+            is_unreadable = not isinstance(error, ModelGarbled)
+            return build_protocol_failure(hints, self._url, reason, is_unreadable=is_unreadable)
+        return classify_exception(hints, self._url, error, self._client.read_timeout)
+
+    def _read_last_event(self) -> list[StreamChunk]:
+        """Return the chunks of a last event without its blank line; none if it is incomplete."""
+        try:
+            return [c for event in self._events.flush() for c in self._reader.feed(event)]
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return []
+
+    async def _read_error(self, response: Response) -> RequestFailure:
+        body = b""
+        while len(body) < _MAX_ERROR_BODY:
+            data = await response.read()
+            if not data:
+                break
+            body += data
+        hints = self._client.hints
+        text = extract_error_text(body, find_secrets(self._headers))
+        if response.status == 200:
+            reason = f"it sent {response.content_type} instead of a stream: {text}"
+            is_unreadable = response.content_type == "application/json" and not is_json(body)
+            return build_protocol_failure(hints, self._url, reason, is_unreadable=is_unreadable)
+        retry_after = parse_retry_after(response.headers, self._client.clock.now())
+        return classify_status(
+            hints, self._url, response.status, text, retry_after=retry_after, body=body
+        )

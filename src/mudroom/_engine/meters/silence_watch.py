@@ -1,0 +1,39 @@
+"""Silence watch: ends model calls that receive nothing, with one timer for all of a session."""
+
+from __future__ import annotations
+
+import asyncio
+
+_CHECK_INTERVAL = 0.5
+"""Seconds between two checks while calls are open."""
+
+
+class SilenceWatch:
+    """Open model calls, each with the time at which it counts as silent.
+
+    A timer of its own for each call would be moved with each chunk, which is slower.
+    """
+
+    def __init__(self) -> None:
+        self._silent_at: dict[asyncio.Timeout, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def extend(self, call: asyncio.Timeout, seconds: float) -> None:
+        """Let a call expire `seconds` from now, in place of an earlier setting."""
+        loop = asyncio.get_running_loop()
+        self._silent_at[call] = loop.time() + seconds
+        if self._timer is None:
+            self._timer = loop.call_later(_CHECK_INTERVAL, self._check, loop)
+
+    def close(self, call: asyncio.Timeout) -> None:
+        """End the watch of a call."""
+        del self._silent_at[call]
+
+    def _check(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        now = loop.time()
+        for call, silent_at in self._silent_at.items():
+            if now >= silent_at and not call.expired():
+                call.reschedule(now)
+        if self._silent_at:
+            self._timer = loop.call_later(_CHECK_INTERVAL, self._check, loop)
