@@ -137,7 +137,7 @@ def measure_requests(bench: Bench, _: int) -> Iterator[Row]:
         "tools + system of a child's request",
         "bytes",
         max(len(tools) + len(system) for tools, system in heads),
-        3000,
+        2400,
         2000,
     )
     yield Row("kinds of tools + system among siblings and turns", "", len(heads), 1)

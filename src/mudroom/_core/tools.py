@@ -85,18 +85,23 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
             raise TypeError("error of a ToolResult must be a bool, and detail a dict")
         if isinstance(self.reads, str) or isinstance(self.changes, str):
             raise TypeError("reads and changes of a ToolResult must be sequences of texts")
-        for text in (self.text, self.display, self.spill, *self.reads, *self.changes):
-            if not isinstance(text, str):
-                raise TypeError(f"a ToolResult has {type(text).__name__} in place of a text")
+        texts = (self.text, self.display, self.spill, *self.reads, *self.changes)
+        for kind in set(map(type, texts)):
+            if not issubclass(kind, str):
+                raise TypeError(f"a ToolResult has {kind.__name__} in place of a text")
 
 
 def clean_result(result: ToolResult) -> ToolResult:
     """Return a result in a form that can be recorded and sent to a model."""
+    texts = (result.text, result.display, result.spill, *result.reads, *result.changes)
+    detail = clean_json(result.detail)
+    if all(map(str.isascii, texts)) and detail == result.detail:
+        return result
     return replace(
         result,
         text=clean_text(result.text),
         display=clean_text(result.display),
-        detail=clean_json(result.detail),
+        detail=detail,
         reads=tuple(map(clean_text, result.reads)),
         changes=tuple(map(clean_text, result.changes)),
         spill=clean_text(result.spill),

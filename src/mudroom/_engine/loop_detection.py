@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-
-from msgspec import json
+from collections import deque
+from collections.abc import Iterable
 
 from .._core.messages import AssistantMessage
 from .call_batch import CallOutcome
@@ -20,7 +19,7 @@ WARNING = (
     "Do something else, or stop and report what you have."
 )
 
-Turn = tuple[object, ...]
+Turn = list[object]
 
 
 class LoopDetector:
@@ -31,25 +30,22 @@ class LoopDetector:
     """
 
     def __init__(self) -> None:
-        self._turns: list[Turn] = []
+        self._turns: deque[Turn] = deque(maxlen=2 * STOP_AFTER)
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
         """Add a turn and return how many times in a row it, or the last pair of turns, came.
 
         1 means that it is new.
         """
-        texts: Mapping[str, str] = {outcome.call_id: outcome.result.text for outcome in outcomes}
-        calls = tuple(
-            (call.name, json.encode(call.arguments), hash(texts[call.id]))
-            for call in message.tool_calls
-        )
-        self._turns = [*self._turns[1 - 2 * STOP_AFTER :], calls or (message.text.strip(),)]
+        calls = {call.id: (call.name, call.arguments) for call in message.tool_calls}
+        turn = [(*calls[outcome.call_id], hash(outcome.result.text)) for outcome in outcomes]
+        self._turns.append(turn or [message.text.strip()])
         return max(self._count_repeats(1), self._count_repeats(2))
 
     def _count_repeats(self, period: int) -> int:
         if len(self._turns) <= period or self._turns[-1] != self._turns[-1 - period]:
             return 1
-        turns = self._turns[::-1]
+        turns = list(reversed(self._turns))
         pattern = turns[:period]
         if period > 1 and pattern[0] == pattern[-1]:
             return 1

@@ -46,9 +46,10 @@ class SseParser:
         events: list[bytes] = []
         data = self._data
         for line in lines:
-            if line.startswith(b"data:"):
-                data.append(line[6:] if line.startswith(b" ", 5) else line[5:])
-            elif not line and data:
-                events.append(data[0] if len(data) == 1 else b"\n".join(data))
-                data.clear()
+            if not line:
+                if data:
+                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
+                    data.clear()
+            elif line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
         return events

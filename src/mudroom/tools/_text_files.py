@@ -88,9 +88,8 @@ def uses_crlf(text: str) -> bool:
 
 def detect_encoding(data: bytes) -> tuple[bytes, str]:
     """Return the byte order mark and the encoding it names; b"" and UTF-8 without one."""
-    for bom, encoding in _BOMS:
-        if data.startswith(bom):
-            return bom, encoding
+    if data.startswith(_BOM_BYTES):
+        return next((bom, encoding) for bom, encoding in _BOMS if data.startswith(bom))
     return b"", "utf-8"
 
 

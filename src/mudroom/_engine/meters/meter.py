@@ -158,7 +158,7 @@ class Meter:
 
         An ancestor with a limit of its own has reserved that in the meters above it already.
         """
-        if not self._is_reserved:
+        if not self._is_reserved or not self.shared_limits:
             return
         _, *ancestors = self.walk_up()
         for limit, _ in self.shared_limits:

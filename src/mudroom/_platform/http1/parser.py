@@ -15,6 +15,7 @@ _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?")
+_PLAIN_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
 
 
 class ResponseParser:
@@ -139,8 +140,10 @@ class ResponseParser:
         """Return the content of the chunks in the data."""
         data = self._pending + data
         self._pending = b""
-        position = 0
         parts: list[bytes] = []
+        position = 0
+        if self._body_left is None:
+            position = _read_whole_chunks(data, parts)
         while not self.is_complete:
             if self._body_left:
                 part = data[position : position + self._body_left]
@@ -176,6 +179,22 @@ class ResponseParser:
                 raise MalformedResponse(f"not the size of a chunk: {line[:40]!r}")
             self._body_left = int(match[1], 16)
             self._in_trailers = not self._body_left
+
+
+def _read_whole_chunks(data: bytes, parts: list[bytes]) -> int:
+    """Add the content of the chunks that data begins with; return the position after them.
+
+    It stops before a chunk that is incomplete, the last one, or not in the usual form.
+    """
+    position = 0
+    while match := _PLAIN_CHUNK_SIZE.match(data, position):
+        start = match.end()
+        end = start + int(match[1], 16)
+        if start == end or data[end : end + 2] != b"\r\n":
+            break
+        parts.append(data[start:end])
+        position = end + 2
+    return position
 
 
 def _split_head(head: bytes) -> tuple[int, int, list[bytes]]:
