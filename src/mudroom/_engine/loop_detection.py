@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 
 from .._core.messages import AssistantMessage
@@ -30,7 +29,7 @@ class LoopDetector:
     """
 
     def __init__(self) -> None:
-        self._turns: deque[Turn] = deque(maxlen=2 * STOP_AFTER)
+        self._turns: list[Turn] = []
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
         """Add a turn and return how many times in a row it, or the last pair of turns, came.
@@ -39,13 +38,13 @@ class LoopDetector:
         """
         calls = {call.id: (call.name, call.arguments) for call in message.tool_calls}
         turn = [(*calls[outcome.call_id], hash(outcome.result.text)) for outcome in outcomes]
-        self._turns.append(turn or [message.text.strip()])
+        self._turns = [*self._turns[1 - 2 * STOP_AFTER :], turn or [message.text.strip()]]
         return max(self._count_repeats(1), self._count_repeats(2))
 
     def _count_repeats(self, period: int) -> int:
         if len(self._turns) <= period or self._turns[-1] != self._turns[-1 - period]:
             return 1
-        turns = list(reversed(self._turns))
+        turns = self._turns[::-1]
         pattern = turns[:period]
         if period > 1 and pattern[0] == pattern[-1]:
             return 1
