@@ -48,13 +48,6 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too
     long.
     """
-    try:
-        return await _call_model(run, summary_reason)
-    finally:
-        run.meter.end_request()
-
-
-async def _call_model(run: RunContext, summary_reason: Reason | None) -> AssistantMessage:
     recorder = run.recorder
     recorder.turn += 1
     recorder.record_later(
@@ -63,6 +56,8 @@ async def _call_model(run: RunContext, summary_reason: Reason | None) -> Assista
     started_at = run.services.clock.monotonic()
     try:
         answer = await _read_answer(run, is_summary=summary_reason is not None)
+        answer = run.conversation.ensure_unique_call_ids(answer, run.turn)
+        charge(run, answer)
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
         partial = _close_failed_call(run)
@@ -75,8 +70,8 @@ async def _call_model(run: RunContext, summary_reason: Reason | None) -> Assista
         partial = _close_failed_call(run)
         recorder.record_later(recorder.make_event(TurnFailed, error=text, text=partial))
         raise
-    answer = run.conversation.ensure_unique_call_ids(answer, run.turn)
-    charge(run, answer)
+    finally:
+        run.meter.end_request()
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     recorder.record_later(recorder.make_event(TurnFinished, message=answer, seconds=seconds))
     append_answer(run, answer)

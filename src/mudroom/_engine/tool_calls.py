@@ -78,8 +78,11 @@ async def run_tool_calls(run: RunContext, calls: Sequence[ToolCallBlock]) -> lis
     tasks: list[Coroutine[Any, Any, None]] = []
     for position, call in run.batch.list_open_calls():
         prepared = prepare_call(run, call)
-        slot = scheduler.reserve(_choose_lane(prepared))
-        tasks.append(_run_in_order(run, position, prepared, slot))
+        lane = _choose_lane(prepared)
+        if lane is None:
+            tasks.append(_run_call(run, position, prepared))
+        else:
+            tasks.append(_run_in_order(run, position, prepared, scheduler.reserve(lane)))
     if len(tasks) == 1:
         await tasks[0]
     elif tasks:
@@ -138,8 +141,8 @@ def _choose_lane(prepared: PreparedCall) -> str | None:
 class Slot(Struct):
     """Place of a call in the schedule: the events to wait for, and the event to set at its end."""
 
-    before: Sequence[asyncio.Event] = ()
-    done: asyncio.Event | None = None
+    before: Sequence[asyncio.Event]
+    done: asyncio.Event
 
 
 class CallScheduler:
@@ -152,10 +155,8 @@ class CallScheduler:
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Event] = {}
 
-    def reserve(self, lane: str | None) -> Slot:
-        """Return the slot of the next call; see `_choose_lane`."""
-        if lane is None:
-            return Slot()
+    def reserve(self, lane: str) -> Slot:
+        """Return the slot of the next call with a lane; see `_choose_lane`."""
         done = asyncio.Event()
         if lane == ALL_LANES:
             before = list(self._last.values())
@@ -172,8 +173,7 @@ async def _run_in_order(run: RunContext, position: int, prepared: PreparedCall, 
             await event.wait()
         await _run_call(run, position, prepared)
     finally:
-        if slot.done:
-            slot.done.set()
+        slot.done.set()
 
 
 async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> None:

@@ -7,7 +7,8 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from .addresses import Address, parse_url
 from .connection import Connection
@@ -98,9 +99,9 @@ class ConnectionPool:
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def post(
+    def post(
         self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
-    ) -> Response:
+    ) -> Coroutine[Any, Any, Response]:
         """Send a POST request and return its response as soon as the head has arrived.
 
         Raises HttpError.
@@ -108,14 +109,14 @@ class ConnectionPool:
         Arguments:
             make_body: returns the body. It is not kept while the request waits for its response.
         """
-        return await self._request("POST", url, headers, make_body)
+        return self._request("POST", url, headers, make_body)
 
-    async def get(self, url: str, headers: Mapping[str, str]) -> Response:
+    def get(self, url: str, headers: Mapping[str, str]) -> Coroutine[Any, Any, Response]:
         """Send a GET request and return its response as soon as the head has arrived.
 
         Raises HttpError.
         """
-        return await self._request("GET", url, headers, bytes)
+        return self._request("GET", url, headers, bytes)
 
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]

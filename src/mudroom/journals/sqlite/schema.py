@@ -30,6 +30,8 @@ _TABLES = (
     "body BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
 _MAX_NUMBER = (1 << 63) - 1
+_WRITER_CACHE = 256
+"""KiB of pages that a writer keeps. It only appends, so it reads none of them again."""
 _LOCK_TIMEOUT = 30.0
 """Seconds SQLite waits for another connection's lock."""
 
@@ -152,13 +154,15 @@ def write_name(path: Path, name: str) -> None:
 
 
 def _open_writable(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         _make_uri(path, "rw"),
         uri=True,
         isolation_level=None,
         timeout=_LOCK_TIMEOUT,
         check_same_thread=False,
     )
+    connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
+    return connection
 
 
 def _require_file(path: Path) -> None:
