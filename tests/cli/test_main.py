@@ -157,3 +157,12 @@ def test_version_flag_imports_nothing_slow() -> None:
 )
 def test_errors_become_one_line_and_an_exit_code(error: Exception, text: str, code: int) -> None:
     assert _describe_error(error) == (text, code)
+
+
+def test_the_program_collects_garbage_less_often_than_python() -> None:
+    program = "import gc, sys; from mudroom.cli.main import main; before = gc.get_threshold()\n"
+    program += "try: main(['--help'])\n"
+    program += "finally: print(*before, *gc.get_threshold(), file=sys.stderr)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    *before, young, _, _ = map(int, ended.stderr.split())
+    assert young > 10 * before[0]

@@ -1,7 +1,10 @@
 """Tests of the HTTP/1.1 client: framing, faults, reuse of connections, proxies, encryption."""
 
 import asyncio
+import os
 import ssl
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -547,3 +550,13 @@ def test_a_user_name_in_a_url_becomes_a_header() -> None:
 def test_what_is_not_a_url_is_refused(url: str) -> None:
     with pytest.raises(HttpError, match="is not a URL"):
         parse_url(url)
+
+
+def test_a_request_without_a_proxy_does_not_load_the_slow_module_for_proxies() -> None:
+    program = (
+        "import sys; from mudroom._platform.http1.addresses import parse_url\n"
+        "assert parse_url('https://example.org/v1').proxy is None\n"
+        "assert 'urllib.request' not in sys.modules"
+    )
+    environ = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    subprocess.run([sys.executable, "-c", program], env=environ, check=True)

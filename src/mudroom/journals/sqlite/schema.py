@@ -59,6 +59,7 @@ def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, Journa
     connection = _open_writable(path)
     try:
         meta = read_meta(connection, path, session)
+        connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL")
         # An unwritable file fails here, not at the first event.
@@ -154,15 +155,13 @@ def write_name(path: Path, name: str) -> None:
 
 
 def _open_writable(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(
+    return sqlite3.connect(
         _make_uri(path, "rw"),
         uri=True,
         isolation_level=None,
         timeout=_LOCK_TIMEOUT,
         check_same_thread=False,
     )
-    connection.execute(f"PRAGMA cache_size = -{_WRITER_CACHE}")
-    return connection
 
 
 def _require_file(path: Path) -> None:
