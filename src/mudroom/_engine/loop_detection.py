@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from .._core.messages import AssistantMessage
 from .call_batch import CallOutcome
@@ -18,7 +18,7 @@ WARNING = (
     "Do something else, or stop and report what you have."
 )
 
-Turn = list[object]
+Turn = Sequence[object]
 
 
 class LoopDetector:
