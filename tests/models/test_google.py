@@ -207,6 +207,8 @@ def test_an_unsigned_call_of_an_older_gemini_has_a_placeholder_signature() -> No
     signatures = [part.get("thoughtSignature") for part in sent]
     assert signatures == ["skip_thought_signature_validator", "s"]
     assert "thoughtSignature" not in parts(message, model="gemini-2.5-flash")[0]
+    own = AssistantMessage(calls, wire="google", model="gemini-3-pro")
+    assert "thoughtSignature" not in parts(own, model="gemini-3-pro")[0]
 
 
 def test_a_malformed_call_is_sent_wrapped() -> None:
