@@ -495,6 +495,27 @@ def test_reasoning_details_without_a_seal_stay_here() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "length"),
+    [("openai/gpt-4o-mini", 40), ("gpt-5.5", 40), ("o4-mini", 40), ("openai/gpt-oss-120b", 85)],
+)
+def test_models_of_openai_get_ids_of_at_most_40_characters(model: str, length: int) -> None:
+    # https://github.com/vercel/ai/issues/5171
+    calls = tuple(ToolCallBlock(f"call_{'x' * 79}{n}", "read", {}) for n in range(2))
+    results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
+    messages = decode_body(
+        user_message("Go"),
+        AssistantMessage(calls, wire="anthropic"),
+        UserMessage(results),
+        model=model,
+        base_url="https://openrouter.ai/api/v1",
+    )["messages"]
+    ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    assert [len(call_id) for call_id in ids] == [length] * 2
+    assert len(set(ids)) == 2
+    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ids
+
+
+@pytest.mark.parametrize(
     ("model", "url"),
     [
         ("m", "https://api.mistral.ai/v1"),

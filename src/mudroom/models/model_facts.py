@@ -24,6 +24,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         tool_effort: `reasoning_effort` that Chat Completions needs beside tools; "" sends none.
         encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
+        max_call_id: longest id of a call in Chat Completions; 0 if the number is not known.
         needs_short_ids: ids of calls have nine letters or digits, and no user message follows a
             tool message.
         tells_price: the host states the price of an answer on request.
@@ -41,6 +42,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     tool_effort: str = ""
     encrypts_reasoning: bool = False
     takes_unsigned_calls: bool = False
+    max_call_id: int = 0
     needs_short_ids: bool = False
     tells_price: bool = False
     takes_images: bool = False
@@ -96,6 +98,7 @@ _ROWS = (
     # A local server decides how long the window of an open model is.
     _make_row(host=r"^(127\.|localhost|\[::1\])", context_window=0),
     _make_row("gpt-", _START + r"(chat)?gpt-(?!oss)", context_window=128_000, max_output=16_384),
+    _make_row(pattern=_START + r"((chat)?gpt-(?!oss)|o\d)", max_call_id=40),
     _make_row("gpt-3.5", context_window=16_385, max_output=4_096),
     _make_row("gpt-4", r"gpt-4($|-\d)", context_window=8_192),
     _make_row("gpt-4-turbo", max_output=4_096),

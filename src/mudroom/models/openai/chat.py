@@ -30,9 +30,6 @@ from .._wire import REFUSED_CALLS, WireConversation, WireModel, format_result_te
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from ._refused_calls import read_refused_calls
 
-_SHORT_ID = "[A-Za-z0-9]{9}"
-"""Ids of calls at Mistral."""
-
 
 class OpenAIModel(WireModel):
     """A model behind Chat Completions.
@@ -80,8 +77,9 @@ class OpenAIModel(WireModel):
         else:
             entries = _encode_assistant_message(message, names, self.wire)
         if self.facts.needs_short_ids:
-            for entry in entries:
-                _shorten_ids(entry)
+            _fit_ids(entries, "[A-Za-z0-9]{9}", 9)
+        elif limit := self.facts.max_call_id:
+            _fit_ids(entries, f"(?s).{{1,{limit}}}", limit)
         return entries
 
     def make_reader(self, names: ToolNames) -> OpenAIReader:
@@ -161,11 +159,12 @@ def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": result.call_id, "content": text}
 
 
-def _shorten_ids(entry: dict[str, Any]) -> None:
-    for call in entry.get("tool_calls", ()):
-        call["id"] = fit_call_id(call["id"], _SHORT_ID, 9)
-    if "tool_call_id" in entry:
-        entry["tool_call_id"] = fit_call_id(entry["tool_call_id"], _SHORT_ID, 9)
+def _fit_ids(entries: list[dict[str, Any]], form: str, length: int) -> None:
+    for entry in entries:
+        for call in entry.get("tool_calls", ()):
+            call["id"] = fit_call_id(call["id"], form, length)
+        if "tool_call_id" in entry:
+            entry["tool_call_id"] = fit_call_id(entry["tool_call_id"], form, length)
 
 
 def _join_texts(message: Message) -> str:
