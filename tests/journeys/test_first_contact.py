@@ -122,3 +122,9 @@ async def test_a_current_folder_that_is_gone_is_named_with_a_remedy(tmp_path: Pa
         "mudroom: the current folder does not exist any more. "
         "Change to another folder, or name one with -C.\n"
     )
+
+
+async def test_doctor_names_a_model_server_once(mudroom: Mudroom) -> None:
+    done = await mudroom("doctor", env={"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert done.out.count("does not answer") == 1, done.out
+    assert done.out.count("OPENAI_BASE_URL") == 2, done.out  # found, and the remedy

@@ -257,7 +257,12 @@ async def _read_newest_journals(home: str) -> list[str]:
 
 
 def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
-    rows = [row for row in list_providers(environ) if row.variable]
+    # Several providers share an address: one for each protocol of the server.
+    by_address: dict[tuple[str, str], ProviderRow] = {}
+    for row in list_providers(environ):
+        if row.variable:
+            by_address.setdefault((row.variable, row.base_url), row)
+    rows = by_address.values()
     for row in rows:
         if row.reachable is False:
             yield Check(
