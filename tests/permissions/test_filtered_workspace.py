@@ -132,6 +132,23 @@ def test_the_opened_file_is_checked_not_its_name(tmp_path: Path) -> None:
     os.close(view.open("good"))
 
 
+@pytest.mark.parametrize("folder", [".", "secrets", "folder"])
+def test_a_listing_of_all_entries_leaves_out_denied_files(
+    play: Play, project: Path, folder: str
+) -> None:
+    def find_refusal(path: str) -> str:
+        return "denied" if path == str(project / "secrets/key") else ""
+
+    workspace = SharedWorkspace(str(project))
+    filtered = FilteredWorkspace(workspace, find_refusal)
+    for everything, readable in (
+        (workspace.walk_entries(folder), filtered.walk_entries(folder)),
+        (workspace.walk(folder), filtered.walk(folder)),
+    ):
+        hidden = {info.path for info in everything} - {info.path for info in readable}
+        assert hidden == {f"{'folder' if folder == 'folder' else 'secrets'}/key"}
+
+
 def test_without_read_rules_the_workspace_is_unchanged(tmp_path: Path) -> None:
     from mudroom import Agent
     from mudroom._core.budgets import Budget

@@ -158,6 +158,8 @@ def test_an_unknown_word_could_be_a_risky_flag(name: str) -> None:
         "test -v x",
         "test -R x",
         "test a b c d",
+        "test $x a",
+        "test a $x b",
         "$x",
     ],
 )
@@ -178,6 +180,9 @@ def test_these_commands_are_a_risk(command: str) -> None:
         "find src/*.py",
         "test -f a",
         "test a = b",
+        "test a = $x",
+        "test -f $x",
+        "test $x",
     ],
 )
 def test_these_commands_are_no_risk(command: str) -> None:

@@ -472,6 +472,7 @@ def test_rules_match_agent_names_in_any_spelling(judge_call: RuleJudge) -> None:
         judge_call("task", agent="general", prompt="x", deny=["Agent(Explore)"]).verdict == "allow"
     )
     assert judge_call("task", agent="my-reviewer", prompt="x", ask=["Task(my-*)"]).verdict == "ask"
+    assert judge_call("task", agent="other", prompt="x", ask=["Task(my-*)"]).verdict == "allow"
 
 
 def test_a_rule_can_name_all_tools_of_a_server() -> None:
@@ -488,6 +489,8 @@ def test_a_rule_can_name_all_tools_of_a_server() -> None:
         ("x.com", "https://x.com.evil.org", False),
         ("*.x.com", "https://a.x.com", True),
         ("*.x.com", "https://x.com", False),
+        ("*.x.com", "https://evilx.com", False),
+        ("*.x.com", "https://a.evil.org", False),
         ("x.com", "https://x.com@evil.org", False),
         ("x.com", "https://X.COM.", True),
         ("x.com", "http://[", False),

@@ -26,6 +26,7 @@ def test_a_folder_and_all_below_it_are_trusted(tmp_path: Path) -> None:
         home, str(tmp_path / "p-secret")
     )
     assert Path(home, trust.TRUST_FILE).stat().st_mode & 0o777 == 0o600
+    assert Path(home).stat().st_mode & 0o777 == 0o700
     assert trust.untrust_folder(home, str(tmp_path / "p")) and not trust.is_trusted(
         home, str(project)
     )
