@@ -98,7 +98,15 @@ def test_a_redirect_between_two_words_hides_no_denied_command(
     assert judge_call.bash(command, allow=["Bash(git)"]) == "ask"
 
 
-@pytest.mark.parametrize("command", ["git {fd}>a push", "git {fd}<&- push", "git 0<&- push <a"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git {fd}>a push",
+        "git {fd}<&- push",
+        "git 0<&- push <a",
+        "git 0<<< w push",
+    ],
+)
 def test_a_descriptor_that_was_read_as_a_word_is_a_problem(
     judge_call: RuleJudge, command: str
 ) -> None:
@@ -109,3 +117,52 @@ def test_a_descriptor_that_was_read_as_a_word_is_a_problem(
 def test_a_flag_after_a_closed_descriptor_is_judged(judge_call: RuleJudge) -> None:
     assert judge_call.bash("find . <&- -delete") == "ask"
     assert judge_call.bash("find . <&- src") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git pu\\\nsh",
+        "git\\\n'x' push",
+        "git x\\ \\\npush",
+        "git &\\\n> f push",
+        "git > a pu\\\nsh",
+        'ls "$(git pu\\\nsh)"',
+        'ls "${x:-"$(git pu\\\nsh)"}"',
+        "ls x\\;\\\ny",
+    ],
+)
+def test_a_line_break_that_joins_two_words_is_a_problem(
+    judge_call: RuleJudge, command: str
+) -> None:
+    assert "a line break inside a word" in parse_command(command).problems
+    assert judge_call.bash(command, can_ask=False, deny=["Bash(git push:*)"]) != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "find . -del\\\nete",
+        "find . <& --delete",
+        "cat src/a.py 2>&1\n\\\nrm src/a.py",
+        "export A=1\n\\\nrm a",
+        "A=1 ``\nrm a",
+        "cat < src/a.py ``\nrm",
+        "ls -<<-E\n\tx\n\tE",
+        "LC_ALL=#'ls' rm a",
+        'echo "$\\\n(rm a)"',
+        "ls x$(ls)\\\ny",
+    ],
+)
+def test_text_that_the_grammar_reads_as_one_harmless_command_is_asked(
+    judge_call: RuleJudge, command: str
+) -> None:
+    assert parse_command(command).problems
+    assert judge_call.bash(command) == "ask"
+
+
+@pytest.mark.parametrize(
+    "command", ["ls \\\n-la", "ls\\\n -la", "ls &&\\\nls", "ls |\\\nsort", "ls\\\n; ls", '"a\\\nb"']
+)
+def test_a_line_break_between_words_is_not_a_problem(command: str) -> None:
+    assert parse_command(command).problems == ()

@@ -37,6 +37,8 @@ def parse_command(source: str) -> Script:
         reader.add_problem(f"longer than {MAX_LENGTH:,} characters")
     if invisible := next((c for c in source if _is_invisible(c)), ""):
         reader.add_problem(f"holds the invisible character U+{ord(invisible):04X}")
+    if "$\\\n" in source:  # bash joins it with what follows, also inside double quotes
+        reader.add_problem("a line break inside a word")
     reader.read_tree(_get_parser().parse(reader.source).root_node)
     return Script(tuple(reader.commands), tuple(dict.fromkeys(reader.problems)))
 
@@ -64,7 +66,7 @@ class _CommandReader(RedirectReader):
         redirects: list[Redirect] = []
         end = node.start_byte
         for child in node.children:
-            self._check_gap_before(child, end, is_first=not words)
+            self._check_gap_before(child, end, is_first=child.start_byte == node.start_byte)
             end = child.end_byte
             if child.type == "command_name":
                 words.append(self._read_name(child))

@@ -31,6 +31,7 @@ _SIGNS = split_word_set(
     "; && || | |& & ( ) { } do done if then elif else fi while until for in case esac ;; ;& ;;& ! "
     "function ` $( <( >("
 ) | {"\n"}
+_SEPARATORS = split_word_set("; && || | |& & (") | {"\n"}
 WORD_NODES = split_word_set(
     "word string raw_string ansi_c_string concatenation number simple_expansion expansion "
     "command_substitution process_substitution arithmetic_expansion"
@@ -73,19 +74,61 @@ class NodeReader:
         self.visit(root)
 
     def _check_gaps(self, root: Node) -> None:
-        """Report text between two leaves that is not blank: bash may not skip it."""
-        at = 0
+        """Report text between two leaves that is not blank, and line breaks that join two words."""
+        inside: list[Node] = []
+        at = self._check_gaps_between(root, 0, inside)
+        if not _GAP.fullmatch(self.source, at):
+            self.add_problem("its end was not understood")
+        while inside:
+            node = inside.pop()
+            if node.type in _SUBSTITUTIONS:
+                self._check_gaps_between(node, node.start_byte, inside)
+            else:
+                inside.extend(node.children)
+
+    def _check_gaps_between(self, root: Node, at: int, inside: list[Node]) -> int:
+        """Check the gaps between the leaves of a node, and return the end of the last leaf.
+
+        Arguments:
+            inside: receives the nodes inside which gaps are not checked.
+        """
+        before: Node | None = None
         waiting = [root]
         while waiting:
             node = waiting.pop()
             if node.child_count and node.type not in _UNDIVIDED:
                 waiting.extend(reversed(node.children))
                 continue
-            if not _GAP.fullmatch(self.source, at, max(at, node.start_byte)):
+            inside.extend(node.children)
+            gap = self.source[at : node.start_byte]
+            rest = gap.replace(b"\\\n", b"")
+            if not _GAP.fullmatch(gap) or not self._is_read_as_written(node):
                 self.add_problem("a part of it was not understood")
+            elif before is not None and gap != rest:
+                self._check_line_break(before, node, rest)
             at = max(at, node.end_byte)
-        if not _GAP.fullmatch(self.source, at):
-            self.add_problem("its end was not understood")
+            before = node
+        return at
+
+    def _is_read_as_written(self, node: Node) -> bool:
+        """Return whether a sign stands in the text as the grammar names it."""
+        return node.is_named or (self.text(node).strip() == node.type.strip() != "``")
+
+    def _check_line_break(self, before: Node, after: Node, rest: bytes) -> None:
+        """Report a line break after a backslash that joins two words, or that follows another.
+
+        Bash removes it. If no blank is beside it, bash joins both sides, unless one of them
+        separates commands.
+
+        Arguments:
+            rest: the gap between two leaves without these line breaks.
+        """
+        ends = before.type in _SEPARATORS and after.is_named
+        starts = after.type in _SEPARATORS - {"("} and before.is_named
+        if b"\n" in rest:
+            self.add_problem("a line break inside a command")
+        elif not rest and not ends and not starts:
+            self.add_problem("a line break inside a word")
 
     def visit(self, node: Node) -> None:
         """Read one node and everything below it."""

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 _CLOSING = split_word_set("<&- >&-")
 """Redirects that close a descriptor: they have no target, so the next word is an argument."""
-_OPERATORS = split_word_set("< > >> &> &>> >| <& >&") | _CLOSING
+_COPYING = split_word_set("<& >&")
+_OPERATORS = split_word_set("< > >> &> &>> >|") | _COPYING | _CLOSING
 _DESCRIPTOR = re.compile(r"(?:^|[\s;&|()<>])(?:\d+|\{[^\s{}]*\})$")
-"""Word directly before a redirect that bash reads as its descriptor."""
+"""Descriptor of a redirect at the end of a text."""
 _HERE_DOCUMENT_NODES = split_word_set(
     "<< <<- heredoc_start heredoc_body heredoc_end file_descriptor"
 )
@@ -36,10 +37,13 @@ class RedirectReader(NodeReader):
         """
         targets: list[Word] = []
         operator = ""
+        self._check_descriptor(node)
         for child in node.children:
             if child.type == "file_descriptor":
                 continue
             if child.type in WORD_NODES:
+                if targets and _find_adjacent(child):
+                    self.add_problem("two words without a blank between them")
                 targets.append(self.read_word(child))
             elif child.is_named:
                 self.add_problem(f"{child.type} as a target is not judged")
@@ -47,18 +51,23 @@ class RedirectReader(NodeReader):
                 operator += child.type
         if operator not in _OPERATORS:
             self.add_problem(f"the redirect {operator} is not judged")
-        before = node.prev_sibling
-        is_adjacent = before is not None and before.end_byte == node.start_byte
-        if before is not None and is_adjacent and _DESCRIPTOR.search(self.text(before)):
-            self.add_problem("a descriptor of a redirect was not understood")
         if not targets or operator in _CLOSING:
             arguments.extend(targets)
             return Redirect(operator, None)
+        if operator in _COPYING and re.match("-.", targets[0].raw):  # bash reads `>&-` and a word
+            self.add_problem("a descriptor of a redirect was not understood")
         arguments.extend(targets[1:])
         return Redirect(operator, targets[0])
 
+    def _check_descriptor(self, node: Node) -> None:
+        """Report a word directly before a redirect that bash reads as its descriptor."""
+        before = _find_adjacent(node)
+        if before is not None and _DESCRIPTOR.search(self.text(before)):
+            self.add_problem("a descriptor of a redirect was not understood")
+
     def read_here_string(self, node: Node) -> Redirect:
         """Return the redirect of a `<<<` node, and read the words in it."""
+        self._check_descriptor(node)
         for child in node.children:
             if child.type in WORD_NODES:
                 self.read_word(child)
@@ -73,6 +82,7 @@ class RedirectReader(NodeReader):
         Words after the delimiter are arguments of the command; they are added to `arguments`.
         """
         redirects = [Redirect("<<", None)]
+        self._check_descriptor(node)
         self._check_here_document(node)
         for child in node.children:
             if child.type in _HERE_DOCUMENT_NODES:
@@ -124,3 +134,9 @@ class RedirectReader(NodeReader):
         for child in body.children:
             if child.type != "heredoc_content":
                 self.visit(child)
+
+
+def _find_adjacent(node: Node) -> Node | None:
+    """Return the node before this one if no text lies between them."""
+    before = node.prev_sibling
+    return before if before is not None and before.end_byte == node.start_byte else None
