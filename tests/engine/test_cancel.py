@@ -237,3 +237,30 @@ async def test_a_run_that_never_waits_ends_at_the_deadline_of_its_caller(stage: 
             async with asyncio.timeout(0):
                 await session.run("PARENT")
     assert len(stage.model.requests) < 10
+
+
+async def test_a_run_that_ends_is_not_wrapped_up() -> None:
+    from mudroom._engine.phase import Phase, RunControl
+
+    control = RunControl()
+    assert control.wrap_up()
+    assert not control.wrap_up()
+    control = RunControl()
+    control.end()
+    assert not control.wrap_up()
+    assert control.phase is Phase.ENDING
+
+
+async def test_a_handled_cancel_does_not_count_for_later_timeouts() -> None:
+    from mudroom._engine.phase import RunControl
+
+    task = asyncio.current_task()
+    assert task is not None
+    control = RunControl()
+    control.attach(task)
+    control.wrap_up()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.sleep(0)
+    assert task.cancelling() == 1
+    control.clear_cancel()
+    assert task.cancelling() == 0

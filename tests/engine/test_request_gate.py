@@ -10,7 +10,7 @@ from mudroom import Budget, Usage
 from mudroom._core.budgets import Limit, LimitState
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.request_gate import RequestGate
-from mudroom._engine.meters.request_plan import LONGEST_ANSWER, Permit, RequestPlan
+from mudroom._engine.meters.request_plan import LONGEST_ANSWER, Admission, Permit, RequestPlan
 
 PRICES = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
 
@@ -154,3 +154,41 @@ async def test_a_turn_is_counted_before_its_request() -> None:
     meter = Meter(Budget(turns=2, total_tokens=10**6))
     await admit(gate, meter)
     assert meter.turns == 1
+
+
+def test_a_child_gets_the_time_that_its_parent_has_left() -> None:
+    parent = Meter(Budget(seconds=10))
+    assert parent.allocate(Budget(), seconds=4).budget.seconds == 6
+    assert parent.allocate(Budget(seconds=3), seconds=4).budget.seconds == 3
+
+
+def test_a_new_limit_of_a_child_replaces_its_reservation() -> None:
+    parent = Meter(Budget(total_tokens=100))
+    child = parent.allocate(Budget(total_tokens=40))
+    child.set_limits(Budget(total_tokens=60))
+    assert parent.compute_amount_left(Limit.TOTAL_TOKENS) == 40
+    child.charge(Usage(5, 5))
+    assert parent.compute_amount_left(Limit.TOTAL_TOKENS) == 40
+    child.release()
+    assert parent.compute_amount_left(Limit.TOTAL_TOKENS) == 90
+
+
+def test_the_smaller_of_two_limits_cuts_an_answer() -> None:
+    here = LimitState(Limit.TOTAL_TOKENS, 1_000, 900)
+    above = LimitState(Limit.USD, 1.0, 0.9)
+    permit = Permit([], {}, lambda: None, 100, here)
+    permit.cut_to(Admission(max_tokens=None, cut_by=above))
+    permit.cut_to(Admission(max_tokens=200, cut_by=above))
+    assert (permit.max_tokens, permit.cut_by) == (100, here)
+    permit.cut_to(Admission(max_tokens=50, cut_by=above))
+    assert (permit.max_tokens, permit.cut_by) == (50, above)
+    unlimited = Permit([], {}, lambda: None, None, None)
+    unlimited.cut_to(Admission(max_tokens=70, cut_by=above))
+    assert (unlimited.max_tokens, unlimited.cut_by) == (70, above)
+
+
+async def test_money_cuts_an_answer_by_the_price_of_a_token() -> None:
+    prices = {Limit.USD: 0.5}
+    cost = {Limit.USD: 2.0}
+    permit = await RequestGate().admit(Meter(Budget(usd=12.0)), RequestPlan(cost, cost, prices, 16))
+    assert isinstance(permit, Permit) and permit.max_tokens == 20

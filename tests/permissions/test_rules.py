@@ -189,12 +189,15 @@ def test_reading_commands_are_allowed(judge_call: RuleJudge, command: str) -> No
         "cd && cat x",
         "cd .. && ls",
         "ls link",
+        "cat link/../x",
+        "cd src && cat out/passwd",
         "cat src/../../x",
         "grep x --file=/etc/x",
     ],
 )
 def test_reading_outside_the_workspace_is_asked(judge_call: RuleJudge, command: str) -> None:
     (judge_call.root / "link").symlink_to("/etc")
+    (judge_call.root / "src" / "out").symlink_to("/etc")
     assert judge_call.bash(command) == "ask"
 
 
@@ -284,6 +287,49 @@ def _outside(judge_call: RuleJudge, mode: str) -> str:
         tier=lambda: "full",
     )
     return policy.decide(tool, {}, Mode(mode)).verdict
+
+
+def test_a_redirect_into_a_file_is_an_edit(judge_call: RuleJudge) -> None:
+    for mode, verdict in (("acceptEdits", "allow"), ("default", "ask"), ("plan", "deny")):
+        assert judge_call.bash("echo x > a", mode=mode) == verdict
+    decision = judge_call("bash", command="echo x > a", allow=["Edit(a)"])
+    assert (decision.verdict, decision.rule) == ("allow", "allow edit(a)")
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "GIT_PAGER", "PYTHONPATH", "BASH_ENV"])
+def test_a_variable_that_changes_what_a_program_runs_is_asked(
+    judge_call: RuleJudge, name: str
+) -> None:
+    assert judge_call.bash(f"{name}=x git log") == "ask"
+    assert judge_call.bash(f"export {name}=x") == "ask"
+
+
+def test_git_in_another_folder_is_asked(judge_call: RuleJudge) -> None:
+    assert judge_call.bash("git status") == "allow"
+    assert judge_call.bash("cd src && git status") == "ask"
+
+
+def test_a_workspace_inside_a_protected_folder_can_be_written(tmp_path: Path) -> None:
+    root = tmp_path / ".claude" / "worktree"
+    root.mkdir(parents=True)
+    assert RuleJudge(root, tmp_path).bash("echo x > a") == "ask"
+    assert RuleJudge(root, tmp_path).bash("echo x > .claude/settings.json") == "deny"
+
+
+def test_a_path_in_a_settings_file_is_relative_to_the_folder_of_the_file(tmp_path: Path) -> None:
+    from mudroom.permissions.policy import RulePolicy
+
+    (tmp_path / "package").mkdir()
+    policy = RulePolicy(
+        Permissions(rules=(parse_rule("Read(/key)", Verdict.DENY, base=str(tmp_path)),)),
+        workspace=str(tmp_path / "package"),
+        user_home="/",
+        tools=make_builtin_tools(),
+        tier=lambda: "off",
+    )
+    read = make_builtin_tools()["read"]
+    assert policy.decide(read, {"file_path": "../key"}, Mode.DEFAULT).verdict == "deny"
+    assert policy.decide(read, {"file_path": "key"}, Mode.DEFAULT).verdict == "allow"
 
 
 def test_accept_edits_allows_commands_only_in_a_sandbox(judge_call: RuleJudge) -> None:
@@ -399,6 +445,8 @@ def test_file_rules_apply_to_all_file_tools_and_to_commands(judge_call: RuleJudg
         "cat //{root}/.env",
         "cat /proc/self/cwd/.env",
         "cat /proc/1/root{root}/.env",
+        "cat /proc/self/root{root}/src/key",
+        "cd src && cat ~/x",
         "cat .ENV",
         "cat .E\uff2e\uff36",
         'cat "$PWD/.env"',
