@@ -12,6 +12,8 @@ import os
 import secrets
 import signal
 import struct
+import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from mudroom._platform.orphan_cleanup import THREAD_NAME
 from mudroom.errors import WorkspaceError
 from mudroom.sandboxes.linux.seccomp import AUDIT_ARCH, HIDDEN_CALLS, REFUSED_CALLS, build_filter
 
@@ -229,8 +232,18 @@ async def test_85c_every_read_only_mount_is_needed(full: Arena) -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_85d_commands_die_with_the_daemon(full: Arena, whole: bool) -> None:
-    """With --die-with-parent they die with a killed daemon; without it they go on."""
+async def test_85d_commands_die_with_the_daemon(
+    full: Arena,
+    whole: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With --die-with-parent they die with a killed daemon; without it they continue.
+
+    The scratch folder is where the orphan clean-up of other sessions on this machine never looks.
+    """
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("scratch")))
+    full.sandbox = full.make_sandbox()
     build, name = full.bubblewrap.build_argv, f"73.{secrets.randbelow(10**12):012}"
 
     def built(command: str) -> list[str]:
@@ -238,7 +251,9 @@ async def test_85d_commands_die_with_the_daemon(full: Arena, whole: bool) -> Non
 
     full.bubblewrap.build_argv = built
     await full.sandbox.run("true", timeout=10, sink=ignore)
-    await asyncio.sleep(0.6)  # the sweep of the first command is over
+    for thread in threading.enumerate():
+        if thread.name == THREAD_NAME:
+            await asyncio.to_thread(thread.join, 60)
     running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=30, sink=ignore))
     while not (matches := list_sleeping(name)):
         await asyncio.sleep(0.02)

@@ -19,6 +19,8 @@ _ROUND_DELAY = 0.02
 """Seconds between two searches. A process shows its own environment only after `exec`."""
 _SECOND_PASS_DELAY = 0.2
 
+THREAD_NAME = "orphan clean-up"
+
 
 @cache
 def remove_orphans_once() -> None:
@@ -31,7 +33,7 @@ def remove_orphans_in_background() -> None:
 
     A second pass follows, for processes that were just being started during the first one.
     """
-    threading.Thread(target=_remove_twice, daemon=True).start()
+    threading.Thread(target=_remove_twice, name=THREAD_NAME, daemon=True).start()
 
 
 def _remove_twice() -> None:
