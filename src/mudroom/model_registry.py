@@ -72,9 +72,12 @@ class ModelRegistry:
         """Ask the local servers of a model string for the windows of their models."""
         for part in map(str.strip, name.split(",")):
             if provider := find_local_provider(part):
-                served = await asyncio.to_thread(list_models, provider, self._environ)
+                _, model = providers.parse_model_name(part)
+                served = await asyncio.to_thread(list_models, provider, self._environ, model)
                 self.windows |= {
-                    f"{provider.name}:{model.name}": model.context_window for model in served
+                    f"{provider.name}:{model.name}": model.context_window
+                    for model in served
+                    if model.context_window
                 }
 
     async def prepare(self, name: str, where: str) -> str:
@@ -149,9 +152,10 @@ class ModelRegistry:
                 remedy=f"Set {variables}, or use --model offline.",
             )
         url = providers.get_base_url(provider, self._environ)
-        wire = provider.wire
-        if wire == "openai-auto":
-            wire = "openai-responses" if find_facts(model, url).serves_responses else "openai"
+        window = self.windows.get(name, 0)
+        wire = choose_wire(provider, model, url)
+        if wire == "ollama":
+            window = window or providers.get_ollama_window(self._environ)
         return _load_wire(wire)(
             model,
             http=self._get_connection(provider),
@@ -160,7 +164,7 @@ class ModelRegistry:
             headers=providers.get_headers(provider, self._environ),
             name=name,
             takes_images=self._takes_images or providers.takes_images(provider, model),
-            context_window=self.windows.get(name, 0),
+            context_window=window,
         )
 
     def _get_connection(self, provider: providers.Provider) -> HttpClient:
@@ -198,7 +202,7 @@ def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, int]:
     provider = providers.find_own_server(environ, name)
     if provider is None:
         return name, 0
-    served = list_models(provider, environ)
+    served = list_models(provider, environ, (name or "").partition(":")[2])
     by_name = {f"{provider.name}:{model.name}": model for model in served}
     if not by_name:
         return name, 0
@@ -212,15 +216,30 @@ def find_local_provider(name: str) -> providers.Provider | None:
         provider = providers.PROVIDERS[providers.parse_model_name(name)[0]]
     except UsageError:
         return None
-    return provider if provider.is_local and provider.wire == "openai" else None
+    return provider if provider.is_local and provider.wire in ("openai", "ollama") else None
 
 
-def list_models(provider: providers.Provider, environ: Mapping[str, str]) -> list[ServedModel]:
-    """Ask the server of a provider for its models."""
-    from .models.served_models import list_served_models
+def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
+    """Return the wire of a model at an address."""
+    if provider.wire == "openai-auto":
+        return "openai-responses" if find_facts(model, url).serves_responses else "openai"
+    if provider.wire == "ollama" and url.rstrip("/").endswith("/v1"):
+        return "openai"
+    return provider.wire
+
+
+def list_models(
+    provider: providers.Provider, environ: Mapping[str, str], wanted: str
+) -> list[ServedModel]:
+    """Ask the server of a provider for its models, and for the window of the wanted one."""
+    from .models.served_models import list_ollama_models, list_served_models
 
     url = providers.get_base_url(provider, environ)
-    return list_served_models(url, providers.get_key(provider, environ))
+    key = providers.get_key(provider, environ)
+    if choose_wire(provider, wanted, url) == "ollama":
+        window = providers.get_ollama_window(environ)
+        return list_ollama_models(url.rstrip("/"), key, wanted, window)
+    return list_served_models(url, key)
 
 
 def _load_wire(wire: str) -> type[WireModel]:
@@ -233,6 +252,10 @@ def _load_wire(wire: str) -> type[WireModel]:
         from .models.google import GoogleModel
 
         return GoogleModel
+    if wire == "ollama":
+        from .models.ollama import OllamaModel
+
+        return OllamaModel
     if wire == "openai-responses":
         from .models.openai.responses import ResponsesModel
 

@@ -292,6 +292,13 @@ async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
         assert len(served.server.requests) == 8
 
 
+async def test_a_broken_answer_after_overloads_is_requested_again() -> None:
+    broken = Fault(body=b"data: <html>\n\n", content_type="text/event-stream")
+    answers = (Fault(status=529), Fault(status=529), broken, Fault(status=529), broken, "Done.")
+    async with open_conversation(*answers) as served:
+        assert (await served.answer()).text == "Done."
+
+
 async def test_delays_have_jitter() -> None:
     async with open_conversation(Fault(status=500), "Done.", jitter=lambda: 0.25) as served:
         assert [retry.delay for retry in await served.list_retries()] == [0.125]

@@ -114,15 +114,15 @@ def test_each_default_model_string_can_be_parsed() -> None:
 @pytest.mark.parametrize(
     ("host", "url"),
     [
-        ("127.0.0.1", "http://127.0.0.1:11434/v1"),
-        ("0.0.0.0:11500", "http://127.0.0.1:11500/v1"),
-        (":11500", "http://127.0.0.1:11500/v1"),
-        ("http://box:11434/", "http://box:11434/v1"),
-        ("http://box:11434/v1", "http://box:11434/v1"),
-        ("https://ollama.example", "https://ollama.example:443/v1"),
-        ("https://example.org/ollama", "https://example.org:443/ollama/v1"),
-        ("[::1]", "http://[::1]:11434/v1"),
-        ("[::1]:5", "http://[::1]:5/v1"),
+        ("127.0.0.1", "http://127.0.0.1:11434"),
+        ("0.0.0.0:11500", "http://127.0.0.1:11500"),
+        (":11500", "http://127.0.0.1:11500"),
+        ("http://box:11434/", "http://box:11434"),
+        ("http://box:11434", "http://box:11434"),
+        ("https://ollama.example", "https://ollama.example:443"),
+        ("https://example.org/ollama", "https://example.org:443/ollama"),
+        ("[::1]", "http://[::1]:11434"),
+        ("[::1]:5", "http://[::1]:5"),
     ],
 )
 def test_ollama_host_has_the_notation_of_ollama(host: str, url: str) -> None:

@@ -148,7 +148,7 @@ async def test_a_local_model_gets_placeholders_unless_a_setting_says_that_it_tak
         return "red"
 
     async with ModelServer(answer) as server:
-        isolated["environ"] = {"OLLAMA_HOST": server.url}
+        isolated["environ"] = {"OLLAMA_BASE_URL": f"{server.url}/v1"}
         async with Session(
             model="ollama:llava", takes_images=takes_images, journal="memory", **isolated
         ) as session:

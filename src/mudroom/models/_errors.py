@@ -71,7 +71,7 @@ class RequestFailure(Exception):
         error: the error to raise when the request is not retried.
         retryable: whether another attempt may succeed.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
-        needs_few_tries: true if another attempt seldom helps; the request has fewer attempts then.
+        needs_few_tries: true if another attempt seldom helps; a request has only few of these.
         body: the error as the provider sent it.
     """
 

@@ -28,7 +28,7 @@ from ._errors import (
 )
 from ._json import is_json
 from ._rate_limit import MAX_WAIT, Permit, RateLimited, RateLimiter
-from ._sse import SseParser
+from ._sse import LineParser, SseParser
 
 _FIRST_DELAY = 0.5
 """Upper bound in seconds of the random delay after the first failure; it doubles each time."""
@@ -154,6 +154,7 @@ class HttpClient:
             handle_failure: called with a final failure; returns its remedy, None to give up.
         """
         attempt = 0
+        rare_attempts = 0
         while True:
             attempt += 1
             exchange = _Exchange(self, url, headers, make_reader())
@@ -168,7 +169,8 @@ class HttpClient:
                 failure = exchange.classify(error)
             finally:
                 exchange.close()
-            delay = self._choose_retry_delay(failure, attempt)
+            rare_attempts += failure.needs_few_tries
+            delay = self._choose_retry_delay(failure, attempt, rare_attempts)
             reason = failure.error.message
             if delay is None:
                 remedy = handle_failure(failure)
@@ -195,12 +197,16 @@ class HttpClient:
             self._pool = ConnectionPool(read_timeout=self.read_timeout)
         return self._pool
 
-    def _choose_retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
-        """Return the seconds until the next attempt, None if there is none."""
-        max_tries = self._max_tries
-        if failure.needs_few_tries:
-            max_tries = min(max_tries, _FEW_TRIES)
-        if not failure.retryable or attempt >= max_tries:
+    def _choose_retry_delay(
+        self, failure: RequestFailure, attempt: int, rare_attempts: int
+    ) -> float | None:
+        """Return the seconds until the next attempt, None if there is none.
+
+        Arguments:
+            rare_attempts: the attempts that failed so that another one seldom helps.
+        """
+        has_tries = not failure.needs_few_tries or rare_attempts < _FEW_TRIES
+        if not failure.retryable or not has_tries or attempt >= self._max_tries:
             return None
         if failure.retry_after > MAX_WAIT:
             return None
@@ -222,7 +228,7 @@ class _Exchange:
         self._url = url
         self._headers = headers
         self._reader = reader
-        self._events = SseParser()
+        self._events: LineParser | SseParser = SseParser()
         self._permit: Permit | None = None
         self._response: Response | None = None
         self._shown_at = 0.0
@@ -242,6 +248,8 @@ class _Exchange:
         )
         if response.status != 200 or response.content_type in _UNSTREAMED_TYPES:
             raise await self._read_error(response)
+        if response.content_type == "application/x-ndjson":
+            self._events = LineParser()
         client.limiter.record_accepted(permit)
         self._shown_at = client.clock.monotonic()
 
@@ -298,7 +306,7 @@ class _Exchange:
         return classify_exception(hints, self._url, error, self._client.read_timeout)
 
     def _read_last_event(self) -> list[StreamChunk]:
-        """Return the chunks of a last event without its blank line; none if it is incomplete."""
+        """Return the chunks of a last event without its line end; none if it is incomplete."""
         try:
             return [c for event in self._events.flush() for c in self._reader.feed(event)]
         except (msgspec.DecodeError, UnicodeDecodeError):

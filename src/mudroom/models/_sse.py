@@ -1,4 +1,4 @@
-"""Parser for server-sent events: chunks of bytes in, the data of each event out."""
+"""Parsers for server-sent events and lines of JSON: chunks of bytes in, the data of each out."""
 
 from __future__ import annotations
 
@@ -53,3 +53,19 @@ class SseParser:
             elif line.startswith(b"data:"):
                 data.append(line[5:].removeprefix(b" "))
         return events
+
+
+class LineParser:
+    """Parser for one stream of JSON values, one on each line."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line for line in lines if line.strip()]
+
+    def flush(self) -> list[bytes]:
+        """Return the last line without its end; it may be incomplete."""
+        return [self._rest] if self._rest.strip() else []

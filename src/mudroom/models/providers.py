@@ -17,7 +17,8 @@ class Provider(Struct, frozen=True, kw_only=True):
         name: as in "provider:model".
         aliases: other names for it.
         wire: "anthropic", "openai" (Chat Completions), "openai-responses", "openai-auto" (one of
-            these two, by the address), "google", "library" (pydantic-ai), "offline" or "scripted".
+            these two, by the address), "ollama" ("openai" if the address ends in /v1), "google",
+            "library" (pydantic-ai), "offline" or "scripted".
         base_url: its default address; "" if the wire knows it.
         key_vars: environment variables of its key; the first that is set counts.
         token_vars: environment variables of a bearer token instead of a key.
@@ -69,6 +70,7 @@ def _make_compatible(
     )
 
 
+_OLLAMA_WINDOW = 32_768
 _OPENAI_KEY = ("OPENAI_API_KEY",)
 _OPENAI_URL = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 _VIA_PYDANTIC_AI = {
@@ -141,11 +143,15 @@ _TABLE = (
         default_model="gemini-flash-latest",
         model_prefixes=("gemini-", "gemma-"),
     ),
-    _make_compatible(
-        "ollama",
-        "http://127.0.0.1:11434/v1",
-        model="qwen3:8b",
+    Provider(
+        name="ollama",
+        wire="ollama",
+        base_url="http://127.0.0.1:11434",
+        key_vars=("OLLAMA_API_KEY",),
         url_vars=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
+        model_vars=("OLLAMA_MODEL",),
+        default_model="qwen3:8b",
+        is_local=True,
     ),
     _make_compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
     _make_compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
@@ -244,7 +250,7 @@ def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | 
         return None
     url = get_base_url(provider, environ)
     is_own = _has_url(provider, environ) and not find_facts("", url).serves_responses
-    return provider if is_own and provider.wire.startswith("openai") else None
+    return provider if is_own and provider.wire.startswith(("openai", "ollama")) else None
 
 
 def choose_default_model(environ: Mapping[str, str]) -> str | None:
@@ -314,6 +320,15 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     return url or provider.base_url
 
 
+def get_ollama_window(environ: Mapping[str, str]) -> int:
+    """Return the context window for models of Ollama that set none themselves, in tokens.
+
+    The server's own default is 4,096 on most machines, too little for an agent.
+    """
+    text = _find_first_value(environ, ("OLLAMA_CONTEXT_LENGTH",))
+    return int(text) if text.isdecimal() and int(text) else _OLLAMA_WINDOW
+
+
 def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the provider's bearer token and additional headers, from lines of "Name: value"."""
     token = _find_first_value(environ, provider.token_vars)
@@ -360,4 +375,4 @@ def _parse_ollama_host(text: str) -> str:
     has_port = address.rpartition(":")[2].isdigit() and not address.endswith("]")
     port = "" if has_port else {"https": ":443"}.get(scheme, ":11434")
     path = path.removesuffix("v1").rstrip("/")
-    return f"{scheme}://{address}{port}/{path + '/' if path else ''}v1"
+    return f"{scheme}://{address}{port}{'/' + path if path else ''}"

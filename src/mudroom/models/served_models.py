@@ -1,4 +1,4 @@
-"""List of the models that a server with the protocol of OpenAI serves, with their windows."""
+"""Lists of the models that a server of the user serves, with their windows."""
 
 from __future__ import annotations
 
@@ -37,6 +37,19 @@ class _Properties(Struct):
     default_generation_settings: _GenerationSettings
 
 
+class _Tag(Struct):
+    name: str
+
+
+class _TagList(Struct):
+    models: list[_Tag]
+
+
+class _Shown(Struct):
+    parameters: str = ""
+    model_info: dict[str, Any] = {}
+
+
 def list_served_models(base_url: str, key: str) -> list[ServedModel]:
     """Ask a server for its models; return none if it does not answer as expected.
 
@@ -59,12 +72,63 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
     return models
 
 
-def _get_json(url: str, key: str, kind: type[Any]) -> Any | None:  # noqa: ANN401
+def list_ollama_models(
+    base_url: str, key: str, wanted: str, default_window: int
+) -> list[ServedModel]:
+    """Ask Ollama for its models; return none if it does not answer as expected.
+
+    Arguments:
+        base_url: the URL before `/api`.
+        key: sent as bearer token; "" sends none.
+        wanted: the model to ask for the window of. If the server does not have it, the first one.
+        default_window: for models that set none, if they are able to.
+    """
+    listed = _get_json(f"{base_url}/api/tags", key, _TagList)
+    names = [model.name for model in listed.models] if listed else []
+    if f"{wanted}:latest" in names:
+        names.append(wanted)
+    chosen = wanted if wanted in names else next(iter(names), "")
+    return [
+        ServedModel(name, _find_ollama_window(base_url, key, name, default_window))
+        if name == chosen
+        else ServedModel(name)
+        for name in names
+    ]
+
+
+def _find_ollama_window(base_url: str, key: str, model: str, default: int) -> int:
+    """Return `num_ctx` of a model, else the default, but not more than the model is able to."""
+    shown = _get_json(f"{base_url}/api/show", key, _Shown, {"model": model})
+    if shown is None:
+        return 0
+    for line in shown.parameters.splitlines():
+        name, _, value = line.partition(" ")
+        if name == "num_ctx" and value.strip().isdecimal():
+            return int(value)
+    lengths = (
+        length
+        for name, length in shown.model_info.items()
+        if name.endswith(".context_length") and isinstance(length, int) and length > 0
+    )
+    return min([default, *lengths])
+
+
+def _get_json(
+    url: str,
+    key: str,
+    kind: type[Any],
+    body: dict[str, str] | None = None,
+) -> Any | None:  # noqa: ANN401
+    """Return the answer to a GET request, or to a POST request with a body; None for a failure."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     is_local = "://127." in url or "://localhost" in url or "://[::1]" in url
     opener = build_opener(ProxyHandler({})) if is_local else build_opener()
+    data = None
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+        data = msgspec.json.encode(body)
     try:
-        with opener.open(Request(url, headers=headers), timeout=_TIMEOUT) as response:
+        with opener.open(Request(url, data, headers), timeout=_TIMEOUT) as response:
             return msgspec.json.decode(response.read(), type=kind)
     except (OSError, HTTPException, ValueError, RecursionError):
         return None

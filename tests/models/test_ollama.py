@@ -1,0 +1,307 @@
+"""Tests of Ollama's own API: bodies, answers and windows, in the form of its documentation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from mudroom import Reason, Session
+from mudroom._core.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import RequestConfig, StreamChunk
+from mudroom._core.tools import Tool, ToolResult
+from mudroom.errors import ContextOverflow, ModelGarbled
+from mudroom.model_registry import ModelRegistry
+from mudroom.models._http import HttpClient, StreamCut, StreamError
+from mudroom.models._ollama_stream import OllamaReader
+from mudroom.models._sse import LineParser
+from mudroom.models._tool_names import ToolNames
+from mudroom.models.ollama import OllamaModel
+from mudroom.models.openai.chat import OpenAIModel
+from mudroom.testing import load_replay_model
+from mudroom.testing.clock import FakeClock
+
+WIRE = "ollama:127.0.0.1:1"
+SCHEMA = {"type": "object", "properties": {"file_path": {"type": "string"}}}
+LAST = {"model": "qwen3:8b", "done": True, "prompt_eval_count": 26, "eval_count": 8}
+CALL = ToolCallBlock("c1", "read", {"file_path": "notes.txt"})
+TOO_LONG = {
+    "error": {
+        "code": 400,
+        "message": "request (8889 tokens) exceeds the available context size (4096 tokens), "
+        "try increasing it",
+        "type": "exceed_context_size_error",
+    }
+}
+
+
+def make_tool(name: str) -> Tool:
+    async def run(_context: object, _arguments: object) -> ToolResult:
+        return ToolResult("")
+
+    return Tool(name=name, description="Reads.", parameters=SCHEMA, parse=dict, run=run)
+
+
+def make_chunk(done: Mapping[str, Any] | None = None, **message: object) -> dict[str, Any]:
+    """Return one line of an answer, or the last one."""
+    fields = {"role": "assistant", "content": ""} | message
+    return {"model": "qwen3:8b", "message": fields, "done": False} | dict(done or {})
+
+
+def to_lines(*values: object) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+def build_body(
+    *messages: Message, tools: bool = True, window: int = 0, config: RequestConfig | None = None
+) -> dict[str, Any]:
+    http = HttpClient(clock=FakeClock())
+    url = "http://127.0.0.1:1"
+    model = OllamaModel("qwen3:8b", http=http, base_url=url, context_window=window)
+    conversation = model.start_conversation(config or RequestConfig(system="Be brief."))
+    for message in messages:
+        conversation.append(message)
+    return json.loads(conversation.build_body(tools=tools))
+
+
+def read_answer(*values: object) -> tuple[AssistantMessage, list[StreamChunk]]:
+    reader = OllamaReader("qwen3:8b", ToolNames(["read"]), WIRE)
+    chunks = [part for value in values for part in reader.feed(json.dumps(value).encode())]
+    return reader.finish(), chunks
+
+
+class OllamaServer:
+    """A server with one model. `answers`: bodies of its chat answers, in order."""
+
+    def __init__(self, *answers: bytes, status: int = 200, **shown: object) -> None:
+        self.url = ""
+        self.bodies: list[dict[str, Any]] = []
+        self.shown: list[str] = []
+        self._answers = list(answers)
+        self._status = status
+        self._details = shown
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        if request.path == "/api/tags":
+            names = ("llama3.2:latest", "qwen3:8b")
+            return web.json_response({"models": [{"name": name, "size": 2} for name in names]})
+        body = json.loads(await request.read() or b"{}")
+        if request.path == "/api/show":
+            self.shown.append(body["model"])
+            return web.json_response({"capabilities": ["completion", "tools"]} | self._details)
+        assert request.path == "/api/chat"
+        self.bodies.append(body)
+        kind = "application/x-ndjson" if self._status == 200 else "application/json"
+        return web.Response(
+            status=self._status, body=self._answers.pop(0), headers={"Content-Type": kind}
+        )
+
+
+@asynccontextmanager
+async def serve(server: OllamaServer) -> AsyncGenerator[OllamaServer]:
+    runner = web.ServerRunner(web.Server(server.answer))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+def test_the_body_sets_the_window_and_forbids_a_silent_cut() -> None:
+    body = build_body(
+        user_message("Hi."), window=16_384, config=RequestConfig(system="S", temperature=0.5)
+    )
+    assert body == {
+        "model": "qwen3:8b",
+        "stream": True,
+        "truncate": False,
+        "options": {"num_ctx": 16_384, "num_predict": 4_096, "temperature": 0.5},
+        "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi."}],
+        "tools": [],
+    }
+
+
+def test_a_conversation_goes_back_with_thinking_calls_and_results() -> None:
+    answer = AssistantMessage((ThinkingBlock("Look."), TextBlock("I look."), CALL), wire=WIRE)
+    foreign = AssistantMessage((ThinkingBlock("Hm."), CALL), wire="anthropic")
+    results = UserMessage((ToolResultBlock("c1", "read", "red"), TextBlock("Go."), IMAGE))
+    config = RequestConfig(system="", tools=(make_tool("read"),))
+    body = build_body(answer, results, foreign, config=config)
+    call = {"id": "c1", "function": {"name": "read", "arguments": {"file_path": "notes.txt"}}}
+    assert body["messages"] == [
+        {"role": "assistant", "content": "I look.", "thinking": "Look.", "tool_calls": [call]},
+        {"role": "tool", "tool_name": "read", "tool_call_id": "c1", "content": "red"},
+        {"role": "user", "content": "Go.", "images": ["iVBORw=="]},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    ]
+    function = {"name": "read", "description": "Reads.", "parameters": SCHEMA}
+    assert body["tools"] == [{"type": "function", "function": function}]
+    assert "tools" not in build_body(answer, tools=False, config=config)
+
+
+IMAGE = ImageBlock("image/png", b"\x89PNG")
+
+
+def test_an_answer_has_thinking_text_calls_and_usage() -> None:
+    function = {"name": "read", "arguments": {"file_path": "notes.txt"}}
+    answer, chunks = read_answer(
+        make_chunk(thinking="Look."),
+        make_chunk(content="I "),
+        make_chunk(content="look."),
+        make_chunk(tool_calls=[{"function": function}]),
+        make_chunk(tool_calls=[{"id": "call_2", "function": function}]),
+        make_chunk({**LAST, "done_reason": "stop"}),
+    )
+    thinking, text, first, second = answer.content
+    assert (thinking, text) == (ThinkingBlock("Look."), TextBlock("I look."))
+    assert isinstance(first, ToolCallBlock)
+    assert first.arguments == {"file_path": "notes.txt"}
+    assert first.id.startswith("call_")
+    assert isinstance(second, ToolCallBlock)
+    assert second.id == "call_2"
+    assert answer.stop_reason is StopReason.CALLS
+    assert answer.usage == Usage(26, 8)
+    assert [part.kind for part in chunks] == ["thinking", "text", "text", "call", "call"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [("stop", StopReason.END), ("length", StopReason.LENGTH), ("load", StopReason.OTHER)],
+)
+def test_the_stop_reason_has_a_meaning(reason: str, expected: StopReason) -> None:
+    answer, _ = read_answer(make_chunk(content="Hi."), {**LAST, "done_reason": reason})
+    assert answer.stop_reason is expected
+
+
+def test_an_answer_without_its_last_line_is_cut() -> None:
+    with pytest.raises(StreamCut):
+        read_answer(make_chunk(content="Hi."))
+
+
+def test_an_error_line_is_an_error() -> None:
+    with pytest.raises(StreamError, match="out of memory"):
+        read_answer({"error": "llama runner: out of memory"})
+
+
+def test_lines_of_another_protocol_are_garbled() -> None:
+    with pytest.raises(ModelGarbled, match="Ollama"):
+        read_answer({"choices": []})
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_lines_arrive_whole_in_chunks_of_any_size(size: int) -> None:
+    data = b'{"a":1}\n\n{"b":2}\r\n{"c":3}'
+    parser = LineParser()
+    pieces = [data[start : start + size] for start in range(0, len(data), size)]
+    lines = [line for piece in pieces for line in parser.feed(piece)] + parser.flush()
+    assert [json.loads(line) for line in lines] == [{"a": 1}, {"b": 2}, {"c": 3}]
+    assert LineParser().flush() == []
+
+
+@pytest.mark.parametrize(
+    ("shown", "environ", "window"),
+    [
+        ({"parameters": "stop  x\nnum_ctx                        65536"}, {}, 65_536),
+        ({"model_info": {"llama.context_length": 131_072}}, {}, 32_768),
+        ({"model_info": {"bert.context_length": 2_048}}, {}, 2_048),
+        (
+            {"model_info": {"llama.context_length": 131_072}},
+            {"OLLAMA_CONTEXT_LENGTH": "64000"},
+            64_000,
+        ),
+        ({}, {}, 32_768),
+        ({"parameters": 7}, {"OLLAMA_CONTEXT_LENGTH": "64000"}, 64_000),
+    ],
+    ids=["Modelfile", "long model", "short model", "environment", "unknown", "no answer"],
+)
+@pytest.mark.parametrize("name", ["", "ollama:llama3.2", "ollama:llama3.2:latest"])
+async def test_the_model_gets_a_window_that_fits_it(
+    shown: dict[str, Any], environ: Mapping[str, str], window: int, name: str
+) -> None:
+    async with serve(OllamaServer(**shown)) as server:
+        environ = {"OLLAMA_HOST": server.url, **environ}
+        registry = ModelRegistry(environ, FakeClock(), load_replay_model)
+        if name:
+            await registry.find_windows(name)
+        else:
+            assert await registry.choose_default() == "ollama:qwen3:8b"
+        model = registry.get_model(name or "ollama:qwen3:8b")
+    assert isinstance(model, OllamaModel)
+    assert model.facts.context_window == window
+    assert len(server.shown) == 1
+
+
+async def test_each_of_several_models_keeps_its_window() -> None:
+    async with serve(OllamaServer(parameters="num_ctx 2048")) as server:
+        registry = ModelRegistry({"OLLAMA_HOST": server.url}, FakeClock(), load_replay_model)
+        await registry.find_windows("ollama:llama3.2:latest")
+        await registry.find_windows("ollama:qwen3:8b")
+    assert registry.windows["ollama:llama3.2:latest"] == 2048
+    assert registry.windows["ollama:qwen3:8b"] == 2048
+
+
+def test_a_model_that_was_not_asked_for_has_the_default_window() -> None:
+    registry = ModelRegistry({"OLLAMA_HOST": "gpu.example"}, FakeClock(), load_replay_model)
+    model = registry.get_model("ollama:qwen3")
+    assert isinstance(model, OllamaModel)
+    assert (model.url, model.facts.context_window) == ("http://gpu.example:11434/api/chat", 32_768)
+
+
+def test_an_address_that_ends_in_v1_is_the_compatible_api() -> None:
+    environ = {"OLLAMA_BASE_URL": "http://gpu.example:11434/v1/"}
+    model = ModelRegistry(environ, FakeClock(), load_replay_model).get_model("ollama:qwen3")
+    assert isinstance(model, OpenAIModel)
+    assert model.url == "http://gpu.example:11434/v1/chat/completions"
+
+
+async def test_a_session_runs_a_call(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("a red door")
+    function = {"name": "read", "arguments": {"file_path": "notes.txt"}}
+    call = to_lines(make_chunk(tool_calls=[{"function": function}]), make_chunk(LAST))
+    text = to_lines(make_chunk(content="A door."), make_chunk({**LAST, "done_reason": "stop"}))
+    async with serve(OllamaServer(call, text)) as server:
+        async with Session(
+            model="ollama:llama3.2",
+            environ={"OLLAMA_HOST": server.url},
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            journal="memory",
+        ) as session:
+            report = await session.run("What is in notes.txt?")
+    assert (report.reason, report.text) == (Reason.GOAL, "A door."), report.error
+    assert report.usage == Usage(52, 16)
+    assert "a red door" in server.bodies[1]["messages"][-1]["content"]
+    assert [body["options"]["num_ctx"] for body in server.bodies] == [32_768, 32_768]
+
+
+async def test_a_prompt_that_is_too_long_is_an_overflow_with_a_remedy() -> None:
+    body = json.dumps({"error": json.dumps(TOO_LONG)}).encode()
+    async with serve(OllamaServer(body, status=400)) as server:
+        http = HttpClient(clock=FakeClock())
+        model = OllamaModel("qwen3:8b", http=http, base_url=server.url)
+        conversation = model.start_conversation(RequestConfig(system=""))
+        conversation.append(user_message("word " * 9000))
+        with pytest.raises(ContextOverflow, match=r"8889 tokens.*4096 tokens") as caught:
+            async for _ in conversation.request_answer():
+                pass
+        await http.close()
+    assert "/compact" in caught.value.remedy
