@@ -129,15 +129,30 @@ def _split_rules(rules: str) -> Iterator[tuple[str, str]]:
 
 
 def resolve_child_models(
-    rules: str | Mapping[str, str], agents: Mapping[str, Agent]
+    rules: str | Mapping[str, str],
+    agents: Mapping[str, Agent],
+    origin: str = "",
+    notices: list[str] | None = None,
 ) -> dict[str, str]:
     """Return the rules with the agents' own names; "" is the model of the parent.
 
-    Raises UsageError, UnknownName for an agent.
+    Arguments:
+        origin: settings file or variable of the rules; it applies in other folders, too, so a rule
+            for an agent that this folder does not have is left out.
+        notices: gets a line for each rule that is left out.
+
+    Raises UsageError, UnknownName for an agent if there is no origin.
     """
     models: dict[str, str] = {}
     for name, model in parse_child_models(rules).items():
-        agent = name if name == "*" else find_agent(name, agents, where=_CHILD_MODEL).name
+        try:
+            agent = name if name == "*" else find_agent(name, agents, where=_CHILD_MODEL).name
+        except UnknownName as error:
+            if not origin:
+                raise
+            if notices is not None:
+                notices.append(f"{origin}: rule not used: {error}")
+            continue
         models[agent] = "" if model == "inherit" else model
     return models
 

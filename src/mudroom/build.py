@@ -338,9 +338,13 @@ class _Builder:
 
     async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:
         """Return agent name -> model string of children; see `SessionServices.child_models`."""
+        options = self._options
+        models = resolve_child_models(
+            options.child_model, agents, options.child_model_origin, self._notices
+        )
         return {
             agent: model and await self._models.prepare(model, f"child_model of {agent}")
-            for agent, model in resolve_child_models(self._options.child_model, agents).items()
+            for agent, model in models.items()
         }
 
     def _open_environments(self, readable: tuple[str, ...]) -> SessionEnvironments:

@@ -75,6 +75,11 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Return where the value of a setting comes from."""
         return self.origins.get(name, "default")
 
+    def get_persistent_origin(self, name: str) -> str:
+        """Return the file or variable that a setting comes from, "" for a flag or the default."""
+        origin = self.origins.get(name, "")
+        return "" if origin == "flag" else origin
+
     def to_options(self) -> dict[str, Any]:
         """Return the settings that are session options of the same name and type."""
         names = set(self.__struct_fields__) & set(SessionOptions.__struct_fields__) - {"agents"}

@@ -98,6 +98,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             Its folder and model are used again.
         fork: continue a copy of that session under a new id and leave the original unchanged.
         prices: reports state costs in US dollars. A budget in dollars also turns this on.
+        child_model_origin: file or variable that the rules of `child_model` come from. A rule for
+            an agent that this folder does not have is then left out with a notice.
         id: UUID of a new session or of a fork; default: a random one.
 
     Example:
@@ -126,6 +128,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     resume: str = ""
     fork: bool = False
     prices: bool = False
+    child_model_origin: str = ""
     id: str = ""
 
     def __post_init__(self) -> None:

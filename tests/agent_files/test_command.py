@@ -276,7 +276,6 @@ async def test_agents_and_doctor_show_the_model_that_an_agent_gets(project: Proj
 @pytest.mark.parametrize(
     ("rules", "error"),
     [
-        ("exlore=offline", "unknown agent 'exlore' (child_model). Did you mean explore?"),
         ("explore=groq", "groq cannot be used (no key for it)"),
         ("explore=hiaku", "hiaku cannot be used (unknown model 'hiaku')"),
     ],
@@ -287,3 +286,10 @@ async def test_doctor_reports_a_rule_that_cannot_be_used(
     doctor = await project("doctor", MUDROOM_CHILD_MODEL=rules)
     assert doctor.code == 1
     assert f"FAIL  child models: {error}" in doctor.out
+
+
+async def test_doctor_warns_of_a_rule_for_an_agent_of_another_folder(project: Project) -> None:
+    doctor = await project("doctor", MUDROOM_CHILD_MODEL="exlore=offline; *=offline")
+    assert "note  child models: $MUDROOM_CHILD_MODEL: rule not used: unknown agent" in doctor.out
+    assert "Did you mean explore?" in doctor.out
+    assert (await project("agents", MUDROOM_CHILD_MODEL="exlore=offline")).code == 0

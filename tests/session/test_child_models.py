@@ -170,6 +170,15 @@ async def test_a_wrong_rule_is_refused_at_the_start(
     assert remedy in caught.value.remedy
 
 
+async def test_a_rule_of_a_settings_file_for_an_unknown_agent_is_a_notice(tmp_path: Path) -> None:
+    rules = "exlore=offline; explore=offline"
+    async with open_session(
+        tmp_path, "http://127.0.0.1:1", child_model=rules, child_model_origin="settings.toml:3"
+    ) as session:
+        notices = " ".join(session.notices)
+    assert "settings.toml:3: rule not used: unknown agent 'exlore'" in notices
+
+
 async def test_an_unknown_agent_keeps_its_error_type(tmp_path: Path) -> None:
     with pytest.raises(UnknownName):
         async with open_session(tmp_path, "http://127.0.0.1:1", child_model={"a": "offline"}):

@@ -44,9 +44,13 @@ def load_agents(cwd: str) -> LoadedAgents:
     )
 
 
-def list_child_models(cwd: str) -> dict[str, str]:
-    """Return the rules of the setting `child_model`. Raises UsageError."""
-    return _resolve_rules(cwd, load_agents(cwd))
+def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
+    """Return the rules of the setting `child_model`. Raises UsageError.
+
+    Arguments:
+        notices: gets a line for each rule that is not used.
+    """
+    return _resolve_rules(cwd, load_agents(cwd), notices)
 
 
 def collect_findings(cwd: str) -> list[Diagnostic]:
@@ -103,10 +107,14 @@ def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
     return agents
 
 
-def _resolve_rules(cwd: str, loaded: LoadedAgents) -> dict[str, str]:
+def _resolve_rules(
+    cwd: str, loaded: LoadedAgents, notices: list[str] | None = None
+) -> dict[str, str]:
     agents = {name: agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS}
     agents |= {agent.name: agent for agent in loaded.agents}
-    return resolve_child_models(load_settings(cwd).child_model, agents)
+    settings = load_settings(cwd)
+    origin = settings.get_persistent_origin("child_model")
+    return resolve_child_models(settings.child_model, agents, origin, notices)
 
 
 def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:

@@ -330,8 +330,9 @@ def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
     from .agents import list_child_models
 
     name = "child models"
+    notices: list[str] = []
     try:
-        models = list_child_models(".")
+        models = list_child_models(".", notices)
     except MudroomError as error:
         yield Check(name, "fail", str(error))
         return
@@ -339,6 +340,8 @@ def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
     unusable = [f"{model} cannot be used ({why})" for model, why in reasons.items() if why]
     if unusable:
         yield Check(name, "fail", "; ".join(unusable), "Change the setting child_model.")
+    elif notices:
+        yield Check(name, "warn", "; ".join(notices), "Change the setting child_model.")
     elif reasons:
         rows = (
             f"{'all other agents' if agent == '*' else agent}: {model or 'as their parent'}"

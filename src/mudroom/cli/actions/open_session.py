@@ -56,6 +56,7 @@ def make_session_options(
         agents = parse_inline_agents(settings.agents)
     return {
         **settings.to_options(),
+        "child_model_origin": settings.get_persistent_origin("child_model"),
         "resume": start.resume,
         "fork": start.fork,
         "id": start.id,
