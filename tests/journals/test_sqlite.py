@@ -252,6 +252,7 @@ async def test_a_loop_that_ended_without_closing_harms_no_other_journal(tmp_path
 
 async def test_appends_of_many_tasks_share_commits(tmp_path: Path) -> None:
     journal = SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True)
+    await journal.append(_make_note(0, ""))  # later events have another connection
     statements: list[str] = []
     journal._connection.set_trace_callback(statements.append)
 
