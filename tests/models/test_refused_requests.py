@@ -136,7 +136,7 @@ async def test_a_full_window_is_an_error_of_its_own_on_every_wire(wire: str) -> 
 def test_a_full_window_is_known_by_the_words_of_each_provider(status: int, text: str) -> None:
     failure = classify_status(ProviderHints(), "https://x.example/v1", status, text)
     assert isinstance(failure.error, ContextOverflow)
-    assert not failure.retryable
+    assert not failure.is_retryable
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ class RequestFailure(Exception):
     Arguments:
         status: HTTP status, 0 if no response arrived.
         error: the error to raise when the request is not retried.
-        retryable: whether another attempt may succeed.
+        is_retryable: whether another attempt may succeed.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
         needs_few_tries: true if another attempt seldom helps; a request has only few of these.
         body: the error as the provider sent it.
@@ -80,7 +80,7 @@ class RequestFailure(Exception):
         status: int,
         error: ModelError,
         *,
-        retryable: bool = False,
+        is_retryable: bool = False,
         retry_after: float = 0.0,
         needs_few_tries: bool = False,
         body: bytes = b"",
@@ -88,7 +88,7 @@ class RequestFailure(Exception):
         super().__init__(error.message)
         self.status = status
         self.error = error
-        self.retryable = retryable
+        self.is_retryable = is_retryable
         self.retry_after = retry_after
         self.needs_few_tries = needs_few_tries
         self.body = body
@@ -123,7 +123,7 @@ def classify_status(
         meaning = _STATUS_TEXTS.get(status, "server error")
         message = f"{hints.provider} answered {status} {meaning}{detail}"
         error = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-        return RequestFailure(status, error, retryable=True, retry_after=retry_after)
+        return RequestFailure(status, error, is_retryable=True, retry_after=retry_after)
     if 300 <= status < 400:
         message = f"{hints.provider} redirects to another address (HTTP {status}){detail}"
         remedy = _make_url_remedy(hints)
@@ -160,26 +160,26 @@ def classify_exception(
     if isinstance(error, SilentServer):
         message = f"{hints.provider} sent no data for {read_timeout:g} s"
         silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-        return RequestFailure(0, silent, retryable=True)
+        return RequestFailure(0, silent, is_retryable=True)
     if isinstance(error, CannotConnect):
         unreachable = ModelUnavailable(
             f"cannot reach {hints.provider}: {error}",
             where=where,
             remedy=f"Check that the server runs and the network is up. {_make_url_remedy(hints)}",
         )
-        return RequestFailure(0, unreachable, retryable=True, needs_few_tries=True)
+        return RequestFailure(0, unreachable, is_retryable=True, needs_few_tries=True)
     if isinstance(error, MalformedResponse):
         return build_protocol_failure(hints, url, str(error), is_unreadable=True)
     message = f"the connection to {hints.provider} was lost: {error}"
     lost = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-    return RequestFailure(0, lost, retryable=True)
+    return RequestFailure(0, lost, is_retryable=True)
 
 
 def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
     """Return the error to raise for a failure after the last of `attempts` attempts."""
     error = failure.error
     suffix = f", tried {attempts} times" if attempts > 1 else ""
-    if failure.retryable and failure.retry_after:
+    if failure.is_retryable and failure.retry_after:
         suffix += f"; the provider asks to wait {failure.retry_after:.0f} s"
     return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
 
@@ -194,7 +194,7 @@ def build_protocol_failure(
     """
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
-    return RequestFailure(0, error, retryable=is_unreadable, needs_few_tries=True)
+    return RequestFailure(0, error, is_retryable=is_unreadable, needs_few_tries=True)
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:

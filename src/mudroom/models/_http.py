@@ -27,7 +27,7 @@ from ._errors import (
     redact,
 )
 from ._json import is_json
-from ._rate_limit import MAX_WAIT, Permit, RateLimited, RateLimiter
+from ._rate_limit import MAX_WAIT, RateLimited, RateLimiter, RequestSlot
 from ._sse import LineParser, SseParser
 
 _FIRST_DELAY = 0.5
@@ -206,7 +206,7 @@ class HttpClient:
             rare_attempts: the attempts that failed so that another one seldom helps.
         """
         has_tries = not failure.needs_few_tries or rare_attempts < _FEW_TRIES
-        if not failure.retryable or not has_tries or attempt >= self._max_tries:
+        if not failure.is_retryable or not has_tries or attempt >= self._max_tries:
             return None
         if failure.retry_after > MAX_WAIT:
             return None
@@ -229,7 +229,7 @@ class _Exchange:
         self._headers = headers
         self._reader = reader
         self._events: LineParser | SseParser = SseParser()
-        self._permit: Permit | None = None
+        self._slot: RequestSlot | None = None
         self._response: Response | None = None
         self._shown_at = 0.0
         self.is_complete = False
@@ -238,7 +238,7 @@ class _Exchange:
         """Send the request and wait until the answer starts. Raises RequestFailure, HttpError."""
         client = self._client
         try:
-            self._permit = permit = await client.limiter.acquire()
+            self._slot = slot = await client.limiter.acquire()
         except RateLimited as limited:
             raise classify_status(
                 client.hints, self._url, 429, "", retry_after=limited.seconds
@@ -250,7 +250,7 @@ class _Exchange:
             raise await self._read_error(response)
         if response.content_type == "application/x-ndjson":
             self._events = LineParser()
-        client.limiter.record_accepted(permit)
+        client.limiter.record_accepted(slot)
         self._shown_at = client.clock.monotonic()
 
     async def read(self) -> Sequence[StreamChunk]:
@@ -276,19 +276,19 @@ class _Exchange:
         return self._reader.finish()
 
     def close(self) -> None:
-        """Give back the connection and the permit. May be called again."""
+        """Give back the connection and the slot. May be called again."""
         if self._response is not None:
             self._response.close(is_answered=self._reader.is_done)
             self._response = None
-        if self._permit is not None:
-            self._client.limiter.release(self._permit)
+        if self._slot is not None:
+            self._client.limiter.release(self._slot)
 
     def classify(self, error: Exception) -> RequestFailure:
         """Return the failure that an exception of this exchange means; tell the rate limiter."""
         failure = self._to_failure(error)
-        if failure.is_rate_limit and self._permit is not None:
+        if failure.is_rate_limit and self._slot is not None:
             retry_after = failure.retry_after or _FIRST_DELAY
-            self._client.limiter.record_refused(self._permit, retry_after)
+            self._client.limiter.record_refused(self._slot, retry_after)
         return failure
 
     def _to_failure(self, error: Exception) -> RequestFailure:

@@ -64,7 +64,7 @@ class RateLimited(Exception):
         self.seconds = seconds
 
 
-class Permit(Struct, eq=False):
+class RequestSlot(Struct, eq=False):
     """Permission to send one request.
 
     Arguments:
@@ -96,10 +96,10 @@ class RateLimiter:
         self._fastest_response = _ASSUMED_RESPONSE_TIME
         self._slowest_refusal = 0.0
 
-    async def acquire(self) -> Permit:
-        """Wait until a request may be sent and return its permit.
+    async def acquire(self) -> RequestSlot:
+        """Wait until a request may be sent and return its slot.
 
-        Each permit must be passed to `release` once. Raises RateLimited.
+        Each slot must be passed to `release` once. Raises RateLimited.
         """
         if self._rate or self._queue.locked() or self._is_burst:
             async with self._queue:
@@ -113,17 +113,15 @@ class RateLimiter:
         now = self._clock.monotonic()
         if self._rate:
             self._next_send_at = now + 1 / self._rate
-        return Permit(now, self._unanswered)
+        return RequestSlot(now, self._unanswered)
 
-    def record_accepted(self, permit: Permit) -> None:
+    def record_accepted(self, slot: RequestSlot) -> None:
         """Record that the provider accepted a request; this may raise the rate."""
         now = self._clock.monotonic()
-        self.release(permit)
-        self._largest_accepted_burst = max(
-            self._largest_accepted_burst, permit.unanswered_when_sent
-        )
-        self._fastest_response = min(self._fastest_response, now - permit.sent_at)
-        if not self._rate or permit.sent_at < self._rate_changed_at:
+        self.release(slot)
+        self._largest_accepted_burst = max(self._largest_accepted_burst, slot.unanswered_when_sent)
+        self._fastest_response = min(self._fastest_response, now - slot.sent_at)
+        if not self._rate or slot.sent_at < self._rate_changed_at:
             return
         is_near = self._refused_rate > 0 and self._rate >= 0.9 * self._refused_rate
         step_time = self._slowest_refusal
@@ -133,14 +131,14 @@ class RateLimiter:
             self._rate_changed_at = now
             self._raise_rate(is_near=is_near)
 
-    def record_refused(self, permit: Permit, retry_after: float) -> None:
+    def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
         """Record that the provider refused a request and wants none for `retry_after` seconds."""
         now = self._clock.monotonic()
-        self.release(permit)
+        self.release(slot)
         self._closed_until = max(self._closed_until, now + retry_after + _CLOCK_MARGIN)
         self._largest_accepted_burst = 0
-        self._slowest_refusal = max(self._slowest_refusal, now - permit.sent_at)
-        if self._rate and permit.sent_at < self._rate_changed_at:
+        self._slowest_refusal = max(self._slowest_refusal, now - slot.sent_at)
+        if self._rate and slot.sent_at < self._rate_changed_at:
             return
         self._rate_changed_at = now
         self._refused_rate = self._rate
@@ -158,10 +156,10 @@ class RateLimiter:
             self._rate = 0.0
             self._refused_rate = 0.0
 
-    def release(self, permit: Permit) -> None:
+    def release(self, slot: RequestSlot) -> None:
         """End a request, with or without a response."""
-        if not permit.is_answered:
-            permit.is_answered = True
+        if not slot.is_answered:
+            slot.is_answered = True
             self._unanswered -= 1
 
     @property

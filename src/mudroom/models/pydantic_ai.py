@@ -129,7 +129,7 @@ class PydanticAIConversation:
                         yield chunk
                 return
             except RequestFailure as failure:
-                if not failure.retryable or attempt == _MAX_TRIES:
+                if not failure.is_retryable or attempt == _MAX_TRIES:
                     raise failure.error from failure.__cause__
                 backoff = model.jitter() * min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
                 delay = max(failure.retry_after, backoff)
@@ -147,7 +147,7 @@ class PydanticAIConversation:
         if not tools and self._parameters.function_tools:
             settings = {**settings, "tool_choice": "none"}
         rate_limiter = self._model.rate_limiter
-        permit = await rate_limiter.acquire()
+        slot = await rate_limiter.acquire()
         try:
             async with direct.model_request_stream(
                 self._backend,
@@ -155,7 +155,7 @@ class PydanticAIConversation:
                 model_settings=cast("ModelSettings", settings),
                 model_request_parameters=self._parameters,
             ) as stream:
-                rate_limiter.record_accepted(permit)
+                rate_limiter.record_accepted(slot)
                 async for event in stream:
                     if (chunk := convert_event(event)) is not None:
                         yield chunk
@@ -165,10 +165,10 @@ class PydanticAIConversation:
             # The packages of the providers raise errors of many types.
             failure = self._classify(error)
             if failure.is_rate_limit:
-                rate_limiter.record_refused(permit, failure.retry_after)
+                rate_limiter.record_refused(slot, failure.retry_after)
             raise failure from error
         finally:
-            rate_limiter.release(permit)
+            rate_limiter.release(slot)
 
     def _classify(self, error: Exception) -> RequestFailure:
         from pydantic_ai import exceptions
@@ -187,13 +187,13 @@ class PydanticAIConversation:
             return RequestFailure(0, ModelRefused(f"{name} refused the request: {error}"))
         if isinstance(error, exceptions.UnexpectedModelBehavior):
             garbled = ModelGarbled(f"{name} gave an invalid answer: {error}")
-            return RequestFailure(0, garbled, retryable=True)
+            return RequestFailure(0, garbled, is_retryable=True)
         if isinstance(error, exceptions.ModelAPIError | OSError | TimeoutError | StreamCut):
             unavailable = ModelUnavailable(
                 f"{name} did not answer: {error}", remedy="Try again later."
             )
             retry_after = getattr(error, "retry_after", None) or 0.0
-            return RequestFailure(0, unavailable, retryable=True, retry_after=retry_after)
+            return RequestFailure(0, unavailable, is_retryable=True, retry_after=retry_after)
         return RequestFailure(0, ModelGarbled(f"{name} failed: {type(error).__name__}: {error}"))
 
     def _classify_http_error(self, error: ModelHTTPError) -> RequestFailure:
