@@ -15,6 +15,8 @@ from mudroom.errors import WorkspaceError
 from mudroom.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
 from mudroom.sandboxes.linux.daemon_client import DaemonClient
 
+from ..waiting import is_alive, wait_until
+
 BASH = "/bin/bash"
 
 
@@ -37,7 +39,7 @@ def make_client(
 
 
 async def run(
-    launcher: DaemonClient, command: str, timeout: float = 20
+    launcher: DaemonClient, command: str, timeout: float = 60
 ) -> tuple[CommandResult, str]:
     output = bytearray()
     finished = await launcher.run(
@@ -64,7 +66,7 @@ async def test_a_signal_is_a_negative_code(launcher: DaemonClient) -> None:
 
 async def test_a_timeout_kills_the_command(launcher: DaemonClient) -> None:
     await run(launcher, "true")
-    assert await run(launcher, "echo before; sleep 60", 1) == (
+    assert await run(launcher, "echo before; sleep 60", 3) == (
         CommandResult(-9, timed_out=True),
         "before\n",
     )
@@ -87,7 +89,7 @@ async def test_large_output_arrives_whole(launcher: DaemonClient) -> None:
     await launcher.run(
         [BASH, "-c", "head -c 20000000 /dev/zero"],
         {"PATH": os.environ["PATH"]},
-        timeout=30,
+        timeout=60,
         sink=count,
     )
     assert size == 20_000_000
@@ -96,7 +98,7 @@ async def test_large_output_arrives_whole(launcher: DaemonClient) -> None:
 async def test_a_killed_daemon_is_started_again(launcher: DaemonClient) -> None:
     first = await read_daemon_pid(launcher)
     os.kill(first, signal.SIGKILL)
-    await asyncio.sleep(0.1)
+    await wait_until(lambda: not is_alive(first))
     assert (await run(launcher, "echo again"))[1] == "again\n"
     assert await read_daemon_pid(launcher) != first
 
@@ -113,7 +115,7 @@ async def test_a_missing_program_is_an_error(launcher: DaemonClient) -> None:
     with pytest.raises(
         WorkspaceError, match=r"was not run: its sandbox could not be built \(FileNotFoundError"
     ):
-        await launcher.run(["/nonexistent"], {}, timeout=5, sink=lambda chunk: None)
+        await launcher.run(["/nonexistent"], {}, timeout=60, sink=lambda chunk: None)
 
 
 async def test_a_sink_that_raises_ends_the_command(launcher: DaemonClient) -> None:
@@ -124,7 +126,7 @@ async def test_a_sink_that_raises_ends_the_command(launcher: DaemonClient) -> No
         await launcher.run(
             [BASH, "-c", "echo x; sleep 60"],
             {"PATH": os.environ["PATH"]},
-            timeout=20,
+            timeout=60,
             sink=raise_error,
         )
 

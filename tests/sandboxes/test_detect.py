@@ -166,7 +166,7 @@ async def test_without_a_sandbox_commands_are_confirmed(tmp_path: Path) -> None:
         "sandbox ask: neither a full sandbox (no bwrap) nor a file sandbox (no Landlock)"
     )
     output = bytearray()
-    assert (await sandbox.run("echo x", timeout=5, sink=output.extend)).code == 0
+    assert (await sandbox.run("echo x", timeout=60, sink=output.extend)).code == 0
     assert output == b"x\n"
 
 
@@ -179,7 +179,7 @@ async def test_without_a_sandbox_and_a_user_nothing_runs(tmp_path: Path) -> None
         WorkspaceError,
         match=r"no command can run: .* no user can confirm it\. .*install .*--sandbox off",
     ):
-        await sandbox.run(f"touch {tmp_path}/ran", timeout=5, sink=lambda chunk: None)
+        await sandbox.run(f"touch {tmp_path}/ran", timeout=60, sink=lambda chunk: None)
     assert not (tmp_path / "ran").exists()
 
 

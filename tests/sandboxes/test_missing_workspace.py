@@ -36,8 +36,8 @@ def box(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
 
 
 async def test_a_missing_workspace_is_an_error(box: Sandbox, tmp_path: Path) -> None:
-    assert (await box.run("true", timeout=20, sink=lambda _: None)) == CommandResult(0)
+    assert (await box.run("true", timeout=60, sink=lambda _: None)) == CommandResult(0)
     shutil.rmtree(tmp_path / "proj")
     for _ in range(2):
         with pytest.raises(WorkspaceError, match=r"was not run|cannot be read"):
-            await box.run("echo x > file", timeout=20, sink=lambda _: None)
+            await box.run("echo x > file", timeout=60, sink=lambda _: None)

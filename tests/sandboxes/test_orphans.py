@@ -18,6 +18,8 @@ import pytest
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.sandboxes import detect
 
+from ..waiting import SECONDS, block_until
+
 FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 _SESSION = """
@@ -58,7 +60,7 @@ class Session:
 
     def wait_for_start(self) -> None:
         """Wait until the command runs."""
-        wait_until(self._began.exists)
+        block_until(self._began.exists)
         self._began.unlink()
 
     def kill(self) -> None:
@@ -91,20 +93,12 @@ def read_arguments(pid: int) -> str:
         return ""
 
 
-def wait_until(condition: object, seconds: float = 10.0) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_a_session_killed_during_a_command_leaves_no_process(tier: str, tmp_path: Path) -> None:
     session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
     session.wait_for_start()
     session.kill()
     remove_orphans(str(tmp_path / "tmp"))
-    wait_until(lambda: not session.list_survivors())
+    block_until(lambda: not session.list_survivors())
     assert not list((tmp_path / "tmp").iterdir())
 
 
@@ -113,7 +107,7 @@ def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: P
         session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
         time.sleep(0.012 * n)
         session.kill()
-        wait_until(
+        block_until(
             lambda candidate=session: (
                 remove_orphans(str(tmp_path / "tmp")) or not candidate.list_survivors()
             )
@@ -125,14 +119,14 @@ def test_the_command_and_folder_of_a_live_session_stay(tier: str, tmp_path: Path
     session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
     try:
         session.wait_for_start()
-        wait_until(lambda: len(session.list_survivors()) >= 2)
+        block_until(lambda: len(session.list_survivors()) >= 2)
         before = {path.name for path in (tmp_path / "tmp").iterdir()}
         remove_orphans(str(tmp_path / "tmp"))
         assert {path.name for path in (tmp_path / "tmp").iterdir()} == before
         assert len(session.list_survivors()) >= 2
     finally:
         session.kill()
-        wait_until(lambda: remove_orphans(str(tmp_path / "tmp")) or not session.list_survivors())
+        block_until(lambda: remove_orphans(str(tmp_path / "tmp")) or not session.list_survivors())
 
 
 def test_the_next_session_cleans_up(tier: str, tmp_path: Path) -> None:
@@ -141,8 +135,8 @@ def test_the_next_session_cleans_up(tier: str, tmp_path: Path) -> None:
     first.kill()
     second = Session(tier, tmp_path, "NAP")
     try:
-        wait_until(second.list_survivors)
-        wait_until(
+        block_until(second.list_survivors)
+        block_until(
             lambda: (
                 not first.list_survivors()
                 and not list((tmp_path / "tmp").glob(f"mudroom-{first.process.pid}-*"))
@@ -151,7 +145,7 @@ def test_the_next_session_cleans_up(tier: str, tmp_path: Path) -> None:
         assert second.list_survivors()
     finally:
         second.kill()
-        wait_until(lambda: remove_orphans(str(tmp_path / "tmp")) or not second.list_survivors())
+        block_until(lambda: remove_orphans(str(tmp_path / "tmp")) or not second.list_survivors())
 
 
 @pytest.mark.skipif(bool(FOUND.no_full_reason), reason=FOUND.no_full_reason)
@@ -168,11 +162,11 @@ async def test_the_folder_of_a_killed_daemon_is_removed(
         environ={"PATH": os.defpath},
         keep_root_uid=bool(FOUND.no_other_user_reason),
     )
-    await box.run("true", timeout=20, sink=lambda _: None)
+    await box.run("true", timeout=60, sink=lambda _: None)
     pid = box.daemon_pid
     (folder,) = Path("/tmp").glob(f"mudroom-{pid}-*")
     os.kill(pid, signal.SIGKILL)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while folder.exists():
             remove_orphans("/tmp")
             await asyncio.sleep(0.05)
@@ -187,9 +181,9 @@ async def test_the_command_of_a_killed_watcher_is_killed(tmp_path: Path) -> None
     box = LandlockSandbox(str(tmp_path / "proj"), quarantine="", environ={"PATH": os.defpath})
     name = f"75.{os.getpid()}"
     command = f"setsid bash -c 'sleep {name} & sleep {name}' & sleep {name}"
-    running = asyncio.create_task(box.run(command, timeout=20, sink=lambda _: None))
+    running = asyncio.create_task(box.run(command, timeout=60, sink=lambda _: None))
     asleep: list[int] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while len(asleep) < 3:
             await asyncio.sleep(0.01)
             asleep = [pid for pid in list_pids() if f"sleep\0{name}\0" in read_arguments(pid)]
@@ -202,4 +196,4 @@ async def test_the_command_of_a_killed_watcher_is_killed(tmp_path: Path) -> None
     watcher = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(watcher, signal.SIGKILL)
     await asyncio.wait([running])
-    wait_until(lambda: not any(f"sleep\0{name}\0" in read_arguments(pid) for pid in list_pids()), 2)
+    block_until(lambda: not any(f"sleep\0{name}\0" in read_arguments(pid) for pid in list_pids()))
