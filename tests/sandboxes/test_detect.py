@@ -90,6 +90,25 @@ def test_bubblewrap_is_never_taken_from_the_workspace(tmp_path: Path) -> None:
     assert find_bwrap({"PATH": "bin:."}, str(tmp_path / "other")) == ""
 
 
+@pytest.mark.parametrize("workspace", ["/", "proj"])
+def test_bubblewrap_in_the_workspace_is_reported_as_not_used(
+    tmp_path: Path, workspace: str
+) -> None:
+    path = write_program(tmp_path / "proj" / "bin", "exit 1")
+    request = SandboxRequest(
+        workspace=workspace if workspace == "/" else str(tmp_path / workspace),
+        mode="full",
+        home=str(tmp_path / "home"),
+        environ={"PATH": f"{tmp_path}/proj/bin"},
+    )
+    with pytest.raises(UsageError) as raised:
+        choose_sandbox(request)
+    assert str(raised.value) == (
+        f"no sandbox full here: {path} is not used, because it is in the workspace. Start mudroom "
+        "in a folder without bubblewrap, or choose another with --sandbox."
+    )
+
+
 def test_the_result_is_cached_for_a_day_and_for_this_program(tmp_path: Path) -> None:
     path = write_program(tmp_path / "bin", f"echo x >> {tmp_path}/tries; exit 1")
     environ, home = {"PATH": str(tmp_path / "bin")}, str(tmp_path / "home")

@@ -14,11 +14,6 @@ from ..errors import UsageError, WorkspaceError
 from .detect import Detected, detect
 
 _OFF_NOTICE = "sandbox off: commands run with all your rights, on all your files and the network"
-_STRONGER = (
-    f"Try --sandbox {SEATBELT_MODE}"
-    if sys.platform == "darwin"
-    else "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
-)
 
 
 class SandboxRequest(Struct, frozen=True, kw_only=True):
@@ -61,13 +56,14 @@ def choose_sandbox(request: SandboxRequest) -> tuple[Sandbox, str]:
     if reason := reasons.get(request.mode):
         raise UsageError(
             f"no sandbox {request.mode} here: {reason}",
-            remedy=f"{_STRONGER}, or choose another with --sandbox.",
+            remedy=f"{detected.full_remedy}, or choose another with --sandbox.",
         )
     tier = detected.tier if request.mode == "auto" else request.mode
     if tier == "full":
         return _open_full(request, detected)
     if tier == "file":
-        notice = f"sandbox file, not full: {detected.no_full_reason}. {_STRONGER} for tier full."
+        remedy = detected.full_remedy
+        notice = f"sandbox file, not full: {detected.no_full_reason}. {remedy} for tier full."
         return _open_file(request), "" if request.mode == "file" else notice
     return _open_without(request, detected)
 
@@ -122,12 +118,13 @@ def _open_without(request: SandboxRequest, detected: Detected) -> tuple[Sandbox,
         f"neither a full sandbox ({detected.no_full_reason}) nor a file sandbox "
         f"({detected.no_file_reason}) works here"
     )
+    remedy = detected.full_remedy
     if not request.can_ask:
-        notice = f"sandbox refuse: {why}, so no command runs. {_STRONGER}, or use --sandbox off."
+        notice = f"sandbox refuse: {why}, so no command runs. {remedy}, or use --sandbox off."
         return RefusingSandbox(why), notice
     from .unsandboxed import Unsandboxed
 
-    notice = f"sandbox ask: {why}, so every command must be confirmed. {_STRONGER}."
+    notice = f"sandbox ask: {why}, so every command must be confirmed. {remedy}."
     return Unsandboxed(request.workspace, tier="ask"), notice
 
 

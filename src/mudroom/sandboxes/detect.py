@@ -39,12 +39,14 @@ class Detected(Struct, frozen=True):
         bwrap: the path of bubblewrap if tier full works, else "".
         no_full_reason, no_file_reason: why the tier does not work.
         no_other_user_reason: why a root user's commands cannot run as another user in tier full.
+        ignored_bwrap: the path of a bubblewrap that is not used, because it is in the workspace.
     """
 
     bwrap: str = ""
     no_full_reason: str = ""
     no_file_reason: str = ""
     no_other_user_reason: str = ""
+    ignored_bwrap: str = ""
 
     @property
     def tier(self) -> str:
@@ -52,6 +54,15 @@ class Detected(Struct, frozen=True):
         if not self.no_full_reason:
             return "full"
         return "" if self.no_file_reason else "file"
+
+    @property
+    def full_remedy(self) -> str:
+        """What the user can do for tier full if it does not work."""
+        if sys.platform == "darwin":
+            return f"Try --sandbox {SEATBELT_MODE}"
+        if self.ignored_bwrap:
+            return "Start mudroom in a folder without bubblewrap"
+        return "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
 
     @property
     def weakness(self) -> str:
@@ -69,9 +80,11 @@ def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
         home: mudroom's state folder, for the cache.
     """
     bwrap = find_bwrap(environ, workspace)
+    ignored = "" if bwrap else find_bwrap(environ)
     key = [
         platform.release(),
         bwrap,
+        ignored,
         os.stat(bwrap).st_mtime_ns if bwrap else 0,
         os.geteuid(),
         sys.executable,
@@ -85,45 +98,56 @@ def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
             return Detected(**cached["found"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    detected = run_probes(bwrap, workspace)
+    detected = run_probes(bwrap, workspace, ignored=ignored)
     _write_cache(cache, {"key": key, "at": time.time(), "found": asdict(detected)})
     return detected
 
 
-def find_bwrap(environ: Mapping[str, str], workspace: str) -> str:
+def find_bwrap(environ: Mapping[str, str], workspace: str = "") -> str:
     """Return the path of bwrap, "" if there is none.
 
-    A program in the workspace is ignored: a command could have put it there.
+    A program in a workspace is ignored: a command could have put it there.
     """
+    ignored = f"{workspace.rstrip('/')}/" if workspace else None
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.realpath(os.path.join(folder, "bwrap"))
-        if not os.path.isabs(folder) or path.startswith(workspace.rstrip("/") + "/"):
+        if not os.path.isabs(folder) or (ignored and path.startswith(ignored)):
             continue
         if os.access(path, os.X_OK) and os.path.isfile(path):
             return path
     return ""
 
 
-def run_probes(bwrap: str, workspace: str = ".") -> Detected:
+def probe(environ: Mapping[str, str], workspace: str) -> Detected:
+    """Look for bubblewrap and try every sandbox now."""
+    bwrap = find_bwrap(environ, workspace)
+    return run_probes(bwrap, workspace, ignored="" if bwrap else find_bwrap(environ))
+
+
+def run_probes(bwrap: str, workspace: str = ".", *, ignored: str = "") -> Detected:
     """Try every sandbox now.
 
     Arguments:
         bwrap: the path of bubblewrap, "" if there is none.
+        ignored: the path of a bubblewrap in the workspace.
     """
-    no_full_reason = _probe_full(bwrap)
+    no_full_reason = _probe_full(bwrap, ignored)
     checks_user = not no_full_reason and os.geteuid() == 0
     return Detected(
         bwrap="" if no_full_reason else bwrap,
         no_full_reason=no_full_reason,
         no_file_reason=_probe_file(),
         no_other_user_reason=_probe_other_user(workspace) if checks_user else "",
+        ignored_bwrap=ignored,
     )
 
 
-def _probe_full(bwrap: str) -> str:
+def _probe_full(bwrap: str, ignored: str) -> str:
     """Return why tier full does not work, "" if it works: a command must not write outside."""
     if reason := _find_unsupported_reason():
         return reason
+    if not bwrap and ignored:
+        return f"{ignored} is not used, because it is in the workspace"
     if not bwrap:
         return "bubblewrap (bwrap) is not installed"
     from .linux.bubblewrap import NAMESPACE_OPTIONS

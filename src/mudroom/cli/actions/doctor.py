@@ -47,7 +47,6 @@ _REQUEST = "model request"
 _REQUEST_SECONDS = 60
 """A server may load the model first."""
 _REQUEST_MAX_TOKENS = 16
-_INSTALL_BUBBLEWRAP = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
 
 
 class Check(Struct, frozen=True):
@@ -364,7 +363,7 @@ def _check_permissions() -> Check:
 def _check_sandbox(environ: Mapping[str, str]) -> Check:
     from ...sandboxes import detect
 
-    detected = detect.run_probes(detect.find_bwrap(environ, os.getcwd()))
+    detected = detect.probe(environ, os.getcwd())
     if detected.weakness:
         result = f"full, but {detected.weakness}"
         return Check("sandbox", "warn", result, "Run mudroom as a user other than root.")
@@ -374,17 +373,18 @@ def _check_sandbox(environ: Mapping[str, str]) -> Check:
             f" ({detected.bwrap})"
         )
         return Check("sandbox", "ok", result)
+    remedy = f"{detected.full_remedy}."
     if detected.tier == "file":
         result = (
             "file: Landlock and a system call filter limit commands; the stronger sandbox full does"
             f" not work: {detected.no_full_reason}"
         )
-        return Check("sandbox", "warn", result, _INSTALL_BUBBLEWRAP)
+        return Check("sandbox", "warn", result, remedy)
     result = (
         "none: you must confirm each command; without a user to ask, no command runs"
         f" (full: {detected.no_full_reason}; file: {detected.no_file_reason})"
     )
-    return Check("sandbox", "warn", result, _INSTALL_BUBBLEWRAP)
+    return Check("sandbox", "warn", result, remedy)
 
 
 def _check_program(name: str, path: str | None, missing: str, remedy: str) -> Check:
