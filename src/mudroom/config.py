@@ -112,6 +112,7 @@ _EXPECTED = {
     bool: "true or false",
     str: "text in quotes",
 }
+_TABLES = {"child_model": ", or a table of agents and models"}
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _VARIABLES = {
     "model": "MUDROOM_MODEL",
@@ -318,14 +319,25 @@ def _validate(key: str, value: object, origin: str, *, is_text: bool = False) ->
     except msgspec.ValidationError:
         checked = None
     if isinstance(checked, Mapping):
-        rules = cast("Mapping[str, str]", checked)
-        checked = "; ".join(f"{agent}={model}" for agent, model in rules.items())
-    if checked is None or checked == "":
-        raise UsageError(f"{key} must be {_EXPECTED[kind]}, not {value!r}", where=origin)
+        checked = _join_rules(cast("Mapping[str, str]", checked))
+    if checked is None:
+        expected = _EXPECTED[kind] + _TABLES.get(key, "")
+        raise UsageError(f"{key} must be {expected}, not {value!r}", where=origin)
+    if checked == "":
+        remedy = "Leave it out for the default, or give a value."
+        raise UsageError(f"{key} is blank", where=origin, remedy=remedy)
     if key in _CHOICES and checked not in _CHOICES[key]:
         remedy = suggest_names(checked, _CHOICES[key])
         raise UsageError(f"{key} cannot be {value!r}", where=origin, remedy=remedy)
     return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
+
+
+def _join_rules(rules: Mapping[str, str]) -> str | None:
+    """Return a table of rules as one text; None if it is empty or a text in it is blank."""
+    has_blank = any(not text.strip() for rule in rules.items() for text in rule)
+    if has_blank or not rules:
+        return None
+    return "; ".join(f"{agent}={model}" for agent, model in rules.items())
 
 
 def _find_kind(annotation: object) -> type:

@@ -185,6 +185,21 @@ def test_rules_for_child_models_may_be_a_table(tmp_path: Path, env: dict[str, st
     assert (settings.model, settings.child_model) == ("opus", "explore=haiku; *=sonnet")
     config.write_setting(path, "child_model", "plan=opus")
     assert load(tmp_path, env).child_model == "plan=opus"
-    write_user_file(tmp_path, "[child_model]\nexplore = 5\n")
-    with pytest.raises(UsageError, match="child_model must be text in quotes"):
+
+
+@pytest.mark.parametrize("rules", ["explore = 5", 'explore = ""', '" " = "haiku"', ""])
+def test_a_wrong_table_of_child_models_is_refused(
+    rules: str, tmp_path: Path, env: dict[str, str]
+) -> None:
+    path = write_user_file(tmp_path, f"[child_model]\n{rules}\n")
+    expected = r"child_model must be text in quotes, or a table of agents and models, not \{"
+    with pytest.raises(UsageError, match=expected) as caught:
         load(tmp_path, env)
+    assert caught.value.where == f"{path}:1"
+
+
+def test_a_blank_variable_is_named_without_quotes_to_write(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    with pytest.raises(UsageError, match=r"^child_model is blank \(\$MUDROOM_CHILD_MODEL\)"):
+        load(tmp_path, env | {"MUDROOM_CHILD_MODEL": " "})

@@ -134,6 +134,7 @@ def test_the_body_sets_the_window_and_forbids_a_silent_cut() -> None:
         "model": "qwen3:8b",
         "stream": True,
         "truncate": False,
+        "shift": False,
         "options": {"num_ctx": 16_384, "num_predict": 4_096, "temperature": 0.5},
         "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "Hi."}],
         "tools": [],

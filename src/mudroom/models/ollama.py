@@ -50,8 +50,15 @@ class OllamaModel(WireModel):
         }
         if self.facts.context_window:
             options["num_ctx"] = self.facts.context_window
-        # `truncate`: refuse a prompt that is too long instead of dropping its start.
-        fields = {"model": self.model, "stream": True, "truncate": False, "options": options}
+        fields = {
+            "model": self.model,
+            "stream": True,
+            # Refuse a prompt that is too long; do not drop its start.
+            "truncate": False,
+            # End an answer that fills the window; do not drop the start of the prompt.
+            "shift": False,
+            "options": options,
+        }
         return encode(fields)[:-1] + b',"messages":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:

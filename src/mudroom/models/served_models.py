@@ -80,8 +80,8 @@ def list_ollama_models(
     Arguments:
         base_url: the URL before `/api`.
         key: sent as bearer token; "" sends none.
-        wanted: the model to ask for the window of. If the server does not have it, the first one.
-        default_window: for models that set none, if they are able to.
+        wanted: the only model whose window is asked; if the server does not have it, the first one.
+        default_window: window of a model that sets none; a model may have a smaller one.
     """
     listed = _get_json(f"{base_url}/api/tags", key, _TagList)
     names = [model.name for model in listed.models] if listed else []
@@ -97,7 +97,7 @@ def list_ollama_models(
 
 
 def _find_ollama_window(base_url: str, key: str, model: str, default: int) -> int:
-    """Return `num_ctx` of a model, else the default, but not more than the model is able to."""
+    """Return `num_ctx` of a model, else the smaller of the default and the model's own window."""
     shown = _get_json(f"{base_url}/api/show", key, _Shown, {"model": model})
     if shown is None:
         return 0
