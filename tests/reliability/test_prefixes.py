@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from mudroom import Budget, Reason, Session
+from mudroom import AssistantMessage, Budget, Reason, Session, TextBlock, Usage
 from mudroom._core.events import (
     RunFinished,
     RunStarted,
@@ -89,6 +89,41 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
             for event in record
             if isinstance(event, ToolCallFinished) and event.run == "1"
         ][-1] == REFUSED
+
+
+async def test_s9_the_dollars_of_a_finished_child_count_after_a_resume(tmp_path: Path) -> None:
+    """Each answer costs 0.3 dollars: the third, of parent or child, is the last."""
+
+    def spend(request: Request) -> AssistantMessage:
+        calls = [call("task", prompt="CHILD"), call("read", path="notes.txt")]
+        mine = calls[: request.turn + 1] if request.prompt == "PARENT" else []
+        blocks = (TextBlock(f"answer {request.turn}"), *mine[-1:])
+        return AssistantMessage(blocks, usage=Usage(input_tokens=100_000))
+
+    model = ScriptedModel(spend, "anthropic:claude-sonnet-4-5")
+    home = str(tmp_path / "home")
+    budget = Budget(usd=0.8)
+    async with Session(
+        model=model, cwd=str(tmp_path), home=home, budget=budget, sandbox="off"
+    ) as session:
+        whole = await session.run("PARENT")
+    assert (whole.reason, whole.text) == (Reason.BUDGET, "answer 1")
+    assert whole.usd == pytest.approx(0.9)
+    events = list(open_reader(get_session_path(home, session.id)).read())
+    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
+    for cut in range(first, len(events) - 1):
+        folder = tmp_path / str(cut)
+        path = get_session_path(folder, session.id)
+        journal = SqliteJournal.open(path, session=session.id, create=True)
+        await journal.append(*events[:cut])
+        await journal.close()
+        async with Session(
+            model=model, home=str(folder), resume=session.id, sandbox="off"
+        ) as resumed:
+            report = await resumed.resume_unfinished()
+        assert report, cut
+        assert (report.reason, report.text) == (Reason.BUDGET, "answer 1"), cut
+        assert report.usd == pytest.approx(0.9), cut
 
 
 async def test_s9_a_resumed_child_has_its_remaining_time(tmp_path: Path) -> None:
