@@ -311,6 +311,17 @@ def read(*data_parts: bytes) -> tuple[AssistantMessage, list[StreamChunk]]:
     return reader.finish(), chunks
 
 
+def test_blocks_without_an_index_are_all_part_of_the_answer() -> None:
+    lines = STREAM.splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        if line.startswith(b"data: "):
+            event = json.loads(line.removeprefix(b"data: "))
+            event.pop("index", None)
+            lines[number] = b"data: %b\n" % json.dumps(event).encode()
+    assert b'"index"' in STREAM
+    assert read(b"".join(lines)) == read(STREAM)
+
+
 def test_a_recorded_answer_is_read_completely() -> None:
     message, chunks = read(STREAM)
     assert message.content == (

@@ -75,7 +75,7 @@ class _Event(Struct):
     """
 
     type: str = ""
-    index: int = 0
+    index: int | None = None
     message: _MessageStart | None = None
     content_block: _BlockStart | None = None
     delta: _Delta | None = None
@@ -170,7 +170,8 @@ class AnthropicReader:
         self._has_events = True
         if event.type != "content_block_delta":
             return self._read_frame(event)
-        block = self._blocks.get(event.index)
+        index = next(reversed(self._blocks), 0) if event.index is None else event.index
+        block = self._blocks.get(index)
         if block is None or event.delta is None:
             return ()
         chunk = block.add(event.delta)
@@ -202,7 +203,8 @@ class AnthropicReader:
             case "message_start":
                 raise ModelGarbled("two messages in one stream")
             case "content_block_start" if event.content_block is not None:
-                self._blocks[event.index] = _PartialBlock(event.content_block)
+                index = len(self._blocks) if event.index is None else event.index
+                self._blocks[index] = _PartialBlock(event.content_block)
                 if event.content_block.text:
                     return (StreamChunk("text", event.content_block.text),)
             case "message_delta":
