@@ -126,7 +126,7 @@ async def survey_command(arena: Arena) -> dict[str, Any]:
     """Return what a command sees. A namespace is given as whether it is the host's."""
     (arena.root / "survey.py").write_text(SURVEY)
     output = bytearray()
-    await arena.sandbox.run("python3 -I -S survey.py", timeout=10, sink=output.extend)
+    await arena.sandbox.run("python3 -I -S survey.py", timeout=60, sink=output.extend)
     seen = json.loads(output.partition(b"SURVEY")[2] or b"{}")
     if seen:
         seen["namespaces"] = {
@@ -250,15 +250,15 @@ async def test_85d_commands_die_with_the_daemon(
         return [word for word in build(command) if whole or word != "--die-with-parent"]
 
     full.bubblewrap.build_argv = built
-    await full.sandbox.run("true", timeout=10, sink=ignore)
+    await full.sandbox.run("true", timeout=60, sink=ignore)
     for thread in threading.enumerate():
         if thread.name == THREAD_NAME:
             await asyncio.to_thread(thread.join, 60)
-    running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=30, sink=ignore))
+    running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=60, sink=ignore))
     while not (matches := list_sleeping(name)):
         await asyncio.sleep(0.02)
     os.kill(full.bubblewrap.daemon_pid, signal.SIGKILL)
-    left = are_still_sleeping(name, 2.0 if whole else 0.2)
+    left = are_still_sleeping(name, 60 if whole else 0.2)
     await asyncio.wait([running])
     for pid in matches:
         try:

@@ -69,7 +69,7 @@ def test_a_command_is_recorded_at_its_real_speed(cast: ModuleType) -> None:
         [
             sys.executable,
             "-c",
-            "import time; print('one', flush=True); time.sleep(0.7); print('two')",
+            "import time; print('one', flush=True); time.sleep(2); print('two')",
         ]
     )
     (first, one), (last, both) = moments[0], moments[-1]

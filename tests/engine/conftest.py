@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +15,8 @@ from mudroom._core.events import NoteInjected, RunFinished, RunStarted, ToolCall
 from mudroom._core.messages import Message, TextBlock, ToolResultBlock
 from mudroom._core.tools import ToolResult
 from mudroom.models.scripted import Answer, Request, Script, ScriptedModel
+
+from ..waiting import wait_until
 
 Step = Callable[[Request], Answer | Awaitable[Answer]]
 """Returns the answer to a request."""
@@ -73,10 +74,8 @@ class Stage:
             return await session.run(prompt)
 
     async def wait_until(self, is_true: Callable[[], object]) -> None:
-        """Wait until a condition is true, at most 10 seconds."""
-        async with asyncio.timeout(10):
-            while not is_true():  # noqa: ASYNC110  another process may make it true
-                await asyncio.sleep(0.002)
+        """Wait until a condition is true."""
+        await wait_until(is_true)
 
     def list_requests(self, prompt: str) -> list[Request]:
         """Return the requests of the conversations whose prompt begins with this word, in order."""

@@ -12,7 +12,7 @@ from mudroom import Effect, Reason, tool
 from mudroom._core.events import Delta, NoteInjected, RunFinished, RunStarted, ToolCallStarted
 from mudroom.models.scripted import Answer, Request, call
 
-SECONDS = 10
+SECONDS = 60
 
 
 class Gate:

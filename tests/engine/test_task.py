@@ -204,7 +204,7 @@ async def test_grandchildren_do_not_wait_for_slots_of_their_parents(stage: Stage
     def child(request: Request) -> Answer:
         return two if "task" in request.tools and not request.turn else "done"
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await stage.run(
             {"PARENT": [two, "end"], "CHILD": [child]}, max_children=1, budget=Budget(depth=2)
         )

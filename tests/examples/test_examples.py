@@ -109,7 +109,7 @@ async def test_events_reach_a_web_page_as_they_happen(tmp_path: Path) -> None:
 
 
 async def _fetch_page(client: aiohttp.ClientSession, url: str) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 async with client.get(url) as response:

@@ -163,7 +163,7 @@ async def test_without_a_user_to_ask_a_call_is_denied_at_once(mudroom: Mudroom) 
         messages = str([request.messages for request in server.requests])
     result = json.loads(done.out)
     assert (
-        done.code == 0 and time.monotonic() - began < 20 and not (mudroom.project / "made").exists()
+        done.code == 0 and time.monotonic() - began < 60 and not (mudroom.project / "made").exists()
     )
     assert [
         (denial["tool_name"], denial["tool_input"]["command"])

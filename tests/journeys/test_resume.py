@@ -1,11 +1,9 @@
 """Sessions continue after kill -9, as a fork, by name, and never in two processes."""
 
-import asyncio
 import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from mudroom._core.messages import ToolCallBlock
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from ..waiting import wait_until
 from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
@@ -59,16 +58,9 @@ async def _run_and_kill(
     mudroom: Mudroom, server: ModelServer, story: FamilyStory, *arguments: str
 ) -> None:
     process = await mudroom.start("-p", "PARENT", *MODEL, *arguments, url=server.url)
-    await asyncio.wait_for(
-        _wait_until(lambda: bool(story.turns["c 2"]) and _count_finished_runs(mudroom) == 2), 60
-    )
+    await wait_until(lambda: story.turns["c 2"] and _count_finished_runs(mudroom) == 2)
     process.send_signal(signal.SIGKILL)
     await process.wait()
-
-
-async def _wait_until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  files and other processes send no notice
-        await asyncio.sleep(0.02)
 
 
 def _count_finished_runs(mudroom: Mudroom) -> int:
@@ -144,7 +136,7 @@ async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Mudro
     story = FamilyStory()
     async with ModelServer(story) as server:
         process = await mudroom.start("-p", "PARENT", *MODEL, url=server.url)
-        await asyncio.wait_for(_wait_until(lambda: bool(story.turns["c 2"])), 60)
+        await wait_until(lambda: story.turns["c 2"])
         assert [item["state"] for item in await _list_sessions(mudroom)] == ["live"]
         for words in (("-c", "-p", "x"), ("resume",), ("delete", "last", "--yes")):
             done = await mudroom(*words, url=server.url)

@@ -11,6 +11,7 @@ import pytest
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from ..waiting import wait_until
 from .conftest import Mudroom, Tmux
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
@@ -185,8 +186,7 @@ async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
             server.requests[0]
         ) and "what was that" in get_last_words(server.requests[0])
         await tmux.say("!touch started; sleep 60")
-        while not (tmux.mudroom.project / "started").exists():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        await wait_until((tmux.mudroom.project / "started").exists)
         await tmux.press("Escape")
         await tmux.expect("(interrupted)")
 
@@ -307,9 +307,7 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
         for name, holds in (("talk.md", "Call of `bash`"), ("talk.html", "<!doctype html>")):
             await tmux.say(f"/export {name}")
             page = mudroom.project / name
-            async with asyncio.timeout(20):
-                while not (page.exists() and holds in page.read_text()):  # noqa: ASYNC110  another process writes it
-                    await asyncio.sleep(0.05)
+            await wait_until(lambda: page.exists() and holds in page.read_text())  # noqa: B023
         await tmux.say("/export talk.txt")
         await tmux.expect("cannot be written: File exists")
         await tmux.say("/export none/talk.txt")

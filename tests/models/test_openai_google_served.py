@@ -109,7 +109,7 @@ def test_a_stream_cut_at_any_byte_is_never_complete(wire: str) -> None:
 async def serve_model(
     wire: str, answer: Callable[[ServerRequest], ServerAnswer], clock: FakeClock | None = None
 ) -> AsyncGenerator[tuple[ModelServer, Model], None]:
-    http = HttpClient(clock=clock or FakeClock(), read_timeout=0.2, max_tries=4)
+    http = HttpClient(clock=clock or FakeClock(), read_timeout=1.0, max_tries=4)
     async with ModelServer(answer) as server:
         model: Model = (
             OpenAIModel("m", http=http, key=KEY, base_url=server.url + "/v1")

@@ -30,6 +30,8 @@ from mudroom._platform.http1.errors import (
 from mudroom._platform.http1.parser import ResponseParser
 from mudroom._platform.http1.pool import ConnectionPool
 
+from ..waiting import SECONDS
+
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 HELLO = OK + b"Content-Length: 5\r\n\r\nhello"
 
@@ -157,7 +159,7 @@ class RawServer:
 
 @asynccontextmanager
 async def open_pool(
-    server: RawServer, *, read_timeout: float = 5.0, tls: ssl.SSLContext | None = None
+    server: RawServer, *, read_timeout: float = SECONDS, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[ConnectionPool]:
     listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
@@ -232,11 +234,11 @@ async def test_a_cancelled_request_closes_its_connection() -> None:
     server = RawServer(OK + b"Content-Length: 5\r\n\r\nhe")
     async with open_pool(server) as pool:
         request = asyncio.create_task(post(pool, f"http://127.0.0.1:{server.port}/"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS):
             await server.requested.wait()
         request.cancel()
         await asyncio.wait([request])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS):
             await server.closed.wait()
 
 
@@ -255,7 +257,7 @@ async def test_a_rest_that_does_not_arrive_closes_the_connection() -> None:
     async with open_pool(server, read_timeout=0.4) as pool:
         response = await pool.post(f"http://127.0.0.1:{server.port}/", {}, bytes)
         response.close(is_answered=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS):
             await server.closed.wait()
 
 
@@ -266,8 +268,8 @@ async def test_a_silent_server_ends_the_request_after_the_read_timeout(answer: b
         started_at = asyncio.get_running_loop().time()
         with pytest.raises(SilentServer):
             await post(pool, f"http://127.0.0.1:{server.port}/")
-        assert 0.25 < asyncio.get_running_loop().time() - started_at < 3
-        async with asyncio.timeout(5):
+        assert 0.25 < asyncio.get_running_loop().time() - started_at < SECONDS
+        async with asyncio.timeout(SECONDS):
             await server.closed.wait()
 
 
@@ -336,7 +338,7 @@ async def test_a_server_that_cannot_be_reached_is_named() -> None:
     port = listener.sockets[0].getsockname()[1]
     listener.close()
     for host in ("127.0.0.1", "localhost"):
-        pool = ConnectionPool(read_timeout=5)
+        pool = ConnectionPool(read_timeout=SECONDS)
         with pytest.raises(CannotConnect, match="Connection refused"):
             await post(pool, f"http://{host}:{port}/")
         await pool.close()
@@ -457,7 +459,7 @@ async def test_a_plain_request_goes_through_the_proxy_of_the_environment(
     monkeypatch: pytest.MonkeyPatch, example_host: str
 ) -> None:
     proxy = ProxyServer(0)
-    pool = ConnectionPool(read_timeout=5)
+    pool = ConnectionPool(read_timeout=SECONDS)
     async with open_proxy(proxy) as address:
         monkeypatch.setenv("HTTP_PROXY", f"http://ada:se%40cret@{address}")
         assert await post(pool, f"http://{example_host}/v1?a=b") == b"hello"
@@ -488,7 +490,7 @@ async def test_a_tunnel_that_the_proxy_refuses_is_named(
     monkeypatch: pytest.MonkeyPatch, example_host: str
 ) -> None:
     proxy = ProxyServer(0, b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
-    pool = ConnectionPool(read_timeout=5)
+    pool = ConnectionPool(read_timeout=SECONDS)
     async with open_proxy(proxy) as address:
         monkeypatch.setenv("HTTPS_PROXY", address)
         with pytest.raises(CannotConnect, match=f"the proxy {address} answered 407"):

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -21,6 +20,8 @@ from mudroom._platform.processes import (
     read_process,
     reap_process,
 )
+
+from ..waiting import SECONDS, block_until, is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs procfs")
 
@@ -49,10 +50,9 @@ def test_an_ended_child_is_dead_until_it_is_reaped() -> None:
     pid = os.fork()
     if pid == 0:
         os._exit(0)
-    deadline = time.monotonic() + 5
-    while not (process := read_process(pid)) or not process.is_dead:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    block_until(lambda: not is_alive(pid))
+    process = read_process(pid)
+    assert process and process.is_dead
     reap_process(pid)
     assert read_process(pid) is None
     reap_process(pid)
@@ -67,7 +67,7 @@ def test_children_are_listed_and_killed() -> None:
     child = subprocess.Popen(["sleep", "60"])
     assert child.pid in list_children()
     kill_process(child.pid)
-    assert child.wait(5) == -signal.SIGKILL
+    assert child.wait(SECONDS) == -signal.SIGKILL
     assert child.pid not in list_children()
     kill_process(child.pid)
     kill_process(0)
@@ -75,10 +75,7 @@ def test_children_are_listed_and_killed() -> None:
 
 def test_the_environment_is_that_at_the_start() -> None:
     with subprocess.Popen(["sleep", "60"], env={"MARK": "x/y"}) as child:
-        deadline = time.monotonic() + 5
-        while read_environ(child.pid) != b"MARK=x/y\0":
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        block_until(lambda: read_environ(child.pid) == b"MARK=x/y\0")
         child.kill()
     assert read_environ(child.pid) == b""
 

@@ -133,7 +133,7 @@ async def test_a_cancelled_run_stops_the_server(
     assert await asyncio.to_thread(server.count_generated_tokens) == count
 
 
-async def _wait_for(server: LlamaServer, *, generating: bool, seconds: float = 20) -> None:
+async def _wait_for(server: LlamaServer, *, generating: bool, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while await asyncio.to_thread(server.is_generating) is not generating:
         assert time.monotonic() < deadline, f"generating is not {generating} after {seconds} s"

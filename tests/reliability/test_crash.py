@@ -82,7 +82,7 @@ class CrashProgram:
     def close(self) -> None:
         assert self._program.stdin and self._program.stdout
         self._program.stdin.close()
-        self._program.wait(30)
+        self._program.wait(60)
         self._program.stdout.close()
 
 

@@ -53,6 +53,7 @@ from mudroom.testing.clock import run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.strict_provider import strict_script
 
+from ..waiting import wait_until
 from .conftest import CheckRecord
 
 MODEL = "anthropic:claude-sonnet-4-5"
@@ -129,9 +130,7 @@ def call_bash(command: str, id: str = "b") -> ToolCallBlock:
 
 async def wait_for_file(folder: Path, name: str) -> None:
     """Wait until a command has made that file."""
-    async with asyncio.timeout(60):
-        while not (folder / name).exists():  # noqa: ASYNC110  files send no notice
-            await asyncio.sleep(0.01)
+    await wait_until((folder / name).exists)
 
 
 async def test_f1_a_call_cut_off_by_an_interrupt_has_a_result(work: Path) -> None:
@@ -372,17 +371,17 @@ async def test_f13_processes_of_a_session_do_not_outlive_it(work: Path) -> None:
     async with open_session(
         work,
         answer_once(
-            call_bash(
-                "nohup sleep 50 > /dev/null 2>&1 & setsid sleep 50 & disown -a; touch wait_for_file"
-            )
+            call_bash("nohup sleep 500 >/dev/null 2>&1 & setsid sleep 500 & disown -a; touch ended")
         ),
     ) as opened:
         assert (await opened.session.run("Go.")).ok
-    polls = 40  # two seconds, and more when the machine is busy
-    while any(os.path.realpath(link) == str(work) for link in Path("/proc").glob("[0-9]*/cwd")):
-        assert polls
-        polls -= 1
-        await asyncio.sleep(0.05)
+    await wait_until(
+        lambda: (
+            not any(
+                os.path.realpath(link) == str(work) for link in Path("/proc").glob("[0-9]*/cwd")
+            )
+        )
+    )
 
 
 async def test_f14_a_program_without_its_terminal_ends(work: Path) -> None:

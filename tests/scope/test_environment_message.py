@@ -68,9 +68,9 @@ def test_a_big_folder_is_read_in_part_and_the_message_says_so(tmp_path: Path) ->
         (tmp_path / f"part{folder}").mkdir()
         for n in range(1_000):
             (tmp_path / f"part{folder}" / f"{n}.txt").touch()
-    start = time.perf_counter()
+    start = time.process_time()
     message, _ = make_environment_messages(SharedWorkspace(str(tmp_path)))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     text = join_texts(message)
     assert f"only the first {MAX_WALKED_FILES:,} files were looked at" in text
     assert "part0/" in text

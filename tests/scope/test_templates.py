@@ -122,12 +122,12 @@ def test_a_placeholder_that_no_key_can_fill_is_refused_with_a_remedy(text: str) 
 
 @pytest.mark.parametrize("value", ["x" * 1_000_000, "${a}" * 250_000, "${" * 500_000])
 def test_a_value_of_a_megabyte_is_filled_in_quickly_and_once(value: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert fill_template("${a}|${a}", ContextState(a=value)) == f"{value}|{value}"
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_a_megabyte_of_placeholders_is_filled_quickly() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(fill_template("${a}" * 250_000, ContextState(a="${a}"))) == 1_000_000
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5

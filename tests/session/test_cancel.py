@@ -13,7 +13,7 @@ from mudroom.events import RunStarted
 from mudroom.scope import PromptConfig
 from mudroom.testing import Request, ScriptedModel
 
-SECONDS = 20
+SECONDS = 60
 
 
 class EndlessModel:

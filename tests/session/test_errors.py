@@ -12,6 +12,7 @@ from mudroom.errors import ModelRefused
 from mudroom.scope import PromptConfig, RunConfig
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel
 
+from ..waiting import wait_until
 from .conftest import IsolatedOptions
 
 Call = Callable[[Session], Awaitable[object]]
@@ -104,7 +105,7 @@ async def test_cancelling_map_cancels_its_tasks(isolated: IsolatedOptions) -> No
 
     async with Session(model=ScriptedModel(wait), journal="memory", **isolated) as session:
         mapping = asyncio.create_task(session.map(["one", "two"]))
-        await asyncio.sleep(0.1)
+        await wait_until(lambda: started == 2)
         mapping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await mapping

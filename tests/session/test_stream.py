@@ -12,6 +12,7 @@ from mudroom import AnyEvent, JournalError, Reason, Session, UsageError
 from mudroom.events import Delta, RunFinished, RunStarted, StoredEvent
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
+from ..waiting import wait_until
 from .conftest import IsolatedOptions
 
 
@@ -70,7 +71,8 @@ async def test_leaving_a_stream_early_cancels_its_run(how: str, isolated: Isolat
         await asyncio.sleep(3600)
         return "too late"
 
-    async with Session(model=ScriptedModel(never), journal=journal, **isolated) as session:
+    model = ScriptedModel(never)
+    async with Session(model=model, journal=journal, **isolated) as session:
         if how == "aclose":
             async with session.stream("wait") as stream:
                 async for _ in stream:
@@ -80,14 +82,17 @@ async def test_leaving_a_stream_early_cancels_its_run(how: str, isolated: Isolat
         elif how == "drop":
             async for _ in session.stream("wait"):
                 break
-            await asyncio.sleep(0.1)
         else:
             reading = asyncio.create_task(read_all(session, "wait"))
-            await asyncio.sleep(0.1)
+            await wait_until(lambda: model.requests)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-        finished = [event for event in journal.events if isinstance(event, RunFinished)]
-        assert [event.report.reason for event in finished] == [Reason.CANCELLED]
+
+        def list_finished() -> list[RunFinished]:
+            return [event for event in journal.events if isinstance(event, RunFinished)]
+
+        await wait_until(list_finished)
+        assert [event.report.reason for event in list_finished()] == [Reason.CANCELLED]
 
 
 async def read_all(session: Session, prompt: str) -> list[AnyEvent]:

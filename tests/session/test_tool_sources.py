@@ -11,6 +11,8 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions, Rule, Verdict
 from mudroom.ports import ToolContext
 
+from ..waiting import wait_until
+
 
 def make_tool(name: str, answer: str) -> Tool:
     async def run(context: ToolContext, arguments: dict[str, object]) -> ToolResult:
@@ -55,9 +57,7 @@ class FolderSource:
 
 async def wait_until_removed(session: Session, name: str) -> None:
     """Wait until the session has followed the removal of a tool."""
-    async with asyncio.timeout(60):
-        while name in session.tools:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await wait_until(lambda: name not in session.tools)
 
 
 def open_session(

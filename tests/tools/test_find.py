@@ -23,6 +23,8 @@ from mudroom.tools._ripgrep import InvalidPattern, find_ripgrep
 from mudroom.tools.grep import parse, search
 from mudroom.workspaces.shared import SharedWorkspace
 
+from ..waiting import wait_until
+
 RG = find_ripgrep("/nowhere")
 
 
@@ -33,7 +35,8 @@ def slow_rg(tmp_path: Path) -> str:
     script = """#!/bin/sh
 while [ "$1" != -- ]; do shift; done
 printf '%s\\0' "$2"
-exec sleep 60
+touch "$0.started"
+exec sleep 600
 """
     program.write_text(script)
     program.chmod(0o755)
@@ -214,7 +217,7 @@ async def test_54_a_catastrophic_pattern_ends_soon(ctx: Run, call: Call) -> None
     (ctx.root / "a").write_text("a" * 60 + "!\n")
     began = time.monotonic()
     assert (await call("grep", pattern="(a|a)*$")).text == "a"
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
 
 
 async def test_a_search_ends_at_the_limit_with_its_matches_so_far(ctx: Run, slow_rg: str) -> None:
@@ -222,10 +225,10 @@ async def test_a_search_ends_at_the_limit_with_its_matches_so_far(ctx: Run, slow
     (ctx.root / "b").write_text("aaa\n")
     before = len(os.listdir("/proc/self/fd"))
     began = time.monotonic()
-    result = await search(ctx.workspace, parse({"pattern": "a"}), rg=slow_rg, seconds=0.5)
-    assert time.monotonic() - began < 30
+    result = await search(ctx.workspace, parse({"pattern": "a"}), rg=slow_rg, seconds=2)
+    assert time.monotonic() - began < 60
     assert result.text.splitlines()[0] == "a"
-    note = "(stopped after 0.5 s: searched 0 of 2 files; use a simpler pattern, a path or a glob)"
+    note = "(stopped after 2 s: searched 0 of 2 files; use a simpler pattern, a path or a glob)"
     assert result.text.splitlines()[-1] == note
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
@@ -233,9 +236,9 @@ async def test_a_search_ends_at_the_limit_with_its_matches_so_far(ctx: Run, slow
 async def test_a_search_that_ends_without_matches_is_an_error(ctx: Run, slow_rg: str) -> None:
     (ctx.root / "a").write_text("aaa\n")
     arguments = parse({"pattern": "a", "output_mode": "count"})
-    result = await search(ctx.workspace, arguments, rg=slow_rg, seconds=0.5)
+    result = await search(ctx.workspace, arguments, rg=slow_rg, seconds=2)
     assert result.error
-    assert "stopped after 0.5 s: searched 0 of 1 file" in result.text
+    assert "stopped after 2 s: searched 0 of 1 file" in result.text
     assert "no matches" not in result.text
 
 
@@ -243,11 +246,11 @@ async def test_cancelling_a_search_ends_its_process(ctx: Run, slow_rg: str) -> N
     (ctx.root / "a").write_text("aaa\n")
     async with asyncio.TaskGroup() as group:
         task = group.create_task(search(ctx.workspace, parse({"pattern": "a"}), rg=slow_rg))
-        await asyncio.sleep(0.3)
+        await wait_until(Path(f"{slow_rg}.started").exists)
         began = time.monotonic()
         task.cancel()
     assert task.cancelled()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("pattern", [r"(?<=def )main", r"(a)\1"])
@@ -373,8 +376,7 @@ async def test_a_search_that_is_ended_while_files_are_opened_leaves_none_open(
         (tmp_path / f"f{n}").write_text("needle\n")
     before = len(os.listdir("/dev/fd"))
     await search(Slow(str(tmp_path)), parse({"pattern": "needle"}), rg=RG, seconds=0.1)
-    await asyncio.sleep(0.1)
-    assert len(os.listdir("/dev/fd")) <= before + 1
+    await wait_until(lambda: len(os.listdir("/dev/fd")) <= before + 1)
 
 
 async def test_glob_ends_at_the_limit_with_its_files_so_far(tmp_path: Path) -> None:

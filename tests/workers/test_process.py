@@ -271,7 +271,7 @@ async def test_a_run_whose_processes_keep_dying_is_lost(tmp_path: Path) -> None:
 
 
 async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:
-    model = make_family(lambda _: call("bash", command="sleep 60; touch late"))
+    model = make_family(lambda _: call("bash", command="sleep 600; touch late"))
     async with open_session(tmp_path, model) as session:
 
         def cancel(event: AnyEvent) -> None:
@@ -279,7 +279,7 @@ async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:
                 session.cancel("1.1.1")
 
         session.watch(cancel)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             report = await session.run("PARENT")
     assert "CANCELLED" in report.text
     assert not (tmp_path / "late").exists()

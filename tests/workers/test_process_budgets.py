@@ -95,7 +95,7 @@ async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) ->
         if not has_killed and request.turn == 1:
             has_killed = True
             os.kill(list_worker_pids(session)[0], signal.SIGKILL)
-            await asyncio.sleep(60)
+            await asyncio.sleep(3600)
         return await read_on(request)
 
     model = ScriptedModel(answer)
@@ -104,7 +104,7 @@ async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) ->
     options: dict[str, Any] = {"worker": "process:1", "budget": budget}
     async with open_in_processes(tmp_path, model, **options) as session:
         session.watch(lambda event: turns.append(event) if isinstance(event, TurnStarted) else None)
-        report = await asyncio.wait_for(session.task("read"), 30)
+        report = await asyncio.wait_for(session.task("read"), 60)
     assert has_killed and report.reason is Reason.MAX_TURNS
     assert len([request for request in model.requests if request.tools]) == 4 + 1, (
         "the request of the lost process is repeated"

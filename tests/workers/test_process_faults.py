@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,8 @@ import pytest
 from tests.workers.crash_program import CHILDREN, STEPS
 
 from mudroom.testing.invariants import find_violations
+
+from ..waiting import block_until
 
 PROGRAM = str(Path(__file__).with_name("crash_program.py"))
 ROUNDS = 60 if os.environ.get("MUDROOM_LONG") else 4
@@ -42,21 +43,13 @@ def find_workers(program: subprocess.Popen[str]) -> list[int]:
 
 def wait_until_gone(pids: list[int]) -> None:
     """Wait until processes have ended."""
-    deadline = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < deadline, "worker processes end with their session"
-        time.sleep(0.01)
+    block_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 def wait_for_log(folder: Path, lines: int) -> None:
     """Wait until the children have appended this many lines."""
     log = folder / "log"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if log.exists() and len(log.read_text().splitlines()) >= lines:
-            return
-        time.sleep(0.01)
-    raise AssertionError("the children do not work")
+    block_until(lambda: log.exists() and len(log.read_text().splitlines()) >= lines)
 
 
 def check_log(folder: Path) -> None:

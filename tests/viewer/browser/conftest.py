@@ -30,7 +30,7 @@ FLAGS = [
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 ]
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 
 class Page:

@@ -1,6 +1,5 @@
 """Tests of the viewer page in a real browser: content, speed and safety."""
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncGenerator, Iterable
@@ -373,8 +372,7 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
             and await read_texts(page, ".child .dot.unfinished") == []
         )
         await journal.append(*script.events[half:])
-        async with asyncio.timeout(3):
-            await page.wait_until(f"app.fold.events === {len(script.events)}")
+        await page.wait_until(f"app.fold.events === {len(script.events)}")
         await page.wait_until("[...document.querySelectorAll('.report')].length || app.run.report")
         assert await page.run("app.fold.runs.get('1').state") == "done"
         await journal.close()
