@@ -1,4 +1,4 @@
-"""Description of one file: its first words, quoted, and the names it may define."""
+"""Description of one file: its first words and the lines that may define something, quoted."""
 
 from __future__ import annotations
 
@@ -9,41 +9,52 @@ from .catalog import NEVER, find_outline_rules, load_data
 from .plans import Translator
 from .tool_output import FileText
 
+HEAD_LINES = 60
+MOST_LINES = 6
 _LENGTH = 400
-_MOST_NAMES = 6
-_HEAD_LINES = 60
+_LINE_LENGTH = 100
 
 
 def describe_file(file: FileText, say: Translator) -> str:
-    """Return one line: the number of lines, the first words quoted, and names it may define."""
+    """Return one line: the number of lines, the first words, and lines with definitions."""
     if file.problem and not file.text:
-        return say("not_readable", error=file.problem)[:_LENGTH]
+        return say("no_line_read", error=file.problem)[:_LENGTH]
+    count = say.count(file.text.count("\n") + 1, "line")
     if not file.text.strip():
-        return say("empty_file")
-    parts = [file.problem or say.count(file.text.count("\n") + 1, "line")]
-    number, quote = _find_first_words(file)
-    if quote:
-        parts.append(say("on_line", number=number, text=quote))
-    return ". ".join([*parts, _list_names(file, say)]).removesuffix(". ")
+        return say("all_blank", count=count)
+    text = file.text if find_outline_rules(file.path).is_source else blank_code(file.text)
+    lines = _quote_definitions(file, text)
+    quoted = [say("quoted_lines", lines=say.join(lines))] if lines else []
+    return ". ".join([file.problem or count, *_quote_first_words(file.path, text, say), *quoted])
 
 
-def _find_first_words(file: FileText) -> tuple[int, str]:
-    """Return line number and text of the first paragraph of documentation, "" for none."""
-    match = re.search(find_outline_rules(file.path).purpose, file.text)
-    start, end = match.span(match.lastindex or 0) if match else _find_head_comment(file.text)
+def blank_code(text: str) -> str:
+    """Return Markdown with empty lines in place of blocks of code, comments and HTML."""
+    blocks = load_data("outline")["not_prose"]
+    return re.sub(blocks, lambda match: "\n" * match[0].count("\n"), text)
+
+
+def _quote_first_words(path: str, text: str, say: Translator) -> list[str]:
+    """Quote the first paragraph of documentation when it begins near the start of the file."""
+    match = re.search(find_outline_rules(path).purpose, text)
+    start, end = match.span(match.lastindex or 0) if match else _find_head_comment(text)
     outline = load_data("outline")
     mark = NEVER if match else outline["mark"]
-    lines = [re.sub(mark, "", line).strip() for line in file.text[start:end].split("\n")]
-    text = "\n".join(lines)
-    quote = re.search(outline["paragraph"], text) or re.search(r"\S.*" if match else NEVER, text)
-    number = file.text.count("\n", 0, start) + text.count("\n", 0, quote.start() if quote else 0)
-    return number + 1, shorten(quote[0] if quote else "", _LENGTH, placeholder="…")
+    words = "\n".join(re.sub(mark, "", line).strip() for line in text[start:end].split("\n"))
+    quote = re.search(outline["paragraph"], words) or re.search(r"\S.*" if match else NEVER, words)
+    if not quote:
+        return []
+    first = text.count("\n", 0, start) + words.count("\n", 0, quote.start()) + 1
+    last = first + quote[0].count("\n")
+    key = "on_lines" if last > first else "on_line"
+    short = shorten(quote[0], _LENGTH, placeholder="…")
+    return [say(key, first=first, last=last, text=short)] if first <= HEAD_LINES else []
 
 
 def _find_head_comment(text: str) -> tuple[int, int]:
     """Return the first comment that is not a licence or a setting and has only such before it."""
     outline = load_data("outline")
-    head = "\n".join(text.split("\n")[:_HEAD_LINES])
+    head = "\n".join(text.split("\n")[:HEAD_LINES])
     for match in re.finditer(outline["block"], head):
         block = match[0].strip()
         is_comment = bool(re.match(outline["mark"], block))
@@ -55,15 +66,21 @@ def _find_head_comment(text: str) -> tuple[int, int]:
     return 0, 0
 
 
-def _list_names(file: FileText, say: Translator) -> str:
-    """Return a phrase with names on lines of a known form; a leading _ leaves a name out."""
+def _quote_definitions(file: FileText, text: str) -> list[str]:
+    """Return lines of a known form with their numbers; a leading _ leaves a name out."""
     rules = find_outline_rules(file.path)
-    matches = [match for pattern in rules.names for match in re.finditer(pattern, file.text)]
-    matches.sort(key=lambda match: match.start())
+    matches = [match for pattern in rules.names for match in re.finditer(pattern, text)]
     numbers: dict[str, int] = {}
-    for match in matches:
+    for match in sorted(matches, key=lambda match: match.start()):
         group = match.lastindex or 0
-        numbers.setdefault(match[group].strip(), file.text.count("\n", 0, match.start(group)) + 1)
-    public = [(name, number) for name, number in numbers.items() if not name.startswith("_")]
-    shown = [say("name_on_line", name=name, number=number) for name, number in public[:_MOST_NAMES]]
-    return say("names", names=say.join(shown)) if shown else ""
+        numbers.setdefault(match[group].strip(), text.count("\n", 0, match.start(group)))
+    lines = file.text.split("\n")
+    public = dict.fromkeys(n for name, n in numbers.items() if not name.startswith("_"))
+    return [_mark_as_code(f"{n + 1}: {lines[n].strip()}") for n in list(public)[:MOST_LINES]]
+
+
+def _mark_as_code(line: str) -> str:
+    """Return a line between marks of code, cut to a length."""
+    line = line if len(line) <= _LINE_LENGTH else f"{line[:_LINE_LENGTH]}…"
+    marks = "`" * (max([0, *map(len, re.findall("`+", line))]) + 1)
+    return f"{marks} {line} {marks}" if "`" in line else f"`{line}`"

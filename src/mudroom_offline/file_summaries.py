@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .children import run_children, split_batches
-from .file_outline import describe_file
+from .file_outline import HEAD_LINES, MOST_LINES, describe_file
 from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
 from .requests import find_patterns
 from .tool_output import Listing, format_table, list_files, read_files
@@ -25,14 +25,15 @@ def summarize(request: Request, context: Context) -> Plan:
     if not listing.rows:
         return say("no_file", **texts)
     if len(listing.rows) > _MOST_FILES:
-        count = say.count(len(listing.rows), "file")
+        count = say.count(listing.total, "file")
         raise CannotAnswer(say("too_many", count=count, most=_MOST_FILES, **texts))
     if "task" in context.tools and (request.delegate or len(listing.rows) > _READ_DIRECTLY):
         rows, problems = yield from _summarize_with_children(listing.rows, context)
     else:
         rows, problems = yield from _summarize_here(listing.rows, say)
     count = say.count(listing.total, "file")
-    lead = say("summary_of", rows=f"{len(rows):,}", count=count, **texts)
+    texts |= {"rows": f"{len(rows):,}", "count": count}
+    lead = say("summary_of", head=HEAD_LINES, most=MOST_LINES, **texts)
     table = "\n".join([format_table((say("File"), say("summary")), []), *rows])
     note = context.describe_problems([listing.problem])
     return combine(["" if listed else lead, table, problems, note])

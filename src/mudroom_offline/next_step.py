@@ -98,12 +98,12 @@ def _run_in_order(
             parts.append((yield from _run_plan(request, context)))
         except CannotAnswer as error:
             refusals.append(str(error))
-    if not parts:
-        raise CannotAnswer("\n".join(refusals))
     note = say("below_repository", folder=context.repository)
     has_searched = any(request.kind not in _SEARCHES_NOTHING for request in requests)
-    if context.repository and has_searched and note not in combine(parts):
-        parts.insert(0, note)
+    notes = [note] if context.repository and has_searched and note not in combine(parts) else []
+    if not parts:
+        raise CannotAnswer("\n".join([*refusals, *notes]))
+    parts = [*notes, *parts]
     refusals += [say("not_done", part=part) for part in unsupported]
     return FinalAnswer(combine([*parts, *refusals]), not refusals and not context.problems)
 

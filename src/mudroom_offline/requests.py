@@ -7,6 +7,7 @@ outside that kind's vocabulary. So a condition, a negation or another purpose is
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 
 from .catalog import DemoFunction, Intent, join_patterns, load_data, load_pattern, load_rows
@@ -18,7 +19,7 @@ _STDIN = re.compile(r"<stdin>\n.*?\n</stdin>", re.DOTALL)  # text that no reques
 _CJK = re.compile(r"[\u3400-\u9fff]")
 _LIST_ITEM = re.compile(r"(?m)^\s*- .*$")
 _GLOB = re.compile(r"(?<![\w*])(?:[\w.@-]+/)*(?:\*\*/)?(?:[\w.-]*/)*[\w.-]*\*[\w.*/{},-]*")
-_SUFFIX = re.compile(r"(?<![\w/])\.([A-Za-z]\w{0,7})\b")
+_SUFFIX = re.compile(r"(?<![\w/])\.(?!git\w|vscode|circleci|husky)([A-Za-z]\w{0,7})\b(?![/-])")
 _FILE = re.compile(r"(?<![\w*/.-])((?:[\w@.-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,9})\b(?!/)")
 _PATH = r"(?<![\w*/.-])[\w@.-]+(?:/[\w@.-]+)*/[\w@-]+(?![\w*/-]|\.\w)"
 _PATH_LIKE = re.compile(r"`?[\w@.*{},-]*/[\w@./*{},-]*`?")
@@ -27,6 +28,8 @@ _QUOTED = re.compile(r"`([^`\s]+)`|[\"'“‘「]([^\"'”’」\s]+)[\"'”’�
 _NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#|-)[A-Za-z_]\w*)*(?:\(\))?")
 _LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
 _TAKES_FILES = ("count", "summarise", "create")
+_ABOUT_A_PLACE = ("count", "summarise", "find")
+_MAY_FOLLOW = frozenset({"description", "run_tests", "licence", "tests", "stack", "count", "find"})
 
 
 def is_chinese(text: str) -> bool:
@@ -39,24 +42,22 @@ def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
     prompt, stdin_blocks = _STDIN.subn("", prompt)
     if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
         return [], [f"{prompt[:60]}…"]
-    parts = _split_requests(prompt)
-    kinds = {kind for kind, _ in parts} - {"", "help"}
+    parts = list(_add_places(_split_requests(prompt)))
+    kinds = {kind for kind, _, _ in parts} - {"", "help"}
     writes = "create" in kinds
     forbids = load_pattern("forbids")
     unsupported = [
-        text for kind, text in parts if not kind and (writes or not forbids.search(text))
+        text for kind, text, _ in parts if not kind and (writes or not forbids.search(text))
     ]
     if unsupported and writes:
-        unsupported += [text for kind, text in parts if kind == "create"]
+        unsupported += [text for kind, text, _ in parts if kind == "create"]
         kinds.remove("create")
     if not kinds and not unsupported and parts:
         kinds = {"help"}
     unsupported += ["<stdin>"] if stdin_blocks else []
     delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", prompt)))
     requests = [
-        Request(kind, text, delegate, next(iter(find_folders(text)), None))
-        for kind, text in parts
-        if kind in kinds
+        Request(kind, text, delegate, folder) for kind, text, folder in parts if kind in kinds
     ]
     return requests, unsupported
 
@@ -91,7 +92,7 @@ def find_folders(text: str) -> list[str]:
     folders = [name.removeprefix("./").strip("/") for name in names if name.strip("./")]
     if not folders and (match := load_pattern("plain_folder").search(bare)):
         is_word = match["name"].lower() in load_data("intents")["common_words"].split()
-        folders = [] if is_word else [match["name"]]
+        folders = [] if is_word or _SUFFIX.fullmatch(match["name"]) else [match["name"]]
     return list(dict.fromkeys(folders))
 
 
@@ -102,6 +103,7 @@ def find_files(text: str) -> list[str]:
 
 def find_patterns(text: str) -> list[str]:
     """Return the globs, file names and kinds of file that a request names."""
+    text = _remove_folder(text)
     globs = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
     patterns = [glob if "/" in glob else f"**/{glob}" for glob in globs]
     if not globs:
@@ -112,18 +114,37 @@ def find_patterns(text: str) -> list[str]:
     return list(dict.fromkeys([*patterns, *find_files(text)]))
 
 
+def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:
+    """Yield kind, text and folder. The kind is "" when the place of a request is not sure."""
+    folders: list[str] = []
+    patterns: list[str] = []
+    for kind, text in parts:
+        own = find_folders(text)
+        own_patterns = [] if kind == "find" else find_patterns(text)
+        if kind in _ABOUT_A_PLACE and not own and not load_pattern("names_project").search(text):
+            own = folders
+            is_sure = len(folders) < 2 and (kind == "find" or own_patterns or not patterns)
+            kind = kind if is_sure else ""
+        yield kind, text, next(iter(own), None)
+        folders = own or folders
+        patterns = own_patterns or patterns
+
+
 def _split_requests(prompt: str) -> list[tuple[str, str]]:
     """Return kind and text of each request; a clause without one belongs to the one before it."""
-    if kind := _classify(prompt):
-        return [(kind, prompt)]
+    whole = _classify(prompt)
+    clauses = load_pattern("clause_end").split(prompt)
+    if whole and not _MAY_FOLLOW.intersection(map(_classify, clauses)) - {whole}:
+        return [(whole, prompt)]
     parts: list[tuple[str, str]] = []
-    for clause in load_pattern("clause_end").split(prompt):
+    for clause in clauses:
         last, text = parts[-1] if parts else ("", "")
-        is_answered = last == "count" and load_pattern("same_count").search(clause)
-        if is_answered or not re.search(r"\w", clause):
+        if not re.search(r"\w", clause):
             continue
         kind = _classify(clause)
-        if last and not (kind or find_folders(clause) or find_unknown_words(clause, last)):
+        has_place = find_folders(text) and load_pattern("names_project").search(clause)
+        is_new = kind not in ("", last) or kind == "find" or has_place or find_folders(clause)
+        if last and not (is_new or find_unknown_words(clause, last)):
             parts[-1] = (last, f"{clause}, {text}")
         else:
             parts.append((kind, clause.strip()))

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from .catalog import find_outline_rules, load_data
 from .plans import CannotAnswer, Context, Plan, Request, combine
 from .requests import find_patterns, find_symbols
-from .tool_output import format_lines, format_table, join_globs, list_files, search_all
+from .tool_output import format_block, format_table, join_globs, list_files, search_all
 
 _COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
 
@@ -18,11 +18,9 @@ def find_symbol(request: Request, context: Context) -> Plan:
     context.require("grep")
     say = context.say
     names = find_symbols(request.text)
-    if len(names) != 1:
+    if len(names) != 1 or ("." in names[0] and find_outline_rules(names[0]).suffixes):
         raise CannotAnswer(say("which_name"))
     name = re.split(r"\.|::|#", names[0])[-1]
-    if "." in names[0] and find_outline_rules(names[0]).suffixes:  # the name of a file
-        raise CannotAnswer(say("which_name"))
     plain = re.escape(name).replace(r"\-", "-")  # ripgrep and Python both understand it
     word = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", plain)
     listing = (yield from search_all(request, [(word, "**/*")], "content"))[0]
@@ -42,12 +40,12 @@ def find_symbol(request: Request, context: Context) -> Plan:
     key = "lines_with_name" if lines else "no_line_with_name"
     summary = say(key, name=name, place=request.name_place(say), count=count, files=files)
     parts = [lead, f"{summary} {say('left_out_lines')}"]
-    likely = [line for line in lines if _looks_like_definition(name, line)]
-    others = [line for line in lines if line not in likely]
+    likely = [line[0] for line in lines if _looks_like_definition(name, line)]
+    others = [line[0] for line in lines if line[0] not in likely]
     if likely:
-        parts += [say("likely_definitions"), format_lines(likely, say)]
+        parts += [say("likely_definitions"), format_block(likely, say)]
     if others:
-        parts += [say("other_lines" if likely else "all_lines"), format_lines(others, say)]
+        parts += [say("other_lines" if likely else "all_lines"), format_block(others, say)]
     return combine([*parts, problem])
 
 
@@ -68,11 +66,12 @@ def count_lines(request: Request, context: Context) -> Plan:
         suffix = PurePosixPath(path).suffix
         by_kind.setdefault(f"`{suffix}`" if suffix else say("no_suffix"), []).append(int(count))
     table = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
-    cells = [(kind, f"{len(lines):,}", f"{sum(lines):,}") for kind, lines in table]
     counted = sum(map(len, by_kind.values()))
     total = sum(map(sum, by_kind.values()))
-    cells.append((say("total"), f"{counted:,}", f"{total:,}"))
     at_least = say("at_least") if problem else ""
+    numbers = [(kind, len(lines), sum(lines)) for kind, lines in table]
+    numbers.append((say("total"), counted, total))
+    cells = [(x, f"{at_least}{files:,}", f"{at_least}{lines:,}") for x, files, lines in numbers]
     texts |= {"lines": say.count(total, "line"), "files": say.count(listing.total, "file")}
     lead = say("counts", at_least=at_least, counted=f"{counted:,}", **texts)
     table_text = format_table(map(say, ("kind", "files", "lines")), cells)

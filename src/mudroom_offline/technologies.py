@@ -50,6 +50,7 @@ def find_technologies(request: Request, context: Context) -> Plan:
     parts: list[str] = []
     if wants_tests or load_pattern("asks_for_tools").search(request.text):
         cells = [] if wants_tests else (yield from _count_languages(request, project, say))
+        known = list(dict.fromkeys(row.name for row in _load_technologies(wants_tests)))
         rows = [_find_declarations(row, project) for row in _load_technologies(wants_tests)]
         if wants_tests:
             yield from _search_uses(rows, request, project)
@@ -57,9 +58,10 @@ def find_technologies(request: Request, context: Context) -> Plan:
         rows.sort(key=lambda row: -len(row.used_in))
         at_least = say("at_least") if any(project.problems) else ""
         cells += [_describe_evidence(row, at_least, say) for row in rows]
-        head = map(say, ("name", "aspect", "evidence"))
-        lead = say(f"{request.kind}_seen" if cells else f"no_{request.kind}_seen", place=place)
-        parts = [lead, format_table(head, cells) if cells else ""]
+        table = format_table(map(say, ("name", "aspect", "evidence")), cells) if cells else ""
+        key = f"{request.kind}_seen" if cells else f"no_{request.kind}_seen"
+        parts = [say(key, place=place, known=len(known)), table]
+        parts.append(say("looked_for", names=say.join(known)))
     if not wants_tests and load_pattern("asks_for_packages").search(request.text):
         parts.append(_describe_dependencies(project, place, say))
     if project.unread:

@@ -102,11 +102,6 @@ def search_all(
     return [parse_listing(output) for output in outputs]
 
 
-def format_lines(lines: Iterable[re.Match[str]], say: Translator) -> str:
-    """Quote lines with their places."""
-    return format_block([line[0] for line in lines], say)
-
-
 def format_block(rows: list[str], say: Translator, most: int = _MOST_LINES) -> str:
     """Return rows unchanged between two fences, up to a limit, and the number of the others."""
     if not rows:
@@ -133,5 +128,5 @@ def _parse_file(path: str, output: ToolResultBlock) -> FileText:
     matches = [_NUMBERED.match(row) for row in rows]
     text = "\n".join(match[2] for match in matches if match)
     others = [row.strip(" ()") for row, match in zip(rows, matches, strict=True) if not match]
-    problems = [row for row in others if output.error or "offset=" in row]
+    problems = [row for row in others if output.error or "offset=" in row or not any(matches)]
     return FileText(path, text, next(filter(None, problems), "").partition("; continue")[0])

@@ -229,7 +229,8 @@ async def test_a_subfolder_names_the_root_of_its_repository(ask: Ask, tmp_path: 
 
 async def test_a_project_without_a_readme_is_not_described(ask: Ask) -> None:
     report = await ask({"src/a.py": "x = 1\n"}, "what is this?")
-    assert report.text.startswith("No description was recognised in a manifest or a README")
+    assert "No line that looks like a description was recognised" in report.text
+    assert "No README with such lines is at the top of this folder." in report.text
 
 
 def monorepo() -> dict[str, str]:
@@ -463,3 +464,35 @@ async def test_a_child_that_is_refused_has_no_empty_summary() -> None:
     with pytest.raises(ModelRefused) as caught:
         await _answer(setup, prompt, one, result)
     assert "refused to answer" in str(caught.value) and "what follows" not in str(caught.value)
+
+
+async def test_the_placeholder_of_npm_is_no_test_command(ask: Ask) -> None:
+    script = '"test": "echo \\"Error: no test specified\\" && exit 1"'
+    tree = {"package.json": '{\n  "scripts": {\n    ' + script + "\n  }\n}\n"}
+    assert (
+        "No line that looks like a test command"
+        in (await ask(tree, "How do I run the tests?")).text
+    )
+
+
+async def test_every_package_of_a_go_module_is_listed(ask: Ask) -> None:
+    tree = {"go.mod": "module a\n\nrequire (\n\tgocloud.dev v0.45.0\n\ta.io/b v1.0.0\n)\n"}
+    text = (await ask(tree, "What are the dependencies?")).text
+    assert "4: \tgocloud.dev v0.45.0\n5: \ta.io/b v1.0.0\n" in text
+
+
+async def test_the_known_frameworks_are_said(ask: Ask) -> None:
+    tree = {"Cargo.toml": "[dev-dependencies]\ntrybuild = '1'\n", "a_test.go": CODE_OF_A_GO_TEST}
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    names = text.partition("Looked for: ")[2].partition(".\n\n")[0].split(", ")
+    assert f"Only {len(names)} names were looked for" in text.partition("\n")[0]
+    assert "| **trybuild** |" in text and "| **quicktest** |" in text
+
+
+CODE_OF_A_GO_TEST = 'package a\n\nimport (\n\tqt "github.com/frankban/quicktest"\n)\n'
+
+
+@pytest.mark.parametrize("kind", ["runtime", "development", "production"])
+async def test_a_kind_of_dependencies_is_not_ignored(ask: Ask, kind: str) -> None:
+    report = await ask({"go.mod": "module a\n"}, f"What are the {kind} dependencies?")
+    assert f"did not understand “{kind}”" in report.error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -90,9 +92,9 @@ def test_reads_the_outline_of(name: str) -> None:
     text, (about, kind, function) = OUTLINES[name]
     file = FileText(name, text)
     line = describe_file(file, Translator())
-    _, _, names = line.rpartition("Names: ")
+    _, _, definitions = line.rpartition("Lines: ")
     assert about in line, line
-    assert kind in names and function in names
+    assert kind in line and function in definitions
 
 
 @pytest.mark.parametrize(
@@ -142,29 +144,29 @@ def test_finds_the_folders_asked_for(text: str, expected: list[str]) -> None:
         (
             "app.py",
             'def _private():\n    pass\n\n\nclass Flask(App):\n    """The flask object. It."""\n',
-            "6 lines. Names: Flask (line 5)",
+            "6 lines. Lines: `5: class Flask(App):`",
         ),
         ("b.py", "import os\n\n\ndef _private():\n    pass\n", "5 lines"),
         ("c.go", "package c\n\nfunc private() {}\n", "3 lines"),
         (
             "D.java",
             "package d;\n\nimport x;\n\n/**\n * Keeps things. More.\n */\npublic class D {}\n",
-            "8 lines. Names: D (line 8)",
+            "8 lines. Lines: `8: public class D {}`",
         ),
         (
             "g.ex",
             'defmodule G do\n  @doc """\n      defmodule Bad do\n  """\n  def h, do: 1\nend',
-            "6 lines. Names: G (line 1), h (line 5)",
+            "6 lines. Lines: `1: defmodule G do`, `5: def h, do: 1`",
         ),
         (
             "i.h",
             "struct j;\nstruct k *l(void);\nstruct m {\n  int n;\n};\n",
-            "5 lines. Names: m (line 3)",
+            "5 lines. Lines: `3: struct m {`",
         ),
         (
             "e.rs",
             "fn hidden() {}\npub fn shown() {}\n",
-            "2 lines. Names: shown (line 2)",
+            "2 lines. Lines: `2: pub fn shown() {}`",
         ),
         ("f.py", "x = 1", "1 line"),
     ],
@@ -204,7 +206,7 @@ async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask:
     assert report.ok and "25 of 25 files that match `**/*.py` in this folder;" in report.text
     for n in range(24):
         row = f"| `src/pkg/part{n // 8}/m{n}.py` | 5 lines. Line 1: “Does job {n}.”. "
-        row += f"Names: job_{n} (line 4) |"
+        row += f"Lines: `4: def job_{n}():` |"
         assert row in report.text
     assert "| `setup.py` | 1 line. Line 1: “Installs.” |" in report.text
 
@@ -214,7 +216,7 @@ async def test_the_same_in_chinese(ask: Ask) -> None:
     assert report.calls["task"] == 5
     assert (
         "当前目录中匹配 `**/*.py` 的25 个文件，列出其中 25 个" in report.text
-        and "“Does job 7.”. 名称：job_7（第 4 行） |" in report.text
+        and "“Does job 7.”. 行：`4: def job_7():` |" in report.text
     )
 
 
@@ -243,9 +245,44 @@ async def test_more_files_than_can_be_listed_are_counted(ask: Ask) -> None:
     assert re.match(r"10[0-5] of 105 files that match .*; empty and binary files may be", text)
 
 
-async def test_an_empty_file_and_a_binary_one_are_said_to_be_so(ask: Ask) -> None:
-    report = await ask({"a.py": "", "b.py": "\0\0\0"}, "Summarise all .py files")
-    assert "Empty file." in report.text and "not readable" in report.text
+async def test_files_without_lines_of_text_are_said_to_be_so(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    image = struct.pack(">II", 1, 1) + b"\x08\x06\0\0\0"
+    data = b"\x89PNG\r\n\x1a\n"
+    for kind, body in ((b"IHDR", image), (b"IDAT", zlib.compress(bytes(5))), (b"IEND", b"")):
+        data += struct.pack(">I", len(body)) + kind + body
+        data += struct.pack(">I", zlib.crc32(kind + body))
+    (tmp_path / "tree" / "logo.png").write_bytes(data)
+    tree = {"a.py": "", "b.py": "\0\0\0", "c.py": "\n", "d.py": "\n \n\n"}
+    report = await ask(tree, "Summarise these files:\n- logo.png\n- a.py\n- b.py\n- c.py\n- d.py")
+    rows = report.text.split("\n")[2:]
+    assert f"1x1 pixels, {len(data)} bytes |" in rows[0]
+    assert rows[1] == "| `a.py` | No line was read: a.py is empty |"
+    assert "b.py is a binary file of 3 bytes, not text." in rows[2]
+    assert rows[3:] == ["| `c.py` | 1 line, all blank |", "| `d.py` | 3 lines, all blank |"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (
+            "A.cs",
+            "class A\n{\n    public static (List<X> V, List<Y> E) Scratchpad(\n        int a)\n",
+            "4 lines. Lines: `1: class A`, `3: public static (List<X> V, List<Y> E) Scratchpad(`",
+        ),
+        (
+            "a.md",
+            "Text.\n\n```sh\n# install it\n## twice\n```\n\n# Heading\n\n````\n```\n## a\n````\n",
+            "13 lines. Line 8: “Heading”",
+        ),
+        ("b.md", "Text.\n" * 60 + "# Heading\n", "61 lines"),
+        ("b.py", "#\n" * 60 + '"""Doc."""\n', "61 lines"),
+        ("c.py", '"""Adds some\nthings.\n"""\n', "3 lines. Lines 1-2: “Adds some things.”"),
+        ("a.sh", "a() { echo `b | c`; }\n", "1 line. Lines: `` 1: a() { echo `b | c`; } ``"),
+    ],
+)
+def test_a_summary_quotes_lines_with_their_numbers(name: str, text: str, line: str) -> None:
+    assert describe_file(FileText(name, text.rstrip("\n")), Translator()) == line
 
 
 async def test_no_match_is_said(ask: Ask) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom_offline.requests import find_folders, is_chinese, parse_prompt
+from mudroom_offline.requests import find_folders, find_patterns, is_chinese, parse_prompt
 
 PROMPTS = {
     "Use a subtask to find what testing framework this project uses": ["tests!"],
@@ -59,6 +59,10 @@ PROMPTS = {
     "How many .py and .js files are in src/?": ["count"],
     "create a module with slugify, word_count and truncate": ["create"],
     "写一个包含 slugify、truncate 函数的模块,并验证": ["create"],
+    "what is this project and how do I run its tests?": ["description", "run_tests"],
+    "what is this project, what are the dependencies?": ["description", "stack"],
+    "what is this project and which testing framework does it use?": ["description", "tests"],
+    "how many files are in .github/workflows?": ["count"],
     "Summarise these files:\n- where/is/defined.py\n- create_module.py": ["summarise"],
 }
 BEYOND = [
@@ -172,3 +176,38 @@ def test_folders_are_understood_without_a_slash_at_their_end(
 )
 def test_a_second_folder_and_an_exception_are_named_as_not_done(prompt: str) -> None:
     assert parse_prompt(prompt)[1]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "folders", "left"),
+    [
+        ("How many C# files are there under src/A, and how many lines?", ["src/A"], []),
+        ("How many tests are under src/a, and how many files?", ["src/a"], ["tests are under"]),
+        ("How many tests are in lib, and how many .py files?", ["lib"], ["tests are in lib"]),
+        ("Who wrote lib/Table.php, and how many lines?", [], ["Who wrote", "how many lines"]),
+        ("Who wrote the .py files, and how many lines?", [], ["Who wrote", "how many lines"]),
+        ("Count the .py files and summarise them", [None], ["summarise them"]),
+        ("How many files are in src, and where is parse_it defined?", ["src", "src"], []),
+        ("How many files are in src/a, and which licence is it?", ["src/a", None], []),
+        ("Who wrote src/a/, and how many files are in the project?", [None], ["Who wrote src/a/"]),
+    ],
+)
+def test_a_half_without_a_place_has_the_place_of_the_half_before_it_or_is_not_done(
+    prompt: str, folders: list[str | None], left: list[str]
+) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert [request.folder for request in requests] == folders
+    assert len(unsupported) == len(left)
+    assert all(part in text for part, text in zip(left, unsupported, strict=True))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "summarise the files in .github/workflows",
+        "how many files are in .github/workflows?",
+        "summarise all files in .github",
+    ],
+)
+def test_a_folder_with_a_dot_is_no_kind_of_file(prompt: str) -> None:
+    assert find_folders(prompt)[0].startswith(".github") and not find_patterns(prompt)
