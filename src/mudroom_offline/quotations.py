@@ -33,15 +33,14 @@ def _quote_first_lines(request: Request, context: Context) -> Plan:
     """Quote the first lines of the licence files, or those of the README that may be prose."""
     say = context.say
     is_readme = request.kind == "description"
-    most, image, *globs = load_data("outline")["first_lines"][request.kind]
+    most, *globs = load_data("outline")["first_lines"][request.kind]
     listing = yield from list_files(request, ["-/-", *globs])
     links = [f"{request.folder or '.'}/README{suffix}" for suffix in (".md", ".rst", "")]
     paths = sorted(listing.rows)[:1] or links if is_readme else listing.rows
     rows: list[str] = []
     for path, file in (yield from read_files(paths)).items():
         lines = file.text.split("\n")
-        text = re.sub(image, "", blank_code(file.text)) if is_readme else file.text
-        texts = enumerate(text.split("\n"))
+        texts = enumerate((blank_code(file.text) if is_readme else file.text).split("\n"))
         numbers = [n for n, words in texts if re.search(r"[^\W\d_]", words)][: int(most)]
         name = path.removeprefix("./")
         rows += [f"{name}:{n + 1}:{lines[n]}" for n in numbers]

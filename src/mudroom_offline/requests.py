@@ -78,6 +78,7 @@ def find_symbols(text: str) -> list[str]:
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
     names = quoted or [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
     known, _ = _load_vocabulary("find")
+    names = names or load_pattern("plain_name").findall(bare)
     unknown = (name for name in names if name.lower() not in known)
     return list(dict.fromkeys(name.removesuffix("()").rstrip(".") for name in unknown))
 

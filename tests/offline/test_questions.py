@@ -23,6 +23,7 @@ from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool, ToolResult
 from mudroom._engine.compaction import make_summary_prompt
 from mudroom.errors import ModelRefused
+from mudroom.session import Session
 from mudroom_offline import OfflineModel
 
 CODE = {
@@ -496,3 +497,16 @@ CODE_OF_A_GO_TEST = 'package a\n\nimport (\n\tqt "github.com/frankban/quicktest"
 async def test_a_kind_of_dependencies_is_not_ignored(ask: Ask, kind: str) -> None:
     report = await ask({"go.mod": "module a\n"}, f"What are the {kind} dependencies?")
     assert f"did not understand “{kind}”" in report.error
+
+
+async def test_a_folder_outside_of_the_session_is_said_with_the_place_of_the_repository(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "tpl" / "a").mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    model, home = OfflineModel(), str(tmp_path / "home")
+    folder = str(tmp_path / "tpl")
+    async with Session(model=model, cwd=folder, home=home, journal="memory") as session:
+        report = await session.run("how many files are in tpl/a?")
+    assert report.error
+    assert f"run `mudroom -C {tmp_path}`" in report.error

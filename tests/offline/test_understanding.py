@@ -63,6 +63,9 @@ PROMPTS = {
     "what is this project, what are the dependencies?": ["description", "stack"],
     "what is this project and which testing framework does it use?": ["description", "tests"],
     "how many files are in .github/workflows?": ["count"],
+    "Read the C# files in src/a and summarize what each one does": ["summarise"],
+    "read the .ex files in lib and summarize them": ["summarise"],
+    "where is populate defined?": ["find"],
     "Summarise these files:\n- where/is/defined.py\n- create_module.py": ["summarise"],
 }
 BEYOND = [
@@ -114,6 +117,11 @@ def test_knows_work_that_no_rule_does(prompt: str) -> None:
             "Summarise all .md files and then deploy it to production",
             ["summarise"],
             ["deploy it to production"],
+        ),
+        (
+            "Read the .ex files in lib and summarize them, then delete the unused ones",
+            ["summarise"],
+            ["delete the unused ones"],
         ),
         ("重构这个模块,先弄清楚测试框架", ["tests"], ["重构这个模块"]),
         (
