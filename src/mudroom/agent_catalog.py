@@ -134,12 +134,12 @@ def resolve_child_models(
     origin: str = "",
     notices: list[str] | None = None,
 ) -> dict[str, str]:
-    """Return the rules with the agents' own names; "" is the model of the parent.
+    """Return agent name -> model string, with the names of the agents; "": model of the parent.
 
     Arguments:
-        origin: settings file or variable of the rules; it applies in other folders, too, so a rule
-            for an agent that this folder does not have is left out.
-        notices: gets a line for each rule that is left out.
+        origin: settings file or variable of the rules, "" for none. A rule for an agent that this
+            folder does not have is then left out, because the rules apply in all folders.
+        notices: a line is added for each rule that is left out.
 
     Raises UsageError, UnknownName for an agent if there is no origin.
     """

@@ -12,8 +12,8 @@ from mudroom.cli.commands.root import COMMANDS, root_command
 from mudroom.cli.main import run
 
 ACCEPT_BLANK = {
-    ("mudroom", "words"): "a prompt has a message of its own",
-    ("mudroom", "print_prompt"): "a prompt has a message of its own",
+    ("mudroom", "words"): "a blank prompt has its own message",
+    ("mudroom", "print_prompt"): "a blank prompt has its own message",
     ("rename", "name"): "a blank name removes the name",
     ("config set", "value"): "a blank value removes the setting",
 }

@@ -262,7 +262,7 @@ async def test_a_call_with_the_same_key_twice_is_refused_and_sent_again(
         if request.turn == 0:
             return [ToolCallBlock("c1", "write", {}, malformed=wrong)]
         if request.turn == 1:
-            assert b"the key 'content' is there twice" in request.body
+            assert b"the key 'content' occurs twice" in request.body
             assert not Path(mudroom.project, "a.txt").exists()
             return [ToolCallBlock("c2", "write", right)]
         return "Done."

@@ -51,7 +51,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         spill_folder: folder for output that is too long for a model.
         environments: opens the workspace, sandbox and policy of each run.
         environment_text: platform and date, for system prompts; "" leaves out the folder, too.
-        context_texts: text of the context files, by the value of `Agent.context`.
+        context_texts: text of the context files, by the value of `Agent.context_files`.
         child_models: agent name -> model string of children whose agent says "inherit"; "*" stands
             for all other agents. Without a model string it is that of the parent.
         max_output_tokens: longest answer in tokens where the agent sets none.

@@ -13,8 +13,8 @@ DEBUG_VARIABLE = "MUDROOM_DEBUG"
 
 _VERSION_FLAGS = ("--version", "-V", "-v")
 _COLLECTION_THRESHOLDS = (20_000, 50, 100)
-"""Thresholds of the garbage collector. With Python's own, its share grows with the children: it
-takes a sixth of the CPU time of 500."""
+"""Thresholds of the garbage collector. With Python's defaults it takes more time with each child:
+a sixth of the CPU time with 500 children."""
 
 
 def main(arguments: list[str] | None = None) -> None:

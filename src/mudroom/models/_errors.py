@@ -71,7 +71,7 @@ class RequestFailure(Exception):
         error: the error to raise when the request is not retried.
         is_retryable: whether another attempt may succeed.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
-        needs_few_tries: true if another attempt seldom helps; a request has only few of these.
+        allows_few_tries: true if another attempt seldom helps, so that only a few follow.
         body: the error as the provider sent it.
     """
 
@@ -82,7 +82,7 @@ class RequestFailure(Exception):
         *,
         is_retryable: bool = False,
         retry_after: float = 0.0,
-        needs_few_tries: bool = False,
+        allows_few_tries: bool = False,
         body: bytes = b"",
     ) -> None:
         super().__init__(error.message)
@@ -90,7 +90,7 @@ class RequestFailure(Exception):
         self.error = error
         self.is_retryable = is_retryable
         self.retry_after = retry_after
-        self.needs_few_tries = needs_few_tries
+        self.allows_few_tries = allows_few_tries
         self.body = body
 
     @property
@@ -167,7 +167,7 @@ def classify_exception(
             where=where,
             remedy=f"Check that the server runs and the network is up. {_make_url_remedy(hints)}",
         )
-        return RequestFailure(0, unreachable, is_retryable=True, needs_few_tries=True)
+        return RequestFailure(0, unreachable, is_retryable=True, allows_few_tries=True)
     if isinstance(error, MalformedResponse):
         return build_protocol_failure(hints, url, str(error), is_unreadable=True)
     message = f"the connection to {hints.provider} was lost: {error}"
@@ -194,7 +194,7 @@ def build_protocol_failure(
     """
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
-    return RequestFailure(0, error, is_retryable=is_unreadable, needs_few_tries=True)
+    return RequestFailure(0, error, is_retryable=is_unreadable, allows_few_tries=True)
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:

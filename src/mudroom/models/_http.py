@@ -154,7 +154,7 @@ class HttpClient:
             handle_failure: called with a final failure; returns its remedy, None to give up.
         """
         attempt = 0
-        rare_attempts = 0
+        few_tries_used = 0
         while True:
             attempt += 1
             exchange = _Exchange(self, url, headers, make_reader())
@@ -169,8 +169,8 @@ class HttpClient:
                 failure = exchange.classify(error)
             finally:
                 exchange.close()
-            rare_attempts += failure.needs_few_tries
-            delay = self._choose_retry_delay(failure, attempt, rare_attempts)
+            few_tries_used += failure.allows_few_tries
+            delay = self._choose_retry_delay(failure, attempt, few_tries_used)
             reason = failure.error.message
             if delay is None:
                 remedy = handle_failure(failure)
@@ -192,20 +192,20 @@ class HttpClient:
             await pool.close()
 
     def open_pool(self) -> ConnectionPool:
-        """Return the connections."""
+        """Return the connections; open them at the first call."""
         if self._pool is None:
             self._pool = ConnectionPool(read_timeout=self.read_timeout)
         return self._pool
 
     def _choose_retry_delay(
-        self, failure: RequestFailure, attempt: int, rare_attempts: int
+        self, failure: RequestFailure, attempt: int, few_tries_used: int
     ) -> float | None:
         """Return the seconds until the next attempt, None if there is none.
 
         Arguments:
-            rare_attempts: the attempts that failed so that another one seldom helps.
+            few_tries_used: attempts with a failure that `allows_few_tries`.
         """
-        has_tries = not failure.needs_few_tries or rare_attempts < _FEW_TRIES
+        has_tries = not failure.allows_few_tries or few_tries_used < _FEW_TRIES
         if not failure.is_retryable or not has_tries or attempt >= self._max_tries:
             return None
         if failure.retry_after > MAX_WAIT:
@@ -254,7 +254,7 @@ class _Exchange:
         self._shown_at = client.clock.monotonic()
 
     async def read(self) -> Sequence[StreamChunk]:
-        """Wait for data and return the chunks in it."""
+        """Wait for data and return the visible chunks in it, or an empty one as a heartbeat."""
         assert self._response is not None
         reader = self._reader
         if data := await self._response.read():
@@ -306,7 +306,7 @@ class _Exchange:
         return classify_exception(hints, self._url, error, self._client.read_timeout)
 
     def _read_last_event(self) -> list[StreamChunk]:
-        """Return the chunks of a last event without its line end; none if it is incomplete."""
+        """Return the chunks of a last event that lacks its line end; none if it is incomplete."""
         try:
             return [c for event in self._events.flush() for c in self._reader.feed(event)]
         except (msgspec.DecodeError, UnicodeDecodeError):

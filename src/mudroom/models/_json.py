@@ -107,7 +107,7 @@ def _find_repeated_key(text: str, count: int) -> str:
         return fields
 
     json.loads(text, object_pairs_hook=check, parse_int=str)
-    return f"the key {quote_value(clean(repeated[0]))} is there twice" if repeated else ""
+    return f"the key {quote_value(clean(repeated[0]))} occurs twice" if repeated else ""
 
 
 def _clean_value(value: object) -> object:

@@ -15,7 +15,7 @@ ILLEGAL_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def fit_call_id(call_id: str, form: str, length: int) -> str:
-    """Return a call id that a provider accepts: its own ids stay, others may become a hash.
+    """Return a call id that a provider accepts: unchanged if it has the form, else its hash.
 
     Arguments:
         form: regular expression of the ids that it accepts.

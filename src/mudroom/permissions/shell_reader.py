@@ -111,17 +111,18 @@ class NodeReader:
         return at
 
     def _is_read_as_written(self, node: Node) -> bool:
-        """Return whether a sign stands in the text as the grammar names it."""
-        return node.is_named or (self.text(node).strip() == node.type.strip() != "``")
+        """Return whether the text of a sign is the sign that the grammar found; false for ``."""
+        sign = self.text(node).strip()
+        return node.is_named or (sign == node.type.strip() and sign != "``")
 
     def _check_line_break(self, before: Node, after: Node, rest: bytes) -> None:
-        """Report a line break after a backslash that joins two words, or that follows another.
+        """Report a backslash with a line break that may join two words, or beside a line break.
 
-        Bash removes it. If no blank is beside it, bash joins both sides, unless one of them
-        separates commands.
+        Bash removes both characters. If no blank is beside them, bash joins both sides, unless one
+        of them separates commands.
 
         Arguments:
-            rest: the gap between two leaves without these line breaks.
+            rest: the gap between two leaves without these two characters.
         """
         ends = before.type in _SEPARATORS and after.is_named
         starts = after.type in _SEPARATORS - {"("} and before.is_named

@@ -60,7 +60,7 @@ class RedirectReader(NodeReader):
         return Redirect(operator, targets[0])
 
     def _check_descriptor(self, node: Node) -> None:
-        """Report a word directly before a redirect that bash reads as its descriptor."""
+        """Report a word before a redirect, without a blank, that bash reads as its descriptor."""
         before = _find_adjacent(node)
         if before is not None and _DESCRIPTOR.search(self.text(before)):
             self.add_problem("a descriptor of a redirect was not understood")

@@ -11,7 +11,7 @@ _CHECK_INTERVAL = 0.5
 class SilenceWatch:
     """Open model calls, each with the time at which it counts as silent.
 
-    A timer of its own for each call would be moved with each chunk, which is slower.
+    One timer per call would have to be moved with each chunk, which is slower.
     """
 
     def __init__(self) -> None:
@@ -19,14 +19,14 @@ class SilenceWatch:
         self._timer: asyncio.TimerHandle | None = None
 
     def extend(self, call: asyncio.Timeout, seconds: float) -> None:
-        """Let a call expire `seconds` from now, in place of an earlier setting."""
+        """Set or move the time at which a call counts as silent to `seconds` from now."""
         loop = asyncio.get_running_loop()
         self._silent_at[call] = loop.time() + seconds
         if self._timer is None:
             self._timer = loop.call_later(_CHECK_INTERVAL, self._check, loop)
 
     def close(self, call: asyncio.Timeout) -> None:
-        """End the watch of a call."""
+        """Remove a call that has ended."""
         del self._silent_at[call]
 
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -48,7 +48,7 @@ def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
     """Return the rules of the setting `child_model`. Raises UsageError.
 
     Arguments:
-        notices: gets a line for each rule that is not used.
+        notices: a line is added for each rule that is not used.
     """
     return _resolve_rules(cwd, load_agents(cwd), notices)
 

@@ -32,7 +32,7 @@ class _TextType(click.types.StringParamType):
 def reject_blank_texts(commands: Iterable[click.Command]) -> None:
     """Let the commands and their subcommands reject blank texts of options and arguments.
 
-    A parameter of the type UNPROCESSED may be blank.
+    A text of the type UNPROCESSED, such as a prompt, may be blank.
     """
     for command in commands:
         for parameter in command.params:

@@ -30,7 +30,7 @@ from .setup import COMMANDS as SETUP_COMMANDS
 from .viewer import COMMANDS as VIEWER_COMMANDS
 
 WITHOUT_VALUE = "\0"
-"""Value of a `-p` or `--resume` that has no value of its own."""
+"""Value of `-p` and `--resume` where the command line gives none."""
 
 _COUNT = click.IntRange(1)
 _AMOUNT = click.FloatRange(0, min_open=True)

@@ -53,18 +53,18 @@ def _render_message(message: Message) -> Iterator[str]:
     for block in message.content:
         if isinstance(block, ToolCallBlock):
             arguments = block.malformed or json.dumps(block.arguments, ensure_ascii=False, indent=1)
-            yield f"\nCall of `{sanitize_line(block.name)}`:\n{_choose_fence(arguments, 'json')}"
+            yield f"\nCall of `{sanitize_line(block.name)}`:\n{_make_code_block(arguments, 'json')}"
         elif isinstance(block, ToolResultBlock):
             label = "Failed" if block.error else "Result of"
-            text = _choose_fence(append_placeholders(block.text, block.images))
+            text = _make_code_block(append_placeholders(block.text, block.images))
             yield f"\n{label} `{sanitize_line(block.name)}`:\n{text}"
         elif isinstance(block, ImageBlock):
             yield f"\n{block.placeholder}\n"
         elif isinstance(block, TextBlock):
-            yield f"\n{sanitize(block.text)}\n" if is_answer else _choose_fence(block.text)
+            yield f"\n{sanitize(block.text)}\n" if is_answer else _make_code_block(block.text)
 
 
-def _choose_fence(text: str, language: str = "") -> str:
+def _make_code_block(text: str, language: str = "") -> str:
     """Return the text as a code block with a fence longer than any row of backticks in it."""
     longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -2,7 +2,7 @@
 
 An append returns when its events are in the file and synced. Appends that come during a sync share
 the next one (group commit), so a hundred children that write at the same time need few syncs.
-After a commit with several appends, the next one waits 3 ms for more.
+After a commit with three or more appends, the next commit waits 3 ms for further ones.
 `schema` describes the tables.
 
 Beside the file are SQLite's -wal and -shm files, and while the journal has a writer `<file>.lock`
@@ -47,7 +47,8 @@ _WAKEUPS_PER_TURN = 64
 """Maximum waiters woken in one iteration of the event loop. More would delay other tasks."""
 
 _BUSY_APPENDS = 3
-"""Appends in one commit after which the next commit waits for more of them."""
+"""Appends in one commit from which on the next commit waits for more appends."""
+
 _GATHER_SECONDS = 0.003
 """Seconds of that wait. A commit takes about 0.2 ms of CPU time, most of it in the kernel."""
 

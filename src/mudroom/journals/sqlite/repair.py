@@ -177,7 +177,7 @@ def _complete(
             if isinstance(event, RunFinished):
                 del active_roots[run]
     lost = [event for run, event in active_roots.items() if starts[run] < last_gap]
-    return [*events, *map(_find_lost_end, lost)]
+    return [*events, *map(_make_lost_end, lost)]
 
 
 def _make_placeholder_start(event: StoredEvent, events: Iterable[StoredEvent]) -> RunStarted:
@@ -197,7 +197,7 @@ def _make_placeholder_start(event: StoredEvent, events: Iterable[StoredEvent]) -
     return RunStarted(at=event.at, run=run, prompt_id=event.prompt_id, brief=brief)
 
 
-def _find_lost_end(event: StoredEvent) -> RunFinished:
+def _make_lost_end(event: StoredEvent) -> RunFinished:
     report: Report = Report(
         outputs={}, text="", reason=Reason.LOST, run_id=event.run, error="its record was damaged"
     )

@@ -105,8 +105,7 @@ _STOP_REASONS = {
     **dict.fromkeys(("length", "max_tokens", "model_length"), StopReason.LENGTH),
     **dict.fromkeys(("content_filter", "refusal", "sensitive"), StopReason.REFUSAL),
 }
-"""Meanings of finish reasons, in lower case: servers use different
-words."""
+"""Meanings of finish reasons, in lower case: servers use different words."""
 _TICKS_PER_USD = 1e10
 """Unit in which xAI states prices."""
 _FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
