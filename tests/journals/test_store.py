@@ -1,6 +1,7 @@
 """SQLite store: the conformance suite, and the behaviour of a folder of files."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from mudroom.errors import JournalDamaged, JournalError, UnknownName
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.journal_conformance import read_all
 from mudroom.testing.store_conformance import CHECKS, Check
+
+from ..waiting import wait_until
 
 ID = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -121,5 +124,10 @@ async def test_a_read_that_is_not_finished_releases_the_file(tmp_path: Path) -> 
     async for event in journal.read():
         assert event.at == 1
         break
-    await asyncio.sleep(0.05)
+    await wait_until(lambda: not is_open(store.get_path(ID)))
     await store.delete(ID)
+
+
+def is_open(path: Path) -> bool:
+    """Return True if this process has the file open."""
+    return str(path) in {os.path.realpath(link) for link in Path("/dev/fd").iterdir()}
