@@ -20,8 +20,9 @@ from mudroom import (
     Usage,
     tool,
 )
+from mudroom._core.budgets import Limit
 from mudroom._core.events import ToolCallFinished, TurnFailed
-from mudroom._engine.finish import GRACE_SECONDS
+from mudroom._engine.finish import GRACE_SECONDS, NOT_RUN
 from mudroom._engine.resume import INTERRUPTED
 from mudroom.errors import UsageError
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -106,6 +107,9 @@ async def test_calls_in_the_summary_turn_never_run(stage: Stage) -> None:
         if isinstance(block, ToolResultBlock)
     ]
     assert calls == results
+    last = [event for event in stage.events if isinstance(event, ToolCallFinished)][-1]
+    assert (last.call_id, last.name, last.refused) == (calls[-1], "write", True)
+    assert last.result.error and last.result.text == NOT_RUN
 
 
 def test_a_timeout_cancels_a_hanging_tool_and_the_model_sees_it(stage: Stage) -> None:
@@ -138,6 +142,31 @@ def test_a_hanging_summary_turn_has_its_own_limit(stage: Stage) -> None:
     report = run_virtual(stage.run(story, budget=Budget(turns=1)))
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, False, "so far")
     assert report.seconds == pytest.approx(GRACE_SECONDS, abs=0.1)
+
+
+@pytest.mark.parametrize(("seconds", "grace"), [(20, 20), (1, 5), (600, GRACE_SECONDS)])
+def test_a_summary_after_a_time_limit_takes_no_longer_than_the_limit(
+    stage: Stage, seconds: float, grace: float
+) -> None:
+    story = {"PARENT": [answer_while_tools(["so far", call("endless")], forever)]}
+    report = run_virtual(stage.run(story, tools=[endless], budget=Budget(seconds=seconds)))
+    assert (report.reason, report.text) == (Reason.TIMEOUT, "so far")
+    assert report.seconds == pytest.approx(seconds + grace, abs=0.1)
+
+
+async def test_a_run_with_nothing_left_says_which_limit_to_raise(stage: Stage) -> None:
+    spent = answer_with_usage("end", wrote=50)
+    async with stage.open({"PARENT": [spent]}, budget=Budget(output_tokens=50)) as session:
+        first = await session.run("PARENT")
+        second = await session.run("PARENT")
+    assert (first.reason, first.error, first.text) == (Reason.GOAL, "", "end")
+    assert second.reason is Reason.BUDGET
+    assert second.limit and second.limit.name is Limit.OUTPUT_TOKENS
+    assert second.error == (
+        "no output tokens were left when the run began, so the model was not called: "
+        "raise the limit of the run or of its session"
+    )
+    assert len(stage.model.requests) == 1
 
 
 def test_the_parents_time_limit_holds_for_its_children(stage: Stage) -> None:

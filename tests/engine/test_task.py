@@ -12,7 +12,7 @@ from tests.engine.conftest import Stage, block_texts
 from mudroom import Agent, Budget, Effect, Output, Reason, tool
 from mudroom._core.events import RunStarted
 from mudroom._core.runs import Brief
-from mudroom._engine.child_report import REPORT_CAP, ParsedReport, parse_report
+from mudroom._engine.child_report import NO_SUMMARY, REPORT_CAP, ParsedReport, parse_report
 from mudroom.errors import ModelRefused
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
@@ -288,6 +288,29 @@ async def test_the_warning_of_a_formatted_report_can_be_parsed(stage: Stage) -> 
 
 def test_a_text_that_is_no_report_is_not_parsed() -> None:
     assert parse_report("plain\ntext") == ParsedReport("plain\ntext")
+
+
+@pytest.mark.parametrize(
+    ("count", "listed"),
+    [
+        (1, "a0"),
+        (5, "a0, a1, a2, a3, a4"),
+        (6, "a0, a1, a2, a3, a4 and 1 more"),
+        (7, "a0, a1, a2, a3, a4 and 2 more"),
+    ],
+)
+async def test_a_report_lists_five_files_and_counts_the_others(
+    stage: Stage, count: int, listed: str
+) -> None:
+    calls = [call("write", path=f"./a{n}", content="x") for n in range(count)]
+    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [calls, "done"]})
+    assert f"wrote {listed};" in stage.results[0].text.splitlines()[-1]
+
+
+async def test_a_report_without_a_text_is_parsed_as_empty(stage: Stage) -> None:
+    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [""]})
+    parsed = parse_report(stage.results[0].text)
+    assert parsed.text == "" and NO_SUMMARY in stage.results[0].text
 
 
 async def test_a_reason_other_than_goal_is_stated_first(stage: Stage) -> None:

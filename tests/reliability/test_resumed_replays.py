@@ -191,7 +191,7 @@ SCENARIOS = {
     "plan": Scenario(plan),
     "failed calls": Scenario(fail_all_calls),
     "repeated turns": Scenario(repeat),
-    "turn limit": Scenario(count, Budget(turns=5)),
+    "turn limit with a warning": Scenario(count, Budget(turns=10)),
     "token limit": Scenario(count, Budget(total_tokens=1_500)),
     "outputs": Scenario(emit_late, outputs={"a": "text", "b": "text"}),
     "failed model": Scenario(fail_then_answer),
