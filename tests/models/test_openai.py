@@ -494,6 +494,22 @@ def test_reasoning_details_without_a_seal_stay_here() -> None:
     assert set(entry) == {"role", "content"}
 
 
+def encode_ids(
+    calls: tuple[ToolCallBlock, ...], model: str, url: str
+) -> tuple[list[str], list[str]]:
+    """Return the ids of calls of another wire, and those of their results, as they are sent."""
+    results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
+    messages = decode_body(
+        user_message("Go"),
+        AssistantMessage(calls, wire="anthropic"),
+        UserMessage(results),
+        model=model,
+        base_url=url,
+    )["messages"]
+    ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    return ids, [m["tool_call_id"] for m in messages if m["role"] == "tool"]
+
+
 @pytest.mark.parametrize(
     ("model", "length"),
     [("openai/gpt-4o-mini", 40), ("gpt-5.5", 40), ("o4-mini", 40), ("openai/gpt-oss-120b", 85)],
@@ -501,18 +517,10 @@ def test_reasoning_details_without_a_seal_stay_here() -> None:
 def test_models_of_openai_get_ids_of_at_most_40_characters(model: str, length: int) -> None:
     # https://github.com/vercel/ai/issues/5171
     calls = tuple(ToolCallBlock(f"call_{'x' * 79}{n}", "read", {}) for n in range(2))
-    results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
-    messages = decode_body(
-        user_message("Go"),
-        AssistantMessage(calls, wire="anthropic"),
-        UserMessage(results),
-        model=model,
-        base_url="https://openrouter.ai/api/v1",
-    )["messages"]
-    ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    ids, result_ids = encode_ids(calls, model, "https://openrouter.ai/api/v1")
     assert [len(call_id) for call_id in ids] == [length] * 2
     assert len(set(ids)) == 2
-    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ids
+    assert result_ids == ids
 
 
 @pytest.mark.parametrize(
@@ -526,18 +534,10 @@ def test_models_of_openai_get_ids_of_at_most_40_characters(model: str, length: i
 )
 def test_mistral_gets_ids_of_nine_letters_or_digits(model: str, url: str) -> None:
     calls = (ToolCallBlock("toolu_01ABC", "read", {}), ToolCallBlock("abcDEF123", "read", {}))
-    results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
-    messages = decode_body(
-        user_message("Go"),
-        AssistantMessage(calls, wire="anthropic"),
-        UserMessage(results),
-        model=model,
-        base_url=url,
-    )["messages"]
-    ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    ids, result_ids = encode_ids(calls, model, url)
     assert all(re.fullmatch("[A-Za-z0-9]{9}", call_id) for call_id in ids)
     assert ids[1] == "abcDEF123"
-    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ids
+    assert result_ids == ids
 
 
 @pytest.mark.parametrize(
