@@ -66,7 +66,7 @@ def load_catalog(
     personal = None if options.trusted else loaded.personal_names
     from_files: dict[str, Agent] = {}
     for agent in (*loaded.main_agents, *loaded.agents):
-        restricted = _restrict_untrusted(agent, personal)
+        restricted = restrict_untrusted(agent, personal)
         from_files[agent.name] = _use_available_model(restricted, explain_unavailable, notices)
     for_tasks = [from_files[agent.name] for agent in loaded.agents]
     agents = {agent.name: agent for agent in (*builtin, *for_tasks, *options.agents)}
@@ -103,9 +103,11 @@ def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
     folded_names: set[str] = set()
     for agent, model in _split_rules(rules) if isinstance(rules, str) else rules.items():
         if not agent or not model:
-            text = quote_value(f"{agent}={model}" if agent else model)
+            problem = f"no agent for the model {quote_value(model)}"
+            if agent:
+                problem = f"no model for the agent {quote_value(agent)}"
             remedy = 'Write a model, or rules such as "explore=haiku; *=sonnet".'
-            raise UsageError(f"{text} is not AGENT=MODEL", where=_CHILD_MODEL, remedy=remedy)
+            raise UsageError(problem, where=_CHILD_MODEL, remedy=remedy)
         folded_name = agent_files.fold_name(agent)
         if folded_name in folded_names:
             text = f"two models for the agent {agent}"
@@ -116,16 +118,13 @@ def parse_child_models(rules: str | Mapping[str, str]) -> dict[str, str]:
 
 
 def _split_rules(rules: str) -> Iterator[tuple[str, str]]:
-    """Yield agent name and model string of each rule; the name is "" where "=" is missing."""
+    """Yield agent name and model string of each rule; "" for the one that is missing."""
     if "=" not in rules:
         yield "*", rules.strip()
         return
     for rule in filter(str.strip, rules.split(";")):
-        agent, separator, model = rule.partition("=")
-        if separator:
-            yield agent.strip(), model.strip()
-        else:
-            yield "", rule.strip()
+        agent, _, model = rule.partition("=")
+        yield agent.strip(), model.strip()
 
 
 def resolve_child_models(
@@ -165,7 +164,7 @@ def _find_root_agent(requested: str | Agent, agents: Mapping[str, Agent]) -> Age
     return find_agent(requested, agents)
 
 
-def _restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
+def restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
     """Limit an agent of an untrusted folder to reading and to the model of its parent.
 
     Arguments:

@@ -253,6 +253,7 @@ async def test_agents_and_doctor_show_the_model_that_an_agent_gets(project: Proj
     project.write(
         ".claude/agents/keyless.md", make_file("name: keyless", "description: x", "model: groq")
     )
+    await project("trust", "add")
     env = {"MUDROOM_CHILD_MODEL": "Explore=offline:rules; *=sonnet", "ANTHROPIC_API_KEY": "k"}
     listed = await project("agents", "list", "--json", **env)
     models = {row["name"]: row["child_model"] for row in json.loads(listed.out)["agents"]}
@@ -271,6 +272,22 @@ async def test_agents_and_doctor_show_the_model_that_an_agent_gets(project: Proj
     doctor = await project("doctor", **env)
     assert "ok    child models: explore: offline:rules; all other agents: sonnet\n" in doctor.out
     assert "child models" not in (await project("doctor")).out
+
+
+async def test_agents_of_an_untrusted_folder_show_the_model_that_the_session_uses(
+    project: Project,
+) -> None:
+    project.write(
+        ".claude/agents/own.md", make_file("name: own", "description: x", "model: offline")
+    )
+    listed = await project("agents", "list", "--json", MUDROOM_CHILD_MODEL="own=offline:rules")
+    rows = {row["name"]: row for row in json.loads(listed.out)["agents"]}
+    assert (rows["own"]["model"], rows["own"]["child_model"]) == ("offline", "offline:rules")
+    shown = (await project("agents", "show", "own")).out
+    assert "model:        inherit\nmodel in file: offline (the folder is not trusted)\n" in shown
+    assert "mode:         plan\n" in shown
+    await project("trust", "add")
+    assert "model:        offline\n" in (await project("agents", "show", "own")).out
 
 
 @pytest.mark.parametrize(

@@ -153,10 +153,11 @@ async def test_a_session_with_rules_is_replayed_also_after_a_change_of_the_rules
         ("exlore=offline", "unknown agent 'exlore' (child_model)", "explore"),
         ("explore=antropic:haiku", "unknown model provider 'antropic'", "anthropic"),
         ("explore=groq", "no key for groq", "GROQ_API_KEY"),
-        ("explore=offline; haiku", "'haiku' is not AGENT=MODEL", "*=sonnet"),
-        ("explore=", "'explore=' is not AGENT=MODEL", "explore=haiku"),
+        ("explore=offline; haiku", "no model for the agent 'haiku'", "*=sonnet"),
+        ("explore=", "no model for the agent 'explore'", "explore=haiku"),
         ("explore=offline; Explore=offline", "two models for the agent Explore", "one"),
-        ({"explore": ""}, "'explore=' is not AGENT=MODEL", "explore=haiku"),
+        ("=offline", "no agent for the model 'offline'", "*=sonnet"),
+        ({"explore": ""}, "no model for the agent 'explore'", "explore=haiku"),
     ],
 )
 async def test_a_wrong_rule_is_refused_at_the_start(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import agent_files
 from ..._core.agents import Agent, choose_child_model
-from ...agent_catalog import KNOWN_TOOLS, find_agent, resolve_child_models
+from ...agent_catalog import KNOWN_TOOLS, find_agent, resolve_child_models, restrict_untrusted
 from ...agent_files import Diagnostic, LoadedAgents, Severity
 from ...agent_files.codex_config import CONFIG_NAME, read_declared_agents
 from ...agent_files.diagnostics import FileDiagnostics
@@ -17,6 +17,7 @@ from ...errors import MudroomError, UsageError
 from ...model_registry import explain_unusable
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.json_output import print_json
+from .load_permissions import is_trusted
 from .load_settings import load_settings
 
 _TEMPLATE = """\
@@ -86,12 +87,14 @@ def _print_entry(name: str, description: str, path: str) -> None:
 
 def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
     rules = _resolve_rules(cwd, loaded)
+    trusts_folder = is_trusted(load_settings(cwd), cwd)
     for agent in _collect_agents(loaded).values():
+        used = _restrict(agent, loaded, trusts_folder=trusts_folder)
         yield {
             "name": agent.name,
             "description": agent.description,
             "model": agent.model,
-            "child_model": _find_child_model(agent, rules),
+            "child_model": _find_child_model(used, rules),
             "tools": None if agent.tools is None else list(agent.tools),
             "root_only": agent in loaded.main_agents,
             "path": loaded.paths.get(agent.name, ""),
@@ -117,6 +120,13 @@ def _resolve_rules(
     return resolve_child_models(settings.child_model, agents, origin, notices)
 
 
+def _restrict(agent: Agent, loaded: LoadedAgents, *, trusts_folder: bool) -> Agent:
+    """Return an agent as a session in the folder has it."""
+    if trusts_folder or agent.name not in loaded.paths:
+        return agent
+    return restrict_untrusted(agent, loaded.personal_names)
+
+
 def _find_child_model(agent: Agent, rules: Mapping[str, str]) -> str:
     """Return the model of the agent as a child, "inherit" for the model of its parent."""
     if agent.model != "inherit" and not explain_unusable(agent.model, os.environ):
@@ -129,8 +139,14 @@ def print_agent(cwd: str, name: str) -> int:
     loaded = load_agents(cwd)
     agent = find_agent(name, _collect_agents(loaded))
     path = loaded.paths.get(agent.name, "")
-    model = _find_child_model(agent, _resolve_rules(cwd, loaded))
-    for key, value in _list_facts(agent, path, model):
+    used = _restrict(agent, loaded, trusts_folder=is_trusted(load_settings(cwd), cwd))
+    model = _find_child_model(used, _resolve_rules(cwd, loaded))
+    unused_model = ""
+    if agent.model != used.model:
+        unused_model = f"{agent.model} (the folder is not trusted)"
+    elif agent.model not in ("inherit", model):
+        unused_model = f"{agent.model} ({explain_unusable(agent.model, os.environ)})"
+    for key, value in _list_facts(used, path, model, unused_model):
         print(sanitize(f"{key + ':':<13} {value}"))
     print(f"\n{sanitize(agent.instructions)}")
     for finding in loaded.diagnostics:
@@ -139,13 +155,15 @@ def print_agent(cwd: str, name: str) -> int:
     return 0
 
 
-def _list_facts(agent: Agent, path: str, child_model: str) -> Iterator[tuple[str, str]]:
+def _list_facts(
+    agent: Agent, path: str, child_model: str, unused_model: str
+) -> Iterator[tuple[str, str]]:
     yield "name", agent.name
     yield "file", path or "built in"
     yield "description", agent.description
     yield "model", child_model
-    if child_model != agent.model and agent.model != "inherit":
-        yield "model in file", f"{agent.model} ({explain_unusable(agent.model, os.environ)})"
+    if unused_model:
+        yield "model in file", unused_model
     if agent.tools is None:
         yield "tools", "all tools of its parent except task"
     else:
