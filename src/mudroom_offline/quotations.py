@@ -17,8 +17,7 @@ def quote_lines(request: Request, context: Context) -> Plan:
     say = context.say
     place = request.name_place(say)
     most, pattern, *globs = load_data("outline")["quotations"][request.kind]
-    search = (pattern, join_globs([*globs, "-/-"]))  # a slash: only names at the top match
-    listing = (yield from search_all(request, [search], "content"))[0]
+    listing = (yield from search_all(request, [(pattern, join_globs(globs))], "content"))[0]
     commands = [line for line in listing.lines if "no test specified" not in line[3]]
     groups = groupby(commands, key=lambda line: line[1])
     lines = [line for _, found in groups for line in islice(found, int(most))]
@@ -34,7 +33,7 @@ def _quote_first_lines(request: Request, context: Context) -> Plan:
     say = context.say
     is_readme = request.kind == "description"
     most, *globs = load_data("outline")["first_lines"][request.kind]
-    listing = yield from list_files(request, ["-/-", *globs])
+    listing = yield from list_files(request, globs)
     links = [f"{request.folder or '.'}/README{suffix}" for suffix in (".md", ".rst", "")]
     paths = sorted(listing.rows)[:1] or links if is_readme else listing.rows
     rows: list[str] = []

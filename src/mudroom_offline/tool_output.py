@@ -87,8 +87,9 @@ def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
 
 
 def join_globs(patterns: list[str]) -> str:
-    """Return one glob that matches the files of all."""
-    return patterns[0] if len(patterns) == 1 else f"{{{','.join(patterns)}}}"
+    """Return one glob that matches the files of all. With a slash, names match at the top only."""
+    is_path = len(patterns) == 1 and "/" in patterns[0]
+    return patterns[0] if is_path else f"{{{','.join([*patterns, '-/-'])}}}"
 
 
 def search_all(

@@ -228,8 +228,8 @@ README_ROWS = [
         ["1:# Box", "3:Box, no.", "9:[Box](https://b.invalid) lets you go."],
     ),
     (
-        "[![Build](\na.svg)](\nb) ![x][y]\n\n[y]: c.png\n# Box\n\n    code\n\nA box.\n",
-        ["6:# Box", "10:A box."],
+        "[![B](\na)](\nb) ![x][y]\n\n[y]: c.png\n# Box\n\n    code\n\n* [Use](#use)\n\nA box.\n",
+        ["6:# Box", "12:A box."],
     ),
     (
         "<p>Thanks.</p>\n\n# Box: web\n\nWe need help.\n\nBox is a web server. It:\n\n- runs\n",

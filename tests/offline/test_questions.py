@@ -510,3 +510,17 @@ async def test_a_folder_outside_of_the_session_is_said_with_the_place_of_the_rep
         report = await session.run("how many files are in tpl/a?")
     assert report.error
     assert f"run `mudroom -C {tmp_path}`" in report.error
+
+
+async def test_a_file_at_the_top_is_counted_without_its_namesakes(ask: Ask) -> None:
+    report = await ask(
+        {"pom.xml": "a\n", "lib/pom.xml": "a\n"}, "how many lines does pom.xml have?"
+    )
+    assert "1 file in this folder match `pom.xml`" in report.text
+    assert "Of these, 1 are text and not empty, with 1 line;" in report.text
+
+
+async def test_a_folder_with_a_dot_and_a_second_folder_are_not_mixed(ask: Ask) -> None:
+    tree = {".mvn/a.py": "x = 1\n", "etc/b.py": "x = 1\n"}
+    text = (await ask(tree, "summarise the files in .mvn and in etc")).text
+    assert "`.mvn/a.py`" in text and "etc/b.py" not in text and "“in etc”" in text
