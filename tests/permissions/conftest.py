@@ -46,14 +46,18 @@ class RuleJudge:
         permissions = replace(
             Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), can_ask=can_ask
         )
-        policy = RulePolicy(
+        policy = self.make_policy(permissions, tier)
+        return policy.decide(TOOLS[tool], arguments, Mode(mode))
+
+    def make_policy(self, permissions: Permissions, tier: str = "off") -> RulePolicy:
+        """Return the policy of the project with these rules."""
+        return RulePolicy(
             permissions,
             workspace=str(self.root),
             user_home=str(self.home),
             tools=make_builtin_tools(),
             tier=lambda: tier,
         )
-        return policy.decide(TOOLS[tool], arguments, Mode(mode))
 
     def bash(self, command: str, /, **more: Any) -> str:
         """Return the verdict on a command."""

@@ -40,6 +40,7 @@ def judge(
     tools: tuple[str, ...],
     *above: tuple[str, ...],
     base_rules: Permissions | None = None,
+    mode: Mode = Mode.BYPASS,
     **arguments: Any,
 ) -> PermissionVerdict:
     policy = RulePolicy(
@@ -57,7 +58,7 @@ def judge(
         model="m",
         budget=Budget(),
         inherited_patterns=above,
-        mode=Mode.BYPASS,
+        mode=mode,
     )
     return policy.judge(ToolCallBlock("c", tool, arguments), TOOLS[tool], arguments, brief)
 
@@ -116,6 +117,20 @@ def test_a_call_pattern_never_widens_the_rules_of_the_session(tmp_path: Path) ->
         judge(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git fetch").verdict
         == "deny"
     )
+
+
+@pytest.mark.parametrize("tools", [("write",), ("write(src/**)",)])
+@pytest.mark.parametrize(("mode", "of_session"), [("plan", "default"), ("default", "plan")])
+def test_the_stricter_mode_of_agent_and_session_decides(
+    tmp_path: Path, tools: tuple[str, ...], mode: str, of_session: str
+) -> None:
+    base_rules = Permissions.of(mode=of_session)
+    decision = judge(
+        tmp_path, "write", tools, base_rules=base_rules, mode=Mode(mode), file_path="src/a"
+    )
+    assert (decision.verdict, decision.why) == ("deny", "only reading is allowed in plan mode")
+    decision = judge(tmp_path, "write", tools, mode=Mode.DEFAULT, file_path="src/a")
+    assert decision.verdict == "allow"
 
 
 def test_every_agent_above_must_allow_a_call(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from mudroom import ToolResult
 from mudroom._core.agents import Mode
@@ -588,3 +589,62 @@ def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:
 
     outcomes = asyncio.run(list_tools())
     assert "bash" not in outcomes and "write" in outcomes
+
+
+async def _draw(_: object, arguments: object) -> ToolResult:
+    raise AssertionError
+
+
+DRAW = Tool(
+    name="draw",
+    description="",
+    parameters={},
+    parse=dict,
+    run=_draw,
+    effect=Effect.EFFECTFUL,
+    needs_confirmation=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "verdict", "why"),
+    [
+        ("default", "ask", "the tool asks for confirmation"),
+        ("acceptEdits", "ask", "the tool asks for confirmation"),
+        ("plan", "deny", "only reading is allowed in plan mode"),
+        ("dontAsk", "deny", "the tool asks for confirmation, and this mode asks no questions"),
+        ("bypassPermissions", "allow", "only deny rules apply in this mode"),
+    ],
+)
+def test_a_tool_that_needs_confirmation_is_asked_unless_a_mode_decides(
+    judge_call: RuleJudge, mode: str, verdict: str, why: str
+) -> None:
+    for rules in (Permissions(can_ask=True), Permissions()):
+        decision = judge_call.make_policy(rules).decide(DRAW, {}, Mode(mode))
+        assert (decision.verdict, decision.why, decision.rule) == (verdict, why, "")
+
+
+def test_a_rule_decides_about_a_tool_that_needs_confirmation(judge_call: RuleJudge) -> None:
+    policy = judge_call.make_policy(Permissions.of(allow=["draw"]))
+    decision = policy.decide(DRAW, {}, Mode.DEFAULT)
+    assert (decision.verdict, decision.why, decision.rule) == (
+        "allow",
+        "a rule says allow",
+        "allow draw",
+    )
+
+
+def test_each_command_that_needs_confirmation_is_asked(judge_call: RuleJudge) -> None:
+    bash = replace(make_builtin_tools()["bash"], needs_confirmation=True)
+    policy = judge_call.make_policy(Permissions.of(allow=["Bash(make)"]))
+    for command in ("ls", "make"):
+        decision = policy.decide(bash, {"command": command}, Mode.DEFAULT)
+        assert decision.verdict == "ask"
+        assert decision.why == "without a sandbox each command needs a confirmation"
+
+
+@pytest.mark.parametrize("tier", ["off", "full"])
+def test_an_edit_outside_the_workspace_says_so(judge_call: RuleJudge, tier: str) -> None:
+    decision = judge_call("write", file_path="/etc/x", tier=tier)
+    assert (decision.verdict, decision.why) == ("ask", "/etc/x is outside the workspace")
+    assert judge_call("write", file_path="/etc/x", mode="plan").verdict == "deny"
