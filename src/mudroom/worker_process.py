@@ -16,6 +16,7 @@ import sys
 import msgspec
 
 from ._core.events import StoredEvent
+from ._platform.garbage_collector import collect_garbage_less_often
 from .worker_services import build_worker_services
 from .workers.process.channel import Channel
 from .workers.process.messages import ToWorker, WorkerConfig
@@ -41,6 +42,7 @@ def main() -> None:
 
     Runs that have not ended are abandoned: their session is closed and cannot record them.
     """
+    collect_garbage_less_often()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))
     with contextlib.suppress(msgspec.DecodeError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -357,6 +359,16 @@ async def test_no_worker_process_is_left_when_the_session_closes(tmp_path: Path)
         (pid,) = list_worker_pids(session)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_worker_process_collects_garbage_less_often_than_python() -> None:
+    program = "import gc; from mudroom.worker_process import main; before = gc.get_threshold()\n"
+    program += "try: main()\n"  # "none" is no number of a socket
+    program += "except ValueError: print(*before, *gc.get_threshold())"
+    command = [sys.executable, "-c", program, "none"]
+    ended = subprocess.run(command, capture_output=True, check=True)
+    before, _, _, young, _, _ = map(int, ended.stdout.split())
+    assert young > 10 * before
 
 
 async def test_objects_of_the_caller_that_cannot_cross_are_refused(tmp_path: Path) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 
+from .._platform.garbage_collector import collect_garbage_less_often
 from .._version import __version__
 
 DEBUG_VARIABLE = "MUDROOM_DEBUG"
 """Environment variable: print tracebacks of errors."""
 
 _VERSION_FLAGS = ("--version", "-V", "-v")
-_COLLECTION_THRESHOLDS = (20_000, 50, 100)
-"""Thresholds of the garbage collector. With Python's defaults it takes more time with each child:
-a sixth of the CPU time with 500 children."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -24,7 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
     if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:  # fast: no imports
         print(f"mudroom {__version__}")
         return
-    gc.set_threshold(*_COLLECTION_THRESHOLDS)
+    collect_garbage_less_often()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
