@@ -2,13 +2,25 @@
 
 import asyncio
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mudroom._core.events import NoteInjected, SessionOpened
+from mudroom._core.messages import Usage
 from mudroom.errors import JournalDamaged, JournalError, UnknownName
+from mudroom.journals.sessions import read_events, read_summary
 from mudroom.journals.sqlite.store import SqliteStore
+from mudroom.journals.sqlite.summary_saver import SAVE_INTERVAL
+from mudroom.projections.session_summary import (
+    SUMMARY_TYPES,
+    SessionSummary,
+    decode_state,
+    summarize_session,
+)
+from mudroom.testing.event_builders import run_finished, run_started
 from mudroom.testing.journal_conformance import read_all
 from mudroom.testing.store_conformance import CHECKS, Check
 
@@ -30,6 +42,31 @@ async def create(store: SqliteStore, session: str, *, notes: int = 0) -> Path:
     )
     await journal.close()
     return store.get_path(session)
+
+
+async def create_long(store: SqliteStore) -> None:
+    """Create a session of 601 events with some runs; its last saved summary has 600 of them."""
+    journal = await store.create(ID)
+    await journal.append(make_opening(ID))
+    for root in range(100):
+        run = str(root)
+        note = NoteInjected(at=root, run=run, text="x" * 300)
+        await journal.append(run_started(run, prompt=f"prompt {run}"), note, note)
+        await journal.append(note, note, run_finished(run, usage=Usage(root, 1)))
+    await journal.close()
+
+
+def spoil(store: SqliteStore, statement: str) -> None:
+    with closing(sqlite3.connect(store.get_path(ID), isolation_level=None)) as connection:
+        connection.execute(statement)
+
+
+async def summarize(store: SqliteStore) -> SessionSummary:
+    return await read_summary(store, await store.read_info(ID))
+
+
+async def read_saved_position(store: SqliteStore) -> int:
+    return decode_state((await store.read_header(ID)).summary).position
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -131,3 +168,69 @@ async def test_a_read_that_is_not_finished_releases_the_file(tmp_path: Path) -> 
 def is_open(path: Path) -> bool:
     """Return True if this process has the file open."""
     return str(path) in {os.path.realpath(link) for link in Path("/dev/fd").iterdir()}
+
+
+async def test_a_list_reads_few_events_of_a_long_session(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    await create_long(store)
+    whole = await summarize(store)
+    assert (whole.prompts, whole.prompt, whole.state) == (100, "prompt 0", "finished")
+    assert 601 - SAVE_INTERVAL < await read_saved_position(store) <= 601
+    # Damage shows that these events are not read. Other commands find it.
+    spoil(store, "UPDATE events SET crc = 0 WHERE seq = 5")
+    damaged = await summarize(store)
+    assert (damaged.error, damaged.prompts, damaged.tokens) == ("", 100, whole.tokens)
+    with pytest.raises(JournalDamaged):
+        await read_events(store, ID)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM meta WHERE key = 'summary'",
+        "UPDATE meta SET value = 'no state' WHERE key = 'summary'",
+        "UPDATE meta SET value = x'ff' WHERE key = 'summary'",
+        "DELETE FROM events WHERE seq > 50",
+        "UPDATE events SET crc = 0 WHERE seq = 600",
+    ],
+    ids=["an older program", "no state", "no text", "lost end", "damaged end"],
+)
+async def test_a_list_is_right_without_a_valid_saved_summary(
+    statement: str, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path)
+    await create_long(store)
+    spoil(store, statement)
+    info = await store.read_info(ID)
+    blank = SessionSummary(id=ID, when=info.modified, size=info.size)
+    try:
+        expected = summarize_session(blank, await read_events(store, ID, SUMMARY_TYPES))
+    except JournalDamaged as error:
+        expected = SessionSummary(id=ID, when=info.modified, size=info.size, error=str(error))
+    assert await summarize(store) == expected
+
+
+async def test_the_first_event_in_a_file_of_an_older_program_saves_a_summary(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path)
+    await create_long(store)
+    spoil(store, "DELETE FROM meta WHERE key = 'summary'")
+    journal = await store.open(ID)
+    await journal.append(run_started("200"))
+    await journal.close()
+    assert await read_saved_position(store) == 602
+    summary = await summarize(store)
+    assert (summary.prompts, summary.state) == (101, "interrupted")
+
+
+async def test_a_damaged_file_gets_no_new_summary(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    await create_long(store)
+    spoil(store, "DELETE FROM meta WHERE key = 'summary'")
+    spoil(store, "UPDATE events SET crc = 0 WHERE seq = 5")
+    journal = await store.open(ID)
+    await journal.append(*(NoteInjected(at=1, run="1", text="x") for _ in range(2 * SAVE_INTERVAL)))
+    await journal.close()
+    assert await read_saved_position(store) == 0
+    assert "record 5 is damaged" in (await summarize(store)).error

@@ -6,7 +6,13 @@ import pytest
 
 from mudroom import AnyEvent, Reason, Usage
 from mudroom.events import SessionOpened
-from mudroom.projections.session_summary import SessionSummary, summarize_session
+from mudroom.projections.session_summary import (
+    SessionSummary,
+    SummaryState,
+    decode_state,
+    encode_state,
+    summarize_session,
+)
 from mudroom.testing.event_builders import run_finished, run_started
 
 EMPTY = SessionSummary(id="s", when=7.0, size=10, name="first")
@@ -53,3 +59,26 @@ def test_usage_of_children_counts_while_their_root_has_not_finished() -> None:
 @pytest.mark.parametrize(("is_live", "state"), [(True, "live"), (False, "interrupted")])
 def test_state_of_a_run_without_end(is_live: bool, state: str) -> None:
     assert summarize(run_started("1"), is_live=is_live).state == state
+
+
+def test_a_saved_state_at_any_event_gives_the_same_summary() -> None:
+    events: list[AnyEvent] = [
+        OPENED,
+        run_started("1", prompt="first \ud800"),
+        run_started("1.1.1", "1"),
+        run_started("1.1.1.1.1", "1.1.1"),
+        run_finished("1.1.1.1.1", usage=Usage(5, 0)),
+        run_started("2", prompt="second"),
+        run_finished("1.1.1", usage=Usage(20, 1)),
+        run_finished("2", Reason.MAX_TURNS, usage=Usage(3, 1)),
+        run_finished("1", usage=Usage(100, 10)),
+        run_started("3"),
+    ]
+    whole = summarize_session(EMPTY, events)
+    assert (whole.tokens, whole.reason, whole.state) == (114, "", "interrupted")
+    for length in range(len(events) + 1):
+        state = SummaryState()
+        for event in events[:length]:
+            state.apply(event)
+        saved = decode_state(encode_state(state))
+        assert summarize_session(EMPTY, events[length:], state=saved) == whole

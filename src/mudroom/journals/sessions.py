@@ -10,7 +10,12 @@ from msgspec.structs import replace
 from .._core.events import StoredEvent
 from .._core.ports import SessionInfo, SessionStore
 from ..errors import JournalError
-from ..projections.session_summary import SUMMARY_TYPES, SessionSummary, summarize_session
+from ..projections.session_summary import (
+    SUMMARY_TYPES,
+    SessionSummary,
+    decode_state,
+    summarize_session,
+)
 from .busy import make_busy_error
 
 if TYPE_CHECKING:
@@ -25,15 +30,23 @@ def open_store(home: str) -> SqliteStore:
 
 
 async def read_events(
-    store: SessionStore, session: str, types: Collection[type[StoredEvent]] = ()
+    store: SessionStore,
+    session: str,
+    types: Collection[type[StoredEvent]] = (),
+    *,
+    after: int = 0,
 ) -> list[StoredEvent]:
-    """Return the events of a session, by its whole id. `types`: the wanted types; () is all.
+    """Return the events of a session, by its whole id.
+
+    Arguments:
+        types: the wanted types; () is all.
+        after: position of the last event to skip.
 
     Raises UnknownName, JournalError.
     """
     journal = await store.open(session, read_only=True)
     try:
-        return [event async for event in journal.read(types=types)]
+        return [event async for event in journal.read(after, types=types)]
     finally:
         await journal.close()
 
@@ -42,12 +55,14 @@ async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary
     """Return the summary of a session; `error` is set if its journal cannot be read."""
     summary = SessionSummary(id=info.id, when=info.modified, size=info.size)
     try:
-        summary = replace(summary, name=(await store.read_header(info.id)).name)
-        events = await read_events(store, info.id, SUMMARY_TYPES)
+        header = await store.read_header(info.id)
+        summary = replace(summary, name=header.name)
+        state = decode_state(header.summary)
+        events = await read_events(store, info.id, SUMMARY_TYPES, after=state.position)
     except JournalError as error:
         return replace(summary, error=str(error))
     is_live = bool(await store.find_writer(info.id))
-    return summarize_session(summary, events, is_live=is_live)
+    return summarize_session(summary, events, is_live=is_live, state=state)
 
 
 async def require_no_writer(store: SessionStore, session: str) -> None:

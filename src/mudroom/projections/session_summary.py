@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened
+from .._core.json_values import clean_text
 
 SUMMARY_TYPES = (SessionOpened, RunStarted, RunFinished)
 """The event types that a summary needs; a reader may leave out all others."""
@@ -46,59 +48,112 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class SummaryState(Struct):
+    """Everything that a summary needs of the events up to a position.
+
+    A store can save it, so that a list reads only the events after it.
+
+    Attributes:
+        position: position of the last event; set by its caller.
+        reason: why the last root run ended; "" if it has not finished.
+        unfinished: root runs without an end.
+        tokens: tokens of finished runs; those of a run include the runs below it.
+    """
+
+    position: int = 0
+    folder: str = ""
+    model: str = ""
+    prompt: str = ""
+    prompts: int = 0
+    children: int = 0
+    last_root: str = ""
+    reason: str = ""
+    unfinished: set[str] = field(default_factory=set[str])
+    tokens: dict[str, int] = field(default_factory=dict[str, int])
+
+    def apply(self, event: AnyEvent) -> None:
+        """Add an event."""
+        if isinstance(event, SessionOpened):
+            self.folder = clean_text(event.cwd)
+        elif isinstance(event, RunStarted) and event.brief.parent:
+            self.children += 1
+        elif isinstance(event, RunStarted):
+            self._start_root(event)
+        elif isinstance(event, RunFinished):
+            run = clean_text(event.run)
+            self.tokens[run] = event.report.usage.total_tokens
+            self.unfinished.discard(run)
+            if run == self.last_root:
+                self.reason = event.report.reason.value
+
+    def _start_root(self, event: RunStarted) -> None:
+        if not self.prompts:
+            self.model = clean_text(event.brief.model)
+            self.prompt = clean_text(event.brief.prompt)
+        self.prompts += 1
+        self.last_root = clean_text(event.run)
+        self.reason = ""
+        self.unfinished.add(self.last_root)
+
+    def drop_counted_runs(self) -> None:
+        """Forget the tokens of runs below a finished run: its own include them."""
+        self.tokens = {
+            run: tokens
+            for run, tokens in self.tokens.items()
+            if not _has_finished_ancestor(run, self.tokens)
+        }
+
+    def complete(self, summary: SessionSummary, *, is_live: bool) -> SessionSummary:
+        """Complete a summary that has id, time, size and name."""
+        self.drop_counted_runs()
+        return replace(
+            summary,
+            folder=self.folder,
+            model=self.model,
+            prompt=self.prompt,
+            reason=self.reason,
+            prompts=self.prompts,
+            children=self.children,
+            tokens=sum(self.tokens.values()),
+            state="live" if is_live else "interrupted" if self.unfinished else "finished",
+        )
+
+
+def encode_state(state: SummaryState) -> str:
+    """Encode a state as JSON."""
+    state.drop_counted_runs()
+    return msgspec.json.encode(state).decode()
+
+
+def decode_state(text: str) -> SummaryState:
+    """Decode a state. A text that is no state gives an empty one, for all events."""
+    try:
+        return msgspec.json.decode(text, type=SummaryState)
+    except msgspec.DecodeError:
+        return SummaryState()
+
+
 def summarize_session(
-    summary: SessionSummary, events: Iterable[AnyEvent], *, is_live: bool = False
+    summary: SessionSummary,
+    events: Iterable[AnyEvent],
+    *,
+    is_live: bool = False,
+    state: SummaryState | None = None,
 ) -> SessionSummary:
     """Complete a summary from the events of the session.
 
     Arguments:
         summary: id, time, size and name, which events do not have.
         is_live: a process is writing the session.
+        state: state after earlier events, which `events` leaves out.
     """
-    folder = ""
-    roots: list[RunStarted] = []
-    children = 0
-    finished: dict[str, RunFinished] = {}
+    state = state or SummaryState()
     for event in events:
-        if isinstance(event, SessionOpened):
-            folder = event.cwd
-        elif isinstance(event, RunStarted) and event.brief.parent:
-            children += 1
-        elif isinstance(event, RunStarted):
-            roots.append(event)
-        elif isinstance(event, RunFinished):
-            finished[event.run] = event
-    is_finished = all(root.run in finished for root in roots)
-    state = "live" if is_live else "finished" if is_finished else "interrupted"
-    return replace(
-        summary,
-        folder=folder,
-        model=roots[0].brief.model if roots else "",
-        prompt=roots[0].brief.prompt if roots else "",
-        reason=_find_last_reason(roots, finished),
-        prompts=len(roots),
-        children=children,
-        tokens=_count_tokens(finished),
-        state=state,
-    )
+        state.apply(event)
+    return state.complete(summary, is_live=is_live)
 
 
-def _find_last_reason(roots: list[RunStarted], finished: dict[str, RunFinished]) -> str:
-    if not roots or roots[-1].run not in finished:
-        return ""
-    return finished[roots[-1].run].report.reason.value
-
-
-def _count_tokens(finished: dict[str, RunFinished]) -> int:
-    """Add up the reports; the usage of a run includes that of the runs below it."""
-    total = 0
-    for run, event in finished.items():
-        if not _has_finished_ancestor(run, finished):
-            total += event.report.usage.total_tokens
-    return total
-
-
-def _has_finished_ancestor(run: str, finished: dict[str, RunFinished]) -> bool:
+def _has_finished_ancestor(run: str, finished: Container[str]) -> bool:
     # "1.3.2" is a child that the third turn of run "1" started.
     while "." in run:
         run = run.rsplit(".", 2)[0]

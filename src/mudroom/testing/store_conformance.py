@@ -13,9 +13,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from .._core.events import NoteInjected, SessionOpened
+from .._core.messages import Usage
 from .._core.ports import SessionStore
 from ..errors import JournalBusy, JournalError, UnknownName, UsageError
+from ..journals.sessions import read_events, read_summary
+from ..projections.session_summary import SessionSummary, summarize_session
 from ._checks import collect_checks
+from .event_builders import run_finished, run_started
 from .journal_conformance import read_all
 
 OpenStore = Callable[[], SessionStore]
@@ -159,6 +163,25 @@ async def check_a_header_has_the_facts(open_store: OpenStore) -> None:
     assert len(await _read(store, _A)) == 3
 
 
+async def check_a_long_session_is_summarized(open_store: OpenStore) -> None:
+    """Check that a list shows what all events say, also if the store saves states of summaries."""
+    store = open_store()
+    await _create(store, _A)
+    for root in ("1", "2"):
+        journal = await store.open(_A)
+        await journal.append(run_started(root, prompt=f"prompt {root}"))
+        for number in range(150):
+            run = f"{root}.1.{number}"
+            await journal.append(run_started(run, root), _note(number))
+            await journal.append(run_finished(run, usage=Usage(number, 1)))
+        await journal.close()
+        await _check_summary(store, _A)
+    journal = await store.open(_A)
+    await journal.append(run_finished("1", usage=Usage(7, 7)))
+    await _check_summary(store, _A)
+    await journal.close()
+
+
 async def check_names_are_unique_and_plain(open_store: OpenStore) -> None:
     """Check that a name can be changed and removed, but not used twice, nor look like an id."""
     store = open_store()
@@ -201,6 +224,16 @@ async def check_an_unknown_session_is_named(open_store: OpenStore) -> None:
 
 
 CHECKS: tuple[Check, ...] = collect_checks(globals())
+
+
+async def _check_summary(store: SessionStore, session: str) -> None:
+    info = await store.read_info(session)
+    header = await store.read_header(session)
+    blank = SessionSummary(id=session, when=info.modified, size=info.size, name=header.name)
+    is_live = bool(await store.find_writer(session))
+    events = await read_events(store, session)
+    expected = summarize_session(blank, events, is_live=is_live)
+    assert await read_summary(store, info) == expected
 
 
 async def _create(store: SessionStore, session: str) -> None:

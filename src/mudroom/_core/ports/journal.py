@@ -94,6 +94,7 @@ class SessionHeader(Struct, frozen=True, kw_only=True):
         created: seconds since 1970.
         program: version of mudroom that created it.
         folder: working folder of the session, "" if no event is recorded.
+        summary: saved state of its summary, so that a list reads few events; "" for none.
     """
 
     id: str
@@ -101,6 +102,7 @@ class SessionHeader(Struct, frozen=True, kw_only=True):
     created: float
     program: str
     folder: str
+    summary: str = ""
 
 
 class SessionStore(Protocol):

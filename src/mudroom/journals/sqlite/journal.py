@@ -32,8 +32,16 @@ from .batches import read_in_batches
 from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
 from .page_recovery import has_torn_tail
-from .reader import open_reader
-from .schema import JournalMeta, connect_writer, create_file, get_unpublished_path, publish_file
+from .reader import SqliteReader, open_reader
+from .schema import (
+    JournalMeta,
+    connect_writer,
+    create_file,
+    get_unpublished_path,
+    publish_file,
+    read_last_number,
+)
+from .summary_saver import SAVE_STATEMENT, SummarySaver, load_saver
 
 TORN_TAIL_NOTICE = (
     "The last record was incomplete because its process was killed. "
@@ -54,7 +62,8 @@ _GATHER_SECONDS = 0.003
 
 _Row = tuple[int, str, str, bytes, int]
 _Failure = tuple[str, str]
-_Waiting = tuple[list[_Row], "asyncio.Future[None]"]
+_Waiting = tuple[list[_Row], str, "asyncio.Future[None]"]
+"""An append: its rows, the summary to save after them ("" for none), and the future it waits on."""
 
 
 class SqliteJournal:
@@ -72,6 +81,7 @@ class SqliteJournal:
         connection: sqlite3.Connection,
         lock_descriptor: int,
         last: int,
+        summary_saver: SummarySaver | None,
     ) -> None:
         self.path = path
         self.meta = meta
@@ -79,6 +89,7 @@ class SqliteJournal:
         self._connection = connection
         self._lock_descriptor = lock_descriptor
         self._last = last
+        self._summary_saver = summary_saver
         self._is_published = path.exists()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -108,8 +119,9 @@ class SqliteJournal:
                 is_torn = not create and has_torn_tail(path)
                 open_file = create_file if create else connect_writer
                 connection, meta = open_file(path, session)
-                last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
-                journal = cls(path, meta, connection, descriptor, last)
+                last = read_last_number(connection)
+                saver = load_saver(connection, SqliteReader(path, meta))
+                journal = cls(path, meta, connection, descriptor, last, saver)
                 if is_torn:
                     journal.notices = (TORN_TAIL_NOTICE,)
                 return journal
@@ -138,7 +150,8 @@ class SqliteJournal:
             return seq
         self._last = seq
         waiter = (self._loop or self._start_writer()).create_future()
-        self._queue.put((rows, waiter))
+        summary = self._summary_saver.apply(events, seq) if self._summary_saver else ""
+        self._queue.put((rows, summary, waiter))
         await waiter
         return seq
 
@@ -203,22 +216,26 @@ class SqliteJournal:
                 while not queue.empty() and (item := queue.get()) is not None:
                     batch.append(item)
                 is_busy = len(batch) >= _BUSY_APPENDS
-                failure = self._failure or self._commit([row for rows, _ in batch for row in rows])
-                waiters = [waiter for _, waiter in batch]
+                rows = [row for rows, _, _ in batch for row in rows]
+                summary = next((summary for _, summary, _ in reversed(batch) if summary), "")
+                failure = self._failure or self._commit(rows, summary)
+                waiters = [waiter for _, _, waiter in batch]
                 loop.call_soon_threadsafe(self._wake, waiters, failure)
                 item = item and queue.get()
         self._release()
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, ended)
 
-    def _commit(self, rows: list[_Row]) -> _Failure | None:
+    def _commit(self, rows: list[_Row], summary: str) -> _Failure | None:
         try:
-            if self._is_published and len(rows) <= _ROWS_PER_STATEMENT:
+            if self._is_published and len(rows) <= _ROWS_PER_STATEMENT and not summary:
                 self._insert(rows)
             else:
                 self._connection.execute("BEGIN IMMEDIATE")
                 for first in range(0, len(rows), _ROWS_PER_STATEMENT):
                     self._insert(rows[first : first + _ROWS_PER_STATEMENT])
+                if summary:
+                    self._connection.execute(SAVE_STATEMENT, (summary,))
                 self._connection.execute("COMMIT")
             if not self._is_published:
                 self._connection = publish_file(self._connection, self.path, self.meta.session)

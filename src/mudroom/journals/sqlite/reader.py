@@ -8,12 +8,15 @@ from contextlib import closing
 from pathlib import Path
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from ..._core.events import StoredEvent
 from ...errors import JournalDamaged
+from ...projections.session_summary import decode_state
 from .. import version_1
 from ..encoding import decode
 from .errors import REPAIR_REMEDY, translate_errors
-from .schema import JournalMeta, connect_briefly, connect_reader, read_meta
+from .schema import JournalMeta, connect_briefly, connect_reader, read_last_number, read_meta
 
 _QUERY = "SELECT seq, type, body, crc FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
 
@@ -37,19 +40,20 @@ class SqliteReader:
 
         Raises JournalDamaged at the first damaged or missing event of any type.
         """
+        with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
+            yield from self.read_with(connection, after, types)
+
+    def read_with(
+        self,
+        connection: sqlite3.Connection,
+        after: int = 0,
+        types: Collection[type[StoredEvent]] = (),
+        limit: int = -1,
+    ) -> Generator[StoredEvent]:
+        """Yield events like `read`, by an open connection. `limit`: maximum of events to check."""
         tags = {str(event_type.__struct_config__.tag) for event_type in types}
         # Events of version 1 are stored under their old tags.
         tags.update(old for old, new in version_1.EVENT_TAGS.items() if new in tags)
-        with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
-            yield from self._read(connection, after, tags)
-
-    def read_first(self, connection: sqlite3.Connection) -> StoredEvent | None:
-        """Return the first event, None if there is none."""
-        return next(self._read(connection, 0, (), limit=1), None)
-
-    def _read(
-        self, connection: sqlite3.Connection, after: int, tags: Collection[str], limit: int = -1
-    ) -> Generator[StoredEvent]:
         last = after
         try:
             for seq, tag, body, crc in connection.execute(_QUERY, (after, limit)):
@@ -85,8 +89,19 @@ def open_reader(path: str | Path) -> SqliteReader:
 def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
     """Return the facts of a journal file and its first event, None if it has none.
 
+    Its summary is left out if the end of the file is lost.
+
     Raises as `open_reader` does.
     """
     with translate_errors(path), closing(connect_briefly(path)) as connection:
         meta = read_meta(connection, path)
-        return meta, SqliteReader(path, meta).read_first(connection)
+        if meta.summary and not _has_summarized_events(connection, meta):
+            meta = replace(meta, summary="")
+        return meta, next(SqliteReader(path, meta).read_with(connection, limit=1), None)
+
+
+def _has_summarized_events(connection: sqlite3.Connection, meta: JournalMeta) -> bool:
+    try:
+        return decode_state(meta.summary).position <= read_last_number(connection)
+    except sqlite3.DatabaseError:
+        return False

@@ -1,6 +1,6 @@
 """Schema of a journal file: create it, open it, check it.
 
-meta(key, value)                      schema, session, created, program, name
+meta(key, value)                      schema, session, created, program, name, summary
 events(seq, run, type, body, crc)     seq counts from 1 without gaps; body is JSON; crc is
 crc32(body)
 """
@@ -44,6 +44,7 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
         program: version of mudroom that created it.
         name: name given by the user, "" for none.
         last_version_1: number of the last event of record version 1, 0 for none.
+        summary: state of the session's summary after some of its events, "" for none.
     """
 
     session: str
@@ -51,6 +52,7 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
     program: str
     name: str = ""
     last_version_1: int = 0
+    summary: str = ""
 
 
 def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMeta]:
@@ -123,6 +125,7 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
             created=float(values["created"]),
             program=values["program"],
             name=values.get("name", ""),
+            summary=values.get("summary", ""),
             last_version_1=_MAX_NUMBER if schema == 1 else int(values.get("last_version_1", 0)),
         )
     except (KeyError, ValueError) as error:
@@ -135,6 +138,11 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
             remedy="Open it by its own id.",
         )
     return meta
+
+
+def read_last_number(connection: sqlite3.Connection) -> int:
+    """Return the number of the last event, 0 if there is none."""
+    return connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
 
 
 def write_name(path: Path, name: str) -> None:
@@ -229,7 +237,7 @@ def _upgrade_schema(connection: sqlite3.Connection) -> None:
     """
     if connection.execute("PRAGMA user_version").fetchone()[0] != 1:
         return
-    last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+    last = read_last_number(connection)
     values = {"schema": str(SCHEMA_VERSION), "last_version_1": str(last)}
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

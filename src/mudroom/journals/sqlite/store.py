@@ -76,6 +76,7 @@ class SqliteStore:
             created=meta.created,
             program=meta.program,
             folder=first.cwd if isinstance(first, SessionOpened) else "",
+            summary=meta.summary,
         )
 
     async def find(self, text: str) -> str:
