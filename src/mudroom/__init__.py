@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         AssistantMessage,
         ImageBlock,
         Message,
+        ProviderBlock,
         TextBlock,
         ThinkingBlock,
         ToolCallBlock,
@@ -63,7 +64,7 @@ _NAMES_BY_MODULE = {
     "_core.budgets": "Budget",
     "_core.events": "AnyEvent",
     "_core.messages": (
-        "AssistantMessage ImageBlock Message TextBlock ThinkingBlock ToolCallBlock "
+        "AssistantMessage ImageBlock Message ProviderBlock TextBlock ThinkingBlock ToolCallBlock "
         "ToolResultBlock Usage UserMessage"
     ),
     "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
@@ -114,6 +115,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "ThinkingBlock",
     "ToolCallBlock",
     "ToolResultBlock",
+    "ProviderBlock",
     "MudroomError",
     "UsageError",
     "ModelError",

@@ -38,6 +38,7 @@ from .open_adapters import (
     EnvironmentFactory,
     SessionEnvironments,
     collect_tools,
+    explain_missing_search,
     make_web_tools,
     open_journal,
     open_store,
@@ -225,6 +226,8 @@ class _Builder:
             self._notices,
         )
         model = await self._choose_root_model(catalog.root_agent)
+        searching_model = self._models.get_model(model)
+        self._notices += explain_missing_search(catalog.root_agent, searching_model, self._options)
         child_models = await self._choose_child_models(catalog.agents)
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from ._core.agents import Agent, WorkspaceKind, WorkspaceSpec
 from ._core.listings import ListingLimits, choose_description_length
-from ._core.ports import Environment, Journal, Sandbox, SessionStore, Workspace
+from ._core.ports import Environment, Journal, Model, Sandbox, SessionStore, Workspace
+from ._core.tool_patterns import parse_tool_pattern
 from ._core.tools import Tool, ToolCategory
 from ._engine.task import list_agents, make_task_tool
 from .agent_files import Skill
@@ -63,23 +64,56 @@ def collect_tools(
 
 
 def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, ...]:
-    """Return `web_fetch` if the network is allowed or an allow rule names the tool.
+    """Return `web_fetch` and `web_search`, each if the network or a rule allows it.
 
     An allow rule for an IP address, such as `WebFetch(domain:127.0.0.1)`, allows that address even
     if it is not public.
     """
+    tools: list[Tool] = []
+    if allow_net or _allows_search(permissions):
+        from .tools.web_search import make_web_search_tool
+
+        tools.append(make_web_search_tool())
     allowed = [
         rule
         for rule in permissions.rules
         if rule.verdict is Verdict.ALLOW and rule.names("web_fetch")
     ]
     if not allow_net and not allowed:
-        return ()
+        return tuple(tools)
     from .output_filters.injection_marker import mark_page
     from .tools.web_fetch import make_web_fetch_tool
 
     domains = [rule.pattern.removeprefix("domain:").strip() for rule in allowed]
-    return (make_web_fetch_tool(mark_page, domains),)
+    return (make_web_fetch_tool(mark_page, domains), *tools)
+
+
+def _allows_search(permissions: Permissions) -> bool:
+    """Return whether a rule allows all web searches."""
+    return any(
+        rule.verdict is Verdict.ALLOW and not rule.pattern and rule.names("web_search")
+        for rule in permissions.rules
+    )
+
+
+def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) -> list[str]:
+    """Return why an agent that asks for `web_search` does not get it; nothing if it does.
+
+    An agent asks if its file or an allow rule names the tool.
+    """
+    is_allowed = _allows_search(options.permissions)
+    is_named = any(parse_tool_pattern(text).tool == "web_search" for text in agent.tools or ())
+    if not is_allowed and not is_named:
+        return []
+    if not is_allowed and not options.allow_net:
+        reason = "use --allow-net, or the allow rule WebSearch"
+    elif "web_search" not in getattr(model, "server_tools", ()):
+        reason = f"mudroom knows no web search of {model.name}"
+    elif not is_allowed and options.permissions.can_ask:
+        reason = "the provider does not ask before a search; the allow rule WebSearch permits it"
+    else:
+        return []
+    return [f"web_search is not available: {reason}"]
 
 
 def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:

@@ -216,7 +216,7 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("unknown-tool"),
         make_file(*BASE, "tools: Read, WebSearch"),
-        expected="4: warning: WebSearch is not available here",
+        expected="4: note: WebSearch is available only with --allow-net or an allow rule",
     ),
     Sample(
         CLAUDE.format("web-tool"),

@@ -47,7 +47,7 @@ async def test_unknown_tools_of_flags_are_refused_with_a_suggestion(
     assert message in done.err
 
 
-@pytest.mark.parametrize("rule", ["mcp__github__create_issue", "WebSearch"])
+@pytest.mark.parametrize("rule", ["mcp__github__create_issue", "NotebookEdit"])
 async def test_tools_of_other_programs_are_accepted_and_named_as_not_available(
     mudroom: Mudroom, rule: str
 ) -> None:

@@ -276,7 +276,7 @@ def test_the_answer_consists_of_the_finished_items() -> None:
     }
     text = {"type": "message", "phase": "commentary", "content": [{"text": "I look."}]}
     call = {"type": "function_call", "call_id": "c", "name": "self_emitvalue", "arguments": "{}"}
-    ignored = {"type": "web_search_call", "id": "ws_1"}
+    ignored = {"type": "file_search_call", "id": "fs_1"}
     usage = {
         "input_tokens": 100,
         "input_tokens_details": {"cached_tokens": 64},

@@ -98,6 +98,27 @@ class ToolCallBlock(Struct, frozen=True, gc=False, tag="tool_call", omit_default
     signature: str = ""
 
 
+class ProviderBlock(Struct, frozen=True, gc=False, tag="provider", omit_defaults=True):
+    """A step that the provider took itself, such as a web search.
+
+    Arguments:
+        kind: the provider's name of the block.
+        data: the provider's block as JSON, sent back unchanged to the same wire.
+        text: what users read: the query, or the sources.
+
+    Example:
+        ProviderBlock("web_search_call", '{"status":"completed"}', "searched the web: mud")
+    """
+
+    kind: str
+    data: str
+    text: str = ""
+
+
+AssistantBlock = TextBlock | ThinkingBlock | ToolCallBlock | ProviderBlock
+"""One block of an answer."""
+
+
 class ToolResultBlock(Struct, frozen=True, gc=False, tag="tool_result", omit_defaults=True):
     """Result of one tool call, as the model reads it.
 
@@ -137,6 +158,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         output_tokens: the whole answer; includes `reasoning_tokens`.
         usd: price in US dollars as the provider tells it; None if it tells none. A sum has it only
             if all its parts have it.
+        searches: web searches by the provider.
 
     Example:
         (Usage(100, 20) + Usage(50, 5)).total_tokens == 175
@@ -148,6 +170,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     usd: float | None = None
+    searches: int = 0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
@@ -157,6 +180,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
             _add_prices(self, other),
+            self.searches + other.searches,
         )
 
     @property
@@ -187,7 +211,8 @@ class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defa
     """One complete answer of a model.
 
     Arguments:
-        wire: the wire that received the answer. Thinking and signatures go back only to this wire.
+        wire: the wire that received the answer. Thinking, signatures and blocks of the provider go
+            back only to this wire.
         id: the provider's id of the answer.
         provider_stop_reason: the provider's own stop reason when `stop_reason` is LENGTH, REFUSAL
             or OTHER, or when it refused the calls.
@@ -197,7 +222,7 @@ class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defa
         AssistantMessage((TextBlock("pytest."),), usage=Usage(100, 3)).text == "pytest."
     """
 
-    content: tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...]
+    content: tuple[AssistantBlock, ...]
     stop_reason: StopReason = StopReason.END
     usage: Usage = Usage()
     model: str = ""
@@ -238,13 +263,13 @@ def clean_answer(answer: AssistantMessage) -> AssistantMessage:
     )
 
 
-def _clean_block(
-    block: TextBlock | ThinkingBlock | ToolCallBlock,
-) -> TextBlock | ThinkingBlock | ToolCallBlock:
+def _clean_block(block: AssistantBlock) -> AssistantBlock:
     if isinstance(block, ToolCallBlock):
         return clean_call(block)
     if isinstance(block, TextBlock):
         return TextBlock(clean_text(block.text), clean_text(block.signature))
+    if isinstance(block, ProviderBlock):
+        return ProviderBlock(block.kind, clean_text(block.data), clean_text(block.text))
     redacted = clean_text(block.redacted)
     return ThinkingBlock(clean_text(block.text), clean_text(block.signature), redacted)
 
@@ -298,9 +323,7 @@ def user_message(text: str) -> UserMessage:
     return UserMessage((TextBlock(text),))
 
 
-def resolve_stop_reason(
-    stop_reason: StopReason, content: Iterable[TextBlock | ThinkingBlock | ToolCallBlock]
-) -> StopReason:
+def resolve_stop_reason(stop_reason: StopReason, content: Iterable[AssistantBlock]) -> StopReason:
     """Return CALLS in place of END when an answer has tool calls: some servers mix them up."""
     if stop_reason is StopReason.END and any(isinstance(b, ToolCallBlock) for b in content):
         return StopReason.CALLS

@@ -164,6 +164,7 @@ class Tool(Struct, frozen=True, kw_only=True):
         view: see ToolView; "run" for tools that start child runs.
         preview: takes arguments and ToolResult, returns the lines that screens show of a call.
         preview_lines: number of these lines on a screen; 0 shows the call in one line.
+        is_server_tool: the provider runs the tool; `run` is never called.
 
     Example:
         async def run(context: ToolContext, arguments: dict) -> ToolResult:
@@ -197,6 +198,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     view: ToolView = ""
     preview: Callable[[Mapping[str, Any], ToolResult], Iterable[PreviewLine]] | None = None
     preview_lines: int = 0
+    is_server_tool: bool = False
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
         """Return the argument of `run` for the arguments of a call. Raises ValueError."""

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Iterable
 from msgspec.structs import replace
 
 from .._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     ImageBlock,
     Message,
     StopReason,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
     UserBlock,
@@ -156,7 +156,7 @@ class Conversation:
         if all(ids) and len(set(ids)) == len(ids) and self._used_call_ids.isdisjoint(ids):
             return message
         used = set(self._used_call_ids)
-        content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+        content: list[AssistantBlock] = []
         for index, block in enumerate(message.content):
             if isinstance(block, ToolCallBlock):
                 block = _ensure_unused_id(block, used, turn, index)

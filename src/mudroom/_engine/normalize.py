@@ -11,9 +11,11 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from .._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -25,8 +27,6 @@ from .._core.messages import (
 
 NO_RESULT = "No result of this call was recorded."
 EMPTY_MESSAGE = user_message("(Nothing was recorded here.)")
-
-AssistantBlock = TextBlock | ThinkingBlock | ToolCallBlock
 
 
 def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
@@ -63,7 +63,7 @@ def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _has_content(block: AssistantBlock) -> bool:
-    if isinstance(block, ToolCallBlock) or block.text.strip("\0 \t\r\n"):
+    if isinstance(block, ToolCallBlock | ProviderBlock) or block.text.strip("\0 \t\r\n"):
         return True
     return isinstance(block, ThinkingBlock) and bool(block.redacted or block.signature)
 

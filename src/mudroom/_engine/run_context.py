@@ -7,7 +7,7 @@ from typing import Any
 from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
 from .._core.json_values import clean_text
-from .._core.messages import Usage
+from .._core.messages import ToolCallBlock, Usage
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import make_result_block
@@ -28,7 +28,8 @@ class RunContext:
     """The objects of one run, each with one job. Nothing of another run is in them.
 
     Attributes:
-        tools: tools of the brief that exist; a source may have lost some.
+        tools: tools of the brief that exist; a source may have lost some. Without those that the
+            provider runs.
         memo: state of the run's tools, by tool name.
         batch: tool calls of the last answer.
     """
@@ -53,7 +54,8 @@ class RunContext:
         self.inbox = Inbox(self.recorder)
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
-        self.tools = {name: toolbox[name] for name in brief.tools if name in toolbox}
+        offered = {name: toolbox[name] for name in brief.tools if name in toolbox}
+        self.tools = {name: tool for name, tool in offered.items() if not tool.is_server_tool}
         if brief.agent.outputs is not None:
             self.tools[EMIT_TOOL] = self.outputs.make_tool()
         self.memo: dict[str, Any] = {}
@@ -75,6 +77,20 @@ class RunContext:
             temperature=agent.temperature,
             top_p=agent.top_p,
             max_tokens=self.max_output_tokens,
+            server_tools=self._list_server_tools(),
+        )
+
+    def _list_server_tools(self) -> tuple[str, ...]:
+        """Return the tools that the provider may run. It does not ask, so ASK means no."""
+        toolbox = self.services.toolbox
+        policy = self.environment.policy
+        return tuple(
+            name
+            for name in self.brief.tools
+            if name in toolbox
+            and toolbox[name].is_server_tool
+            and policy.judge(ToolCallBlock("", name, {}), toolbox[name], {}, self.brief).verdict
+            == "allow"
         )
 
     @property

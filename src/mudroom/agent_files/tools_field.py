@@ -187,7 +187,11 @@ def resolve_tool_name(
         return name
     tool = normalize_tool_name(name)
     if tool == "web_search":
-        diagnostics.add_warning(line, f"{name} is not available here: no tool searches the web")
+        diagnostics.add_note(
+            line,
+            f"{name} is available only with --allow-net or an allow rule, on models whose provider "
+            "searches the web",
+        )
     elif tool == "web_fetch":
         diagnostics.add_note(line, f"{name} is available only with --allow-net or an allow rule")
     elif tool not in known:

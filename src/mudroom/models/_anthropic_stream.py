@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import astuple
 
 from .._core.messages import (
+    AssistantBlock,
     AssistantMessage,
+    ProviderBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -19,7 +21,7 @@ from .._core.messages import (
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
-from ._json import clean, make_decoder, parse_arguments
+from ._json import clean, encode, make_decoder, parse_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
 
@@ -32,6 +34,7 @@ class _Usage(Struct):
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     output_tokens_details: dict[str, Any] | None = None
+    server_tool_use: dict[str, Any] | None = None
 
 
 _COUNT_NAMES = _Usage.__struct_fields__[:4]
@@ -60,6 +63,7 @@ class _Delta(Struct):
     thinking: str = ""
     signature: str = ""
     partial_json: str = ""
+    citation: dict[str, Any] | None = None
     stop_reason: str | None = None
 
 
@@ -83,7 +87,12 @@ class _Event(Struct):
     error: _Error | None = None
 
 
+class _RawEvent(Struct):
+    content_block: dict[str, Any]
+
+
 _decode = make_decoder(_Event)
+_decode_raw = make_decoder(_RawEvent)
 _STOP_REASONS = {
     "end_turn": StopReason.END,
     "stop_sequence": StopReason.END,
@@ -106,10 +115,16 @@ _ERROR_STATUSES = {
 
 
 class _PartialBlock:
-    """A block that is still being received."""
+    """A block that is still being received.
 
-    def __init__(self, start: _BlockStart) -> None:
+    Arguments:
+        raw: the whole start of a block of a web search, else empty.
+    """
+
+    def __init__(self, start: _BlockStart, raw: dict[str, Any]) -> None:
         self._start = start
+        self._raw = raw
+        self._citations: list[dict[str, Any]] = []
         self._texts = [start.text or start.thinking]
         self._signature = start.signature
 
@@ -122,19 +137,26 @@ class _PartialBlock:
                 chunk = StreamChunk("thinking", delta.thinking)
             case "input_json_delta":
                 chunk = StreamChunk("call", delta.partial_json)
+            case "citations_delta" if delta.citation:
+                self._citations.append(delta.citation)
+                return None
             case _:
                 self._signature += delta.signature
                 return None
         self._texts.append(chunk.text)
         return chunk if chunk.text else None
 
-    def finish(self, names: ToolNames) -> TextBlock | ThinkingBlock | ToolCallBlock | None:
-        """Return the complete block; None for an empty text and for a provider's own tools."""
+    def finish(self, names: ToolNames) -> AssistantBlock | None:
+        """Return the complete block; None for an empty text and for unknown blocks.
+
+        The signature of a text holds its citations.
+        """
         text = "".join(self._texts)
         start = self._start
         match start.type:
             case "text":
-                return TextBlock(clean(text)) if text else None
+                citations = encode(self._citations).decode() if self._citations else ""
+                return TextBlock(clean(text), citations) if text else None
             case "thinking":
                 return ThinkingBlock(clean(text), self._signature)
             case "redacted_thinking":
@@ -146,7 +168,28 @@ class _PartialBlock:
                     arguments, malformed = parse_arguments(text)
                 return ToolCallBlock(start.id, names.from_wire(start.name), arguments, malformed)
             case _:
-                return None
+                return _to_search_block(self._raw, text) if self._raw else None
+
+
+def _to_search_block(raw: dict[str, Any], text: str) -> ProviderBlock:
+    """Return the block of a search or of its result.
+
+    Arguments:
+        raw: start of the block. text: the streamed arguments of a search.
+    """
+    if raw["type"] == "server_tool_use":
+        if text:
+            raw = raw | {"input": parse_arguments(text)[0]}
+        shown = f"searched the web: {raw.get('input', {}).get('query', '')}"
+    else:
+        results = raw.get("content")
+        if isinstance(results, list):
+            sources = cast("list[dict[str, Any]]", results)
+            lines = [f"{each.get('title', '')} {each.get('url', '')}" for each in sources]
+            shown = "\n".join(["found:", *lines])
+        else:
+            shown = f"the search failed: {(results or {}).get('error_code', 'no reason')}"
+    return ProviderBlock(raw["type"], encode(raw).decode(), clean(shown))
 
 
 class AnthropicReader:
@@ -169,7 +212,7 @@ class AnthropicReader:
         event = _decode(data)
         self._has_events = True
         if event.type != "content_block_delta":
-            return self._read_frame(event)
+            return self._read_frame(event, data)
         index = next(reversed(self._blocks), 0) if event.index is None else event.index
         block = self._blocks.get(index)
         if block is None or event.delta is None:
@@ -194,7 +237,13 @@ class AnthropicReader:
             **describe_stop(self._stop or "end_turn", _STOP_REASONS, content),
         )
 
-    def _read_frame(self, event: _Event) -> Sequence[StreamChunk]:
+    def _read_search(self, start: _BlockStart, data: bytes) -> dict[str, Any]:
+        """Return the whole start of a block of a web search; {} for all other blocks."""
+        is_call = start.type == "server_tool_use" and start.name == "web_search"
+        is_search = is_call or start.type == "web_search_tool_result"
+        return _decode_raw(data).content_block if is_search else {}
+
+    def _read_frame(self, event: _Event, data: bytes) -> Sequence[StreamChunk]:
         """Read an event that is no delta of a block."""
         match event.type:
             case "message_start" if event.message is not None and self._start is None:
@@ -204,7 +253,8 @@ class AnthropicReader:
                 raise ModelGarbled("two messages in one stream")
             case "content_block_start" if event.content_block is not None:
                 index = len(self._blocks) if event.index is None else event.index
-                self._blocks[index] = _PartialBlock(event.content_block)
+                raw = self._read_search(event.content_block, data)
+                self._blocks[index] = _PartialBlock(event.content_block, raw)
                 if event.content_block.text:
                     return (StreamChunk("text", event.content_block.text),)
             case "message_delta":
@@ -224,20 +274,22 @@ class AnthropicReader:
         """Replace the counts that are set: each event reports totals and may leave some out."""
         if usage is None:
             return
-        *counts, details = astuple(usage)
+        *counts, details, server_tools = astuple(usage)
         for name, count in zip(_COUNT_NAMES, counts, strict=True):
             if count is not None:
                 self._counts[name] = count
         if details and (thinking := details.get("thinking_tokens")) is not None:
             self._counts["thinking"] = thinking
+        if server_tools and (searches := server_tools.get("web_search_requests")) is not None:
+            self._counts["searches"] = searches
 
 
 def _ensure_unique_ids(
-    blocks: list[TextBlock | ThinkingBlock | ToolCallBlock],
-) -> tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...]:
+    blocks: list[AssistantBlock],
+) -> tuple[AssistantBlock, ...]:
     """Return the blocks with a new id for each call that has none or one used before."""
     used: set[str] = set()
-    result: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+    result: list[AssistantBlock] = []
     for position, block in enumerate(blocks):
         if isinstance(block, ToolCallBlock):
             if not block.id or block.id in used:
@@ -257,4 +309,5 @@ def _to_usage(counts: Mapping[str, int]) -> Usage:
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_written,
         reasoning_tokens=counts.get("thinking", 0),
+        searches=counts.get("searches", 0),
     )

@@ -11,6 +11,7 @@ from msgspec import Struct
 from .._core.messages import (
     AssistantMessage,
     ImageBlock,
+    ProviderBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -112,6 +113,8 @@ def to_model_response(
 
     parts: list[pm.ModelResponsePart] = []
     for block in message.content:
+        if isinstance(block, ProviderBlock):
+            continue
         signature = _Signature()
         if own_provider and block.signature:
             signature = _decode_signature(block.signature)

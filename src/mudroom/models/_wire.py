@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,12 +13,10 @@ from msgspec.structs import replace
 
 from .._core.budgets import choose_smaller
 from .._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     Message,
     StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
     ToolResultBlock,
     UserMessage,
     resolve_stop_reason,
@@ -70,11 +69,13 @@ class WireModel(ABC):
         WIRE: name of the wire.
         BASE_URL: address of the provider that defines the wire.
         TOOLS_OFF: the field that forbids tool calls, as JSON.
+        SERVER_TOOLS: tools that the provider runs, by name, as the wire has them.
     """
 
     WIRE: str
     BASE_URL: str
     TOOLS_OFF: bytes
+    SERVER_TOOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -123,6 +124,7 @@ class WireModel(ABC):
             config.temperature,
             config.top_p,
             config.max_tokens,
+            config.server_tools,
         )
         prefix = self._prefixes.get(key)
         if prefix is None:
@@ -140,6 +142,16 @@ class WireModel(ABC):
         self.facts = facts
         self._prefixes.clear()
         remember_facts(self.model, self.base_url, facts)
+
+    @property
+    def server_tools(self) -> tuple[str, ...]:
+        """Names of the tools that the provider runs for this model."""
+        return tuple(name for name in self.SERVER_TOOLS if name in self.facts.server_tools)
+
+    def encode_server_tools(self, config: RequestConfig) -> list[dict[str, Any]]:
+        """Return the requested tools that the provider runs, as the wire has them."""
+        names = [name for name in config.server_tools if name in self.server_tools]
+        return [dict(self.SERVER_TOOLS[name]) for name in names]
 
     @property
     def context_window(self) -> int:
@@ -236,7 +248,8 @@ class WireConversation:
         return self._model.encode_prefix(config, prefix.names)
 
     def _make_end(self, *, tools: bool) -> bytes:
-        if tools or not self._prefix.config.tools:
+        config = self._prefix.config
+        if tools or not (config.tools or self._model.encode_server_tools(config)):
             return b"]}"
         if "tool_choice" in self._prefix.facts.refused:
             return b"]}"
@@ -304,7 +317,7 @@ def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
 def describe_stop(
     own_reason: str,
     reasons: Mapping[str, StopReason],
-    content: Iterable[TextBlock | ThinkingBlock | ToolCallBlock],
+    content: Iterable[AssistantBlock],
     default: StopReason = StopReason.OTHER,
 ) -> dict[str, Any]:
     """Return the fields of an AssistantMessage that say why the model stopped.

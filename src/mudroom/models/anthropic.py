@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from .._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -37,6 +42,10 @@ class AnthropicModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://api.anthropic.com"
     TOOLS_OFF = b'"tool_choice":{"type":"none"}'
+    # Later versions of the tool also run code, and few models have them.
+    SERVER_TOOLS = MappingProxyType(
+        {"web_search": {"type": "web_search_20250305", "name": "web_search"}}
+    )
 
     def build_url(self, base_url: str) -> str:
         """Return the address of the requests; a base URL may end in /v1."""
@@ -59,8 +68,9 @@ class AnthropicModel(WireModel):
             "stream": True,
             **get_sampling(config, self.facts),
         }
-        if config.tools:
-            tools = [_encode_tool(tool, names) for tool in config.tools]
+        tools = [_encode_tool(tool, names) for tool in config.tools]
+        tools += self.encode_server_tools(config)
+        if tools:
             tools[-1] |= _CACHE_MARK
             fields["tools"] = tools
         system = clean(config.system)
@@ -127,15 +137,20 @@ def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
 
 
 def _encode_assistant_message(message: AssistantMessage, names: ToolNames) -> list[dict[str, Any]]:
-    """Return the blocks of an answer; thinking of other wires is left out."""
+    """Return the blocks of an answer; thinking and searches of other wires are left out."""
     is_own = message.wire == WIRE
+    searches = _decode_searches(message) if is_own else {}
     blocks: list[dict[str, Any]] = []
     for block in message.content:
         match block:
             case TextBlock():
                 text = clean(block.text)
                 if text.strip():
-                    blocks.append(_encode_text(text))
+                    citations = block.signature if is_own else ""
+                    blocks.append(_encode_text(text) | _encode_citations(citations))
+            case ProviderBlock():
+                if search := searches.get(block):
+                    blocks.append(search)
             case ToolCallBlock():
                 blocks.append(_encode_tool_call(block, names))
             case ThinkingBlock() if is_own:
@@ -143,6 +158,28 @@ def _encode_assistant_message(message: AssistantMessage, names: ToolNames) -> li
             case ThinkingBlock():
                 pass
     return blocks
+
+
+def _encode_citations(citations: str) -> dict[str, Any]:
+    return {"citations": msgspec.Raw(citations.encode())} if citations else {}
+
+
+def _decode_searches(message: AssistantMessage) -> dict[ProviderBlock, dict[str, Any]]:
+    """Return the blocks of searches as the API has them.
+
+    A search that was interrupted has no result. The API refuses it, so it is left out.
+    """
+    blocks: dict[ProviderBlock, dict[str, Any]] = {
+        block: msgspec.json.decode(block.data)
+        for block in message.content
+        if isinstance(block, ProviderBlock)
+    }
+    ids = Counter(block.get("tool_use_id") or block.get("id") for block in blocks.values())
+    return {
+        block: data
+        for block, data in blocks.items()
+        if ids[data.get("tool_use_id") or data.get("id")] == 2
+    }
 
 
 def _encode_tool_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:

@@ -49,6 +49,11 @@ class FallbackModel:
         """Context window in tokens of the first model, 0 if it is not known."""
         return getattr(self.models[0], "context_window", 0)
 
+    @property
+    def server_tools(self) -> tuple[str, ...]:
+        """Names of the tools that the provider of the first model runs."""
+        return getattr(self.models[0], "server_tools", ())
+
     async def close(self) -> None:
         """Do nothing: the registry closes the models."""
 

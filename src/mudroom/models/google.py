@@ -10,6 +10,7 @@ from .._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -138,6 +139,8 @@ def _encode_assistant_message(
     is_unsigned = not is_own or find_facts(message.model).takes_unsigned_calls
     is_signature_missing = needs_signature and is_unsigned
     for block in message.content:
+        if isinstance(block, ProviderBlock):
+            continue
         signature = {}
         if is_own and block.signature:
             signature = {"thoughtSignature": block.signature}

@@ -29,6 +29,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
             tool message.
         tells_price: the host states the price of an answer on request.
         takes_images: the model accepts images.
+        server_tools: tools that the provider runs for the model, such as "web_search".
         context_window: tokens of prompt and answer together; 0 if the number is not known.
         max_output: default output limit in tokens; less than the model's own where the prompt must
             fit beside it.
@@ -46,6 +47,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     needs_short_ids: bool = False
     tells_price: bool = False
     takes_images: bool = False
+    server_tools: frozenset[str] = frozenset()
     context_window: int = 0
     max_output: int = 8_192
     output_cap: int = 0
@@ -85,6 +87,7 @@ _OPENAI = (
 )
 _REASONING = _START + r"(o\d|gpt-([5-9]|\d\d))"
 _NO_SAMPLING: dict[str, Any] = {"refused": _SAMPLING}
+_SEARCH: dict[str, Any] = {"server_tools": frozenset({"web_search"})}
 
 _ROWS = (
     _make_row("gpt-oss", context_window=131_072, max_output=32_000),
@@ -139,6 +142,18 @@ _ROWS = (
         r"|chatgpt-|o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-4|pixtral-"
         r"|mistral-(small|medium|large)-latest|kimi-latest|llama-4|qwen[\w.]*-vl)",
         takes_images=True,
+    ),
+    # Servers that only speak the same protocol refuse the tool, so the host counts, too.
+    _make_row(
+        "claude-",
+        r"claude-(?!2|instant|3-(opus|sonnet|haiku))",
+        host=r"^api\.anthropic\.com(/|$)",
+        **_SEARCH,
+    ),
+    _make_row(
+        pattern=_START + r"(gpt-4o|gpt-4\.1(?!-nano)|gpt-([5-9]|\d\d)|o3|o4)",
+        host=r"^([^/:]+\.)?api\.openai\.com(:\d+)?(/|$)",
+        **_SEARCH,
     ),
     _make_row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
     _make_row(
@@ -217,6 +232,8 @@ def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | Non
         if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
             cap = int(match[1])
             return replace(facts, output_cap=cap), f"answers have at most {cap:,} tokens"
+    if facts.server_tools and re.search(r"(?i)web[ _]search", refusal):
+        return replace(facts, server_tools=frozenset()), "the model does not search the web"
     match = _FIELD.search(refusal)
     if match is None or not _UNSUPPORTED.search(refusal):
         return None

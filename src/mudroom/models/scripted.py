@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from .._core.json_values import clean_json
 from .._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     ImageBlock,
     Message,
     StopReason,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
     Usage,
@@ -67,7 +67,7 @@ class Request(Struct, frozen=True):
         return tuple(block for block in last if isinstance(block, ToolResultBlock))
 
 
-Block = str | TextBlock | ThinkingBlock | ToolCallBlock
+Block = str | AssistantBlock
 Answer = Block | Sequence[Block] | AssistantMessage | BaseException
 Script = Callable[[Request], "Answer | Awaitable[Answer]"] | Sequence[Answer]
 
@@ -174,7 +174,7 @@ class ScriptedConversation:
         )
 
 
-def _to_block(block: Block, call_id: str) -> TextBlock | ThinkingBlock | ToolCallBlock:
+def _to_block(block: Block, call_id: str) -> AssistantBlock:
     if isinstance(block, str):
         return TextBlock(block)
     if isinstance(block, ToolCallBlock) and not block.id:
@@ -182,7 +182,7 @@ def _to_block(block: Block, call_id: str) -> TextBlock | ThinkingBlock | ToolCal
     return block
 
 
-def _count_characters(block: UserBlock | ThinkingBlock | ToolCallBlock) -> int:
+def _count_characters(block: UserBlock | AssistantBlock) -> int:
     if isinstance(block, ImageBlock):
         return len(block.placeholder)
     if isinstance(block, ToolCallBlock):

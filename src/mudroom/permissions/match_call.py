@@ -45,6 +45,9 @@ class CallMatcher:
         """Return whether the pattern in a rule's brackets matches a call."""
         if not rule.pattern:
             return True
+        if tool.is_server_tool:
+            # Nothing here sees a single call: a rule that limits some calls denies all.
+            return rule.verdict != Verdict.ALLOW
         if tool.path_argument:
             paths = self.context.resolve_links(get_call_path(tool, arguments))
             match_all = rule.verdict == Verdict.ALLOW

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage, get_sendable_arguments
+import msgspec
+
+from .._core.messages import (
+    AssistantBlock,
+    ProviderBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+    get_sendable_arguments,
+)
 
 
-def to_anthropic_block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict[str, Any]:
+def to_anthropic_block(block: AssistantBlock) -> dict[str, Any]:
     """Return a block of an answer."""
     match block:
         case TextBlock():
@@ -19,6 +29,16 @@ def to_anthropic_block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict
         case ToolCallBlock():
             arguments = get_sendable_arguments(block)
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
+        case ProviderBlock():
+            return _to_search(block)
+
+
+def _to_search(block: ProviderBlock) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.json.decode(block.data)
+    if block.kind != "web_search_call":
+        return data
+    head = {"type": "server_tool_use", "id": data.get("id", ""), "name": "web_search"}
+    return head | {"input": data.get("action") or {}}
 
 
 def to_anthropic_usage(usage: Usage) -> dict[str, int]:

@@ -19,6 +19,8 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
         tools: tools in order; runs with equal configs send equal bytes.
         temperature, top_p: None means the provider's default.
         max_tokens: maximum tokens of one answer, if the model allows as many; always sent.
+        server_tools: names of tools that the provider runs, such as "web_search". A model without
+            such a tool ignores its name.
     """
 
     system: str
@@ -26,6 +28,7 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
+    server_tools: tuple[str, ...] = ()
 
 
 class StreamChunk(Struct, frozen=True, tag=True):

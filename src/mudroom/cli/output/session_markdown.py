@@ -11,6 +11,7 @@ from ..._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -60,6 +61,8 @@ def _render_message(message: Message) -> Iterator[str]:
             yield f"\n{label} `{sanitize_line(block.name)}`:\n{text}"
         elif isinstance(block, ImageBlock):
             yield f"\n{block.placeholder}\n"
+        elif isinstance(block, ProviderBlock):
+            yield _choose_fence(block.text)
         elif isinstance(block, TextBlock):
             yield f"\n{sanitize(block.text)}\n" if is_answer else _make_code_block(block.text)
 

@@ -335,7 +335,7 @@ def _encode_model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
         "outputTokens": usage.output_tokens,
         "cacheReadInputTokens": usage.cache_read_tokens,
         "cacheCreationInputTokens": usage.cache_write_tokens,
-        "webSearchRequests": 0,
+        "webSearchRequests": usage.searches,
         "costUSD": usd,
     }
 

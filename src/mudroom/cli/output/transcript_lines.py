@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..._core.counts import count_noun
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -141,7 +143,7 @@ class _TranscriptFormatter:
             yield [("", "")]
             yield [("Some of these tool calls have no result.", "yellow")]
 
-    def _format_block(self, block: UserBlock | ThinkingBlock | ToolCallBlock) -> Iterator[Line]:
+    def _format_block(self, block: UserBlock | AssistantBlock) -> Iterator[Line]:
         match block:
             case ToolCallBlock():
                 name = f"  {self._glyphs.arrow}{sanitize_line(block.name)}"
@@ -157,6 +159,8 @@ class _TranscriptFormatter:
                 yield from self._format_body(
                     block.text or "(thinking withheld by the provider)", "dim"
                 )
+            case ProviderBlock():
+                yield from self._format_body(block.text, "dim")
             case TextBlock():
                 for line in sanitize(block.text).rstrip("\n").split("\n"):
                     yield [(f"    {line}", "")]

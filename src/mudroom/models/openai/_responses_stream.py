@@ -6,19 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.messages import (
+    AssistantBlock,
     AssistantMessage,
+    ProviderBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
-    ToolCallBlock,
     Usage,
 )
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
 from .._http import StreamCut
-from .._json import clean, make_decoder
+from .._json import clean, encode, make_decoder
 from .._tool_names import ToolNames
 from .._wire import describe_stop
 from ._chat_stream import build_tool_call, to_stream_error
@@ -32,9 +34,12 @@ class _Part(Struct):
 
 
 class _Item(Struct):
-    """One output item: a message, a reasoning item, a function call, or one that is ignored."""
+    """One output item: a message, reasoning, a function call, a search, or one that is ignored."""
 
     type: str = ""
+    id: str | None = None
+    status: str | None = None
+    action: dict[str, Any] | None = None
     content: list[_Part] | None = None
     summary: list[_Part] | None = None
     encrypted_content: str | None = None
@@ -106,8 +111,8 @@ _STOP_REASONS = {
 class ResponsesReader:
     """Reader of one streamed answer.
 
-    Finished items make up the answer; deltas are only shown. Items of server-side tools are
-    ignored.
+    Finished items make up the answer; deltas are only shown. Items of other server-side tools than
+    the web search are ignored.
 
     Arguments:
         model: the model name to report when the server sends none.
@@ -167,7 +172,7 @@ class ResponsesReader:
         if response is None:
             raise StreamCut
         items = [self._items[index] for index in sorted(self._items)] or response.output or []
-        content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+        content: list[AssistantBlock] = []
         used_ids: set[str] = set()
         for item in items:
             if item.type == "function_call":
@@ -179,7 +184,7 @@ class ResponsesReader:
                 content.append(block)
         return AssistantMessage(
             tuple(content),
-            usage=_to_usage(response.usage or _Usage()),
+            usage=replace(_to_usage(response.usage or _Usage()), searches=_count_searches(items)),
             model=response.model or self._model,
             wire=self._wire,
             id=response.id or "",
@@ -190,8 +195,8 @@ class ResponsesReader:
 _SUMMARY_SEPARATOR = "\n\n"
 
 
-def _to_block(item: _Item) -> TextBlock | ThinkingBlock | None:
-    """Return the block of a message or a reasoning item, None if there is nothing in it.
+def _to_block(item: _Item) -> TextBlock | ThinkingBlock | ProviderBlock | None:
+    """Return the block of a message, a reasoning item or a search, None if it is empty.
 
     The signature of a text is the phase that the model names, the signature of reasoning is its
     ciphertext. Both are sent back.
@@ -200,12 +205,29 @@ def _to_block(item: _Item) -> TextBlock | ThinkingBlock | None:
     if item.type == "message":
         text = clean("".join(part.text or part.refusal for part in parts))
         return TextBlock(text, item.phase or "") if text else None
+    if item.type == "web_search_call":
+        return _to_search_block(item)
     if item.type != "reasoning":
         return None
     thoughts = [part.text for part in item.summary or parts]
     text = clean(_SUMMARY_SEPARATOR.join(thoughts))
     ciphertext = item.encrypted_content or ""
     return ThinkingBlock(text, ciphertext) if text or ciphertext else None
+
+
+def _to_search_block(item: _Item) -> ProviderBlock:
+    action = item.action or {}
+    fields = {"type": item.type, "id": item.id, "status": item.status, "action": item.action}
+    data = encode({name: value for name, value in fields.items() if value is not None})
+    target = action.get("query") or action.get("pattern") or action.get("url") or ""
+    verb = "searched the web" if action.get("type", "search") == "search" else "read the web"
+    return ProviderBlock(item.type, data.decode(), clean(f"{verb}: {target}"))
+
+
+def _count_searches(items: Sequence[_Item]) -> int:
+    """Return the number of searches; opening a page is none."""
+    actions = [item.action or {} for item in items if item.type == "web_search_call"]
+    return sum(action.get("type", "search") == "search" for action in actions)
 
 
 def _find_stop_reason(response: _Response, items: Sequence[_Item]) -> str:

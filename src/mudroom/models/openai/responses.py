@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from ..._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
@@ -37,6 +41,7 @@ class ResponsesModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://api.openai.com/v1"
     TOOLS_OFF = b'"tool_choice":"none"'
+    SERVER_TOOLS = MappingProxyType({"web_search": {"type": "web_search"}})
 
     def build_url(self, base_url: str) -> str:
         """Return the address of the requests."""
@@ -56,8 +61,10 @@ class ResponsesModel(WireModel):
         system = clean(config.system)
         if system.strip():
             fields["instructions"] = system
-        if config.tools:
-            fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
+        tools = [_encode_tool(tool, names) for tool in config.tools]
+        tools += self.encode_server_tools(config)
+        if tools:
+            fields["tools"] = tools
         return encode(fields)[:-1] + b',"input":['
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
@@ -121,8 +128,8 @@ def _encode_assistant_message(
 ) -> list[dict[str, Any]]:
     """Return the items of an answer in their order.
 
-    Reasoning of other servers is left out, and so is reasoning that no text or call follows: the
-    server refuses it.
+    Reasoning and searches of other servers are left out, and so is reasoning that nothing follows:
+    the server refuses it.
     """
     is_own = message.wire == wire
     items: list[dict[str, Any]] = []
@@ -136,7 +143,9 @@ def _encode_assistant_message(
                 items.append(_encode_call(block, names))
             case ThinkingBlock(signature=ciphertext) if is_own and ciphertext:
                 items.append(_encode_reasoning(block))
-            case ThinkingBlock():
+            case ProviderBlock() if is_own:
+                items.append(_encode_search(block))
+            case ThinkingBlock() | ProviderBlock():
                 pass
     while items and items[-1]["type"] == "reasoning":
         items.pop()
@@ -147,6 +156,13 @@ def _encode_answer_text(text: str, phase: str) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text}]
     item: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
     return item | ({"phase": phase} if phase else {})
+
+
+def _encode_search(block: ProviderBlock) -> dict[str, Any]:
+    # The server stores nothing, so it does not know the id.
+    item: dict[str, Any] = msgspec.json.decode(block.data)
+    item.pop("id", None)
+    return item
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:

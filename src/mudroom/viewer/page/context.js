@@ -61,6 +61,8 @@ const conversationBlocks = (fold, run, turn, own = false) => {
       notes.push(makeBlock("note", `note of the ${item.origin}`, item.text, item));
     else if (item.kind === "thinking")
       blocks.push(makeBlock("thinking", `thinking of turn ${item.turn}`, item.text, item));
+    else if (item.kind === "provider")
+      blocks.push(makeBlock("provider", `the provider in turn ${item.turn}`, item.text, item));
     else if (item.kind === "text")
       blocks.push(makeBlock("answer", `text of turn ${item.turn}`, item.text, item));
     else if (item.kind === "call") {

@@ -7,6 +7,7 @@ const BLOCK_KINDS = {
   prompt: "prompts",
   note: "notes",
   thinking: "thinking",
+  provider: "web searches",
   answer: "answers",
   call: "calls",
   result: "tool results",

@@ -36,6 +36,18 @@ const drawLinkButton = (link) =>
     "#",
   );
 
+const drawFoldedText = (item, summary) =>
+  h(
+    "details",
+    {
+      class: "thinking",
+      open: item.unfolded,
+      toggle: (event) => (item.unfolded = event.currentTarget.open),
+    },
+    h("summary", null, summary),
+    h("div", null, sanitize(item.text)),
+  );
+
 const ITEM_RENDERERS = {
   prompt: (item) =>
     h(
@@ -98,20 +110,12 @@ const ITEM_RENDERERS = {
     ),
 
   thinking: (item) =>
-    h(
-      "details",
-      {
-        class: "thinking",
-        open: item.unfolded,
-        toggle: (event) => (item.unfolded = event.currentTarget.open),
-      },
-      h(
-        "summary",
-        null,
-        item.text ? `thinking · ${oneLine(item.text, 90)}` : "thinking, withheld by the provider",
-      ),
-      h("div", null, sanitize(item.text)),
+    drawFoldedText(
+      item,
+      item.text ? `thinking · ${oneLine(item.text, 90)}` : "thinking, withheld by the provider",
     ),
+
+  provider: (item) => drawFoldedText(item, oneLine(item.text, 90)),
 
   text: (item) => h("div", { class: "answer" }, renderMarkdown(item.text)),
 
@@ -202,6 +206,7 @@ const ITEM_HEIGHTS = {
   resumed: 40,
   turn: 34,
   thinking: 34,
+  provider: 34,
   text: 90,
   call: 130,
   report: 220,

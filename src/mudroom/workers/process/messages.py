@@ -227,6 +227,7 @@ class ModelStart(Struct, frozen=True, tag=True):
     temperature: float | None
     top_p: float | None
     max_tokens: int | None
+    server_tools: tuple[str, ...] = ()
 
 
 class ModelAppend(Struct, frozen=True, tag=True):

@@ -65,6 +65,7 @@ class ModelBridge:
             temperature=message.temperature,
             top_p=message.top_p,
             max_tokens=message.max_tokens,
+            server_tools=message.server_tools,
         )
         return self._get_model(message.model).start_conversation(config)
 

@@ -240,6 +240,7 @@ class RemoteModel:
                 config.temperature,
                 config.top_p,
                 config.max_tokens,
+                config.server_tools,
             )
         )
         return conversation

@@ -1,0 +1,412 @@
+"""Web search by the provider's own tool: offered, recorded, shown and sent back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Session
+from mudroom._core.events import TurnFinished
+from mudroom._core.messages import (
+    AssistantMessage,
+    ProviderBlock,
+    TextBlock,
+    Usage,
+    user_message,
+)
+from mudroom._core.ports import RequestConfig
+from mudroom.cli.output.stream_json import to_anthropic_message
+from mudroom.models import model_facts
+from mudroom.models._http import HttpClient
+from mudroom.models._wire import WireModel
+from mudroom.models.anthropic import AnthropicModel
+from mudroom.models.google import GoogleModel
+from mudroom.models.openai.chat import OpenAIModel
+from mudroom.models.openai.responses import ResponsesModel
+from mudroom.testing import FakeClock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+
+MODELS = {
+    "anthropic": "anthropic:claude-sonnet-5-5",
+    "openai-responses": "openai-responses:gpt-5.5",
+}
+USE: dict[str, Any] = {
+    "type": "server_tool_use",
+    "id": "srvtoolu_01",
+    "name": "web_search",
+    "input": {"query": "depth of mud"},
+}
+RESULT: dict[str, Any] = {
+    "type": "web_search_tool_result",
+    "tool_use_id": "srvtoolu_01",
+    "content": [
+        {
+            "type": "web_search_result",
+            "title": "On Mud",
+            "url": "https://mud.example/",
+            "encrypted_content": "ErkeCioICBgC",
+            "page_age": None,
+        }
+    ],
+}
+CITATION = {
+    "type": "web_search_result_location",
+    "cited_text": "It is deep.",
+    "url": "https://mud.example/",
+    "title": "On Mud",
+    "encrypted_index": "Eo8BCioI",
+}
+READ: dict[str, Any] = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}
+SEARCH_ITEM = {
+    "id": "ws_0dcf",
+    "type": "web_search_call",
+    "status": "completed",
+    "action": {"type": "search", "query": "depth of mud"},
+}
+
+
+def encode_events(events: list[dict[str, Any]]) -> Fault:
+    lines = [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events]
+    return Fault(body="".join(lines).encode(), content_type="text/event-stream")
+
+
+def make_anthropic_answer(*blocks: tuple[dict[str, Any], list[dict[str, Any]]], stop: str) -> Fault:
+    """Return a stream; each block has its start and its deltas."""
+    usage = {"input_tokens": 2037, "output_tokens": 1}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {"id": "msg_1", "model": "claude", "usage": usage}}
+    ]
+    for index, (start, deltas) in enumerate(blocks):
+        place = {"index": index}
+        events.append({"type": "content_block_start", **place, "content_block": start})
+        events += [{"type": "content_block_delta", **place, "delta": each} for each in deltas]
+        events.append({"type": "content_block_stop", **place})
+    searches = {"web_search_requests": 1, "web_fetch_requests": 0}
+    usage = {"input_tokens": 15_665, "output_tokens": 95, "server_tool_use": searches}
+    events.append({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage})
+    return encode_events([*events, {"type": "message_stop"}])
+
+
+SEARCH_DELTAS = [
+    {"type": "input_json_delta", "partial_json": part}
+    for part in ("", '{"query": "de', 'pth of mud"}')
+]
+ANTHROPIC_SEARCH = make_anthropic_answer(
+    (USE | {"input": {}}, SEARCH_DELTAS),
+    (RESULT, []),
+    (
+        {"type": "text", "text": "", "citations": []},
+        [
+            {"type": "citations_delta", "citation": CITATION},
+            {"type": "text_delta", "text": "It is deep."},
+        ],
+    ),
+    (READ, [{"type": "input_json_delta", "partial_json": '{"file_path": "a"}'}]),
+    stop="tool_use",
+)
+
+
+def make_responses_answer(*items: dict[str, Any]) -> Fault:
+    events = [
+        {"type": "response.output_item.done", "output_index": index, "item": item}
+        for index, item in enumerate(items)
+    ]
+    response = {"id": "resp_1", "model": "gpt", "usage": {"input_tokens": 5093, "output_tokens": 9}}
+    return encode_events([*events, {"type": "response.completed", "response": response}])
+
+
+RESPONSES_SEARCH = make_responses_answer(
+    SEARCH_ITEM,
+    {"type": "message", "content": [{"type": "output_text", "text": "It is deep."}]},
+    {
+        "type": "function_call",
+        "call_id": "call_1",
+        "name": "read",
+        "arguments": '{"file_path":"a"}',
+    },
+)
+SEARCHES = {"anthropic": ANTHROPIC_SEARCH, "openai-responses": RESPONSES_SEARCH}
+
+
+def search_first(request: ServerRequest) -> ServerAnswer:
+    """Answer with a search and a call of `read`, then with a text."""
+    return SEARCHES[request.dialect] if request.number == 1 else "Done."
+
+
+def find_search_tool(request: ServerRequest) -> list[dict[str, Any]]:
+    return [tool for tool in request.json["tools"] if "web_search" in tool.get("type", "")]
+
+
+class Served:
+    """A server whose models search the web, and sessions that use it."""
+
+    def __init__(self, server: ModelServer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.server = server
+        self.folder = folder
+        (folder / "a").write_text("written in a")
+        facts = model_facts.find_facts("claude-sonnet-5-5")
+        facts = replace(facts, server_tools=frozenset({"web_search"}), encrypts_reasoning=True)
+        host = server.url.removeprefix("http://")
+        for name, base in (("claude-sonnet-5-5", host), ("gpt-5.5", f"{host}/v1")):
+            monkeypatch.setitem(model_facts._learnt, (name, base), facts)
+
+    def open(self, wire: str, **options: Any) -> Session:
+        url = self.server.url
+        environ = {
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": url,
+            "OPENAI_API_KEY": "k",
+            "OPENAI_BASE_URL": f"{url}/v1",
+        }
+        home = str(self.folder / "home")
+        defaults: dict[str, Any] = {"allow_net": True, "sandbox": "off"}
+        return Session(
+            model=MODELS.get(wire, wire),
+            cwd=str(self.folder),
+            home=home,
+            environ=environ,
+            **defaults | options,
+        )
+
+
+# --- the conversation
+
+
+@pytest.mark.parametrize("wire", MODELS)
+async def test_a_search_goes_back_unchanged_after_a_tool_call(
+    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ModelServer(search_first) as server:
+        served = Served(server, tmp_path, monkeypatch)
+        async with served.open(wire) as session:
+            report = await session.run("How deep is mud?")
+        requests = server.requests
+    assert (report.reason, report.text) == (Reason.GOAL, "Done."), report.error
+    assert report.usage.searches == 1
+    assert len(requests) == 2
+    for request in requests:
+        (tool,) = find_search_tool(request)
+        assert tool["type"] in ("web_search_20250305", "web_search")
+    if wire == "anthropic":
+        text = {"type": "text", "text": "It is deep.", "citations": [CITATION]}
+        call = READ | {"input": {"file_path": "a"}}
+        assert requests[1].messages[1]["content"] == [USE, RESULT, text, call]
+    else:
+        item = {name: value for name, value in SEARCH_ITEM.items() if name != "id"}
+        assert item in requests[1].messages
+
+
+@pytest.mark.parametrize("wire", MODELS)
+async def test_a_resumed_session_sends_searches_only_to_their_own_wire(
+    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (other,) = set(MODELS) - {wire}
+    resume = ""
+    async with ModelServer(search_first) as server:
+        served = Served(server, tmp_path, monkeypatch)
+        for each in (wire, other, wire):
+            async with served.open(each, resume=resume) as session:
+                report = await session.run("How deep is mud?")
+            assert report.reason is Reason.GOAL, report.error
+            resume = session.id
+        _, _, foreign, own = server.requests
+    marks = ("srvtoolu_01", "encrypted_index", "web_search_call", "depth of mud")
+    sent = json.dumps(foreign.messages)
+    assert not [mark for mark in marks if mark in sent]
+    assert "It is deep." in sent
+    assert "depth of mud" in json.dumps(own.messages)
+
+
+def make_answer(wire: str, *blocks: ProviderBlock | TextBlock) -> AssistantMessage:
+    return AssistantMessage(blocks, wire=wire)
+
+
+def build_body(model: WireModel, *messages: Any, tools: tuple[str, ...] = ()) -> dict[str, Any]:
+    conversation = model.start_conversation(RequestConfig(system="s", server_tools=tools))
+    for message in messages:
+        conversation.append(message)
+    return json.loads(conversation.build_body())
+
+
+def make_model(
+    kind: type[WireModel] = AnthropicModel, model: str = "claude-sonnet-5-5", **options: Any
+) -> WireModel:
+    return kind(model, http=HttpClient(clock=FakeClock()), **options)
+
+
+def test_a_search_without_a_result_is_not_sent() -> None:
+    use = ProviderBlock("server_tool_use", json.dumps(USE), "searched the web: depth of mud")
+    answer = make_answer("anthropic", use, TextBlock("I search."))
+    body = build_body(make_model(), user_message("go"), answer, user_message("continue"))
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "I search."}]
+
+
+async def test_a_paused_search_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paused = make_anthropic_answer(
+        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "I search."}]),
+        (USE | {"input": {}}, SEARCH_DELTAS),
+        stop="pause_turn",
+    )
+    async with ModelServer(lambda request: paused if request.number == 1 else "Deep.") as server:
+        served = Served(server, tmp_path, monkeypatch)
+        async with served.open("anthropic") as session:
+            report = await session.run("How deep is mud?")
+        second = server.requests[1]
+    assert (report.reason, report.text) == (Reason.GOAL, "Deep.")
+    assert "srvtoolu_01" not in json.dumps(second.messages)
+
+
+async def test_a_failed_search_is_shown_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
+    failed = make_anthropic_answer(
+        (USE | {"input": {}}, SEARCH_DELTAS),
+        (RESULT | {"content": error}, []),
+        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "No answer."}]),
+        stop="end_turn",
+    )
+    async with ModelServer(lambda _: failed) as server:
+        served = Served(server, tmp_path, monkeypatch)
+        async with served.open("anthropic") as session:
+            events: list[AnyEvent] = []
+            session.watch(events.append)
+            await session.run("How deep is mud?")
+    (answer,) = [event.message for event in events if isinstance(event, TurnFinished)]
+    texts = [block.text for block in answer.content if isinstance(block, ProviderBlock)]
+    assert texts == ["searched the web: depth of mud", "the search failed: max_uses_exceeded"]
+
+
+async def test_a_refused_search_tool_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if not find_search_tool(request):
+            return "Done."
+        message = "Web search is not enabled for this organization."
+        error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
+        return Fault(status=400, body=json.dumps(error).encode())
+
+    async with ModelServer(lambda request: answer(request)) as server:
+        served = Served(server, tmp_path, monkeypatch)
+        async with served.open("openai-responses") as session:
+            report = await session.run("How deep is mud?")
+    assert (report.reason, report.text) == (Reason.GOAL, "Done.")
+
+
+# --- where it is offered
+
+
+@pytest.mark.parametrize(
+    ("options", "is_offered"),
+    [
+        ({}, True),
+        ({"allow_net": False}, False),
+        ({"allow_net": False, "permissions": Permissions.of(allow=["WebSearch"])}, True),
+        ({"allow_net": False, "permissions": Permissions.of(allow=["WebSearch(mud)"])}, False),
+        ({"permissions": Permissions.of(deny=["WebSearch"])}, False),
+        ({"permissions": Permissions.of(deny=["WebSearch(query:mud*)"])}, False),
+        ({"permissions": Permissions.of(ask=["WebSearch"])}, False),
+        ({"permissions": Permissions(can_ask=True)}, False),
+        ({"permissions": replace(Permissions.of(allow=["WebSearch"]), can_ask=True)}, True),
+        ({"agent": Agent(name="a", tools=("read", "web_search"))}, True),
+        ({"agent": Agent(name="a", tools=("read",))}, False),
+        ({"agent": Agent(name="a", tools=("*", "!web_search(mud)"))}, False),
+        ({"agent": Agent(name="a", mode=Mode.PLAN)}, False),
+    ],
+    ids=str,
+)
+async def test_the_tool_is_offered_where_the_rules_allow_each_search(
+    options: dict[str, Any],
+    is_offered: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ModelServer(lambda _: "Done.") as server:
+        served = Served(server, tmp_path, monkeypatch)
+        async with served.open("openai-responses", **options) as session:
+            await session.run("How deep is mud?")
+        assert bool(find_search_tool(server.requests[0])) is is_offered
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "notice"),
+    [
+        ("anthropic", {"permissions": Permissions.of(allow=["WebSearch"])}, ""),
+        ("anthropic", {}, ""),
+        (
+            "anthropic:claude-3-opus",
+            {"permissions": Permissions.of(allow=["WebSearch"])},
+            "web_search is not available: mudroom knows no web search of anthropic:claude-3-opus",
+        ),
+        (
+            "anthropic",
+            {"allow_net": False, "agent": Agent(name="a", tools=("web_search",))},
+            "web_search is not available: use --allow-net, or the allow rule WebSearch",
+        ),
+        (
+            "anthropic",
+            {
+                "agent": Agent(name="a", tools=("web_search",)),
+                "permissions": Permissions(can_ask=True),
+            },
+            "web_search is not available: the provider does not ask before a search; the allow "
+            "rule WebSearch permits it",
+        ),
+    ],
+)
+async def test_a_notice_says_why_the_tool_is_missing(
+    model: str,
+    options: dict[str, Any],
+    notice: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ModelServer(lambda _: "Done.") as server:
+        served = Served(server, tmp_path, monkeypatch)
+        async with served.open(model, **options) as session:
+            notices = [each for each in session.notices if "web_search" in each]
+    assert notices == ([notice] if notice else [])
+
+
+@pytest.mark.parametrize(
+    ("model", "is_offered"),
+    [
+        (make_model(), True),
+        (make_model(model="claude-3-opus-20240229"), False),
+        (make_model(base_url="http://127.0.0.1:8080"), False),
+        (make_model(ResponsesModel, "gpt-6.1-sol"), True),
+        (make_model(ResponsesModel, "gpt-5.5", base_url="https://gateway.example/v1"), False),
+        (make_model(OpenAIModel, "gpt-5.5"), False),
+        (make_model(GoogleModel, "gemini-3-pro-preview"), False),
+    ],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_the_model_and_its_host_decide(model: WireModel, is_offered: bool) -> None:
+    assert model.server_tools == (("web_search",) if is_offered else ())
+    assert build_body(model, tools=("web_search",)).get("tools", []) == (
+        [dict(model.SERVER_TOOLS["web_search"]) | get_cache_mark(model)] if is_offered else []
+    )
+
+
+def get_cache_mark(model: WireModel) -> dict[str, Any]:
+    return {"cache_control": {"type": "ephemeral"}} if isinstance(model, AnthropicModel) else {}
+
+
+# --- what users see
+
+
+def test_stream_json_shows_searches_as_server_tool_use() -> None:
+    item = ProviderBlock("web_search_call", json.dumps(SEARCH_ITEM), "searched the web: mud")
+    result = ProviderBlock("web_search_tool_result", json.dumps(RESULT), "found:")
+    message = to_anthropic_message(make_answer("", item, result), "gpt", "end_turn")
+    use = {"type": "server_tool_use", "id": "ws_0dcf", "name": "web_search"}
+    assert message["content"] == [use | {"input": SEARCH_ITEM["action"]}, RESULT]
+
+
+def test_searches_add_up() -> None:
+    assert Usage(1, searches=2) + Usage(searches=1) == Usage(1, searches=3)
