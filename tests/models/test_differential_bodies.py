@@ -493,7 +493,7 @@ def _make_pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
             )
         elif isinstance(block, TextBlock):
             answers.append(pm.TextPart(block.text))
-        elif message.wire in (wire, LOCAL_OPENAI):
+        elif isinstance(block, ThinkingBlock) and message.wire in (wire, LOCAL_OPENAI):
             field = "reasoning_content" if wire == "openai" else None
             answers.append(
                 pm.ThinkingPart(

@@ -24,6 +24,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from mudroom._core.messages import (
     AssistantMessage,
+    ProviderBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -215,7 +216,11 @@ def read_with_mudroom(wire: str, data: bytes) -> ReadResult:
         "".join(block.text for block in answer.content if isinstance(block, ThinkingBlock)),
         answer.text,
         [(call.id, call.name, call.arguments) for call in answer.tool_calls],
-        [block.signature for block in answer.content if block.signature and wire != "openai"],
+        [
+            block.signature
+            for block in answer.content
+            if not isinstance(block, ProviderBlock) and block.signature and wire != "openai"
+        ],
         (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cache_read_tokens),
     )
 

@@ -18,6 +18,7 @@ from mudroom._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -229,7 +230,7 @@ def sdk_items(messages: Sequence[Message]) -> list[dict[str, Any]]:
                     summary = [{"type": "summary_text", "text": block.text}]
                     fields = {"summary": summary, "encrypted_content": block.signature}
                     items.append({"type": "reasoning", **fields})
-                case ImageBlock():
+                case ImageBlock() | ProviderBlock():
                     raise AssertionError
     return items
 

@@ -241,8 +241,18 @@ def make_model(
 def test_a_search_without_a_result_is_not_sent() -> None:
     use = ProviderBlock("server_tool_use", json.dumps(USE), "searched the web: depth of mud")
     answer = make_answer("anthropic", use, TextBlock("I search."))
-    body = build_body(make_model(), user_message("go"), answer, user_message("continue"))
+    messages = (user_message("go"), answer, user_message("continue"))
+    body = build_body(make_model(), *messages, tools=("web_search",))
     assert body["messages"][1]["content"] == [{"type": "text", "text": "I search."}]
+
+
+def test_a_request_without_the_tool_has_no_searches() -> None:
+    use = ProviderBlock("server_tool_use", json.dumps(USE))
+    result = ProviderBlock("web_search_tool_result", json.dumps(RESULT))
+    text = TextBlock("Deep.", json.dumps([CITATION]))
+    answer = make_answer("anthropic", use, result, text)
+    body = build_body(make_model(), user_message("go"), answer, user_message("continue"))
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "Deep."}]
 
 
 async def test_a_paused_search_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

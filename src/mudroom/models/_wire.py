@@ -16,6 +16,7 @@ from .._core.messages import (
     AssistantBlock,
     AssistantMessage,
     Message,
+    ProviderBlock,
     StopReason,
     ToolResultBlock,
     UserMessage,
@@ -216,6 +217,8 @@ class WireConversation:
         if isinstance(message, AssistantMessage):
             is_refused = message.provider_stop_reason == REFUSED_CALLS
             self._refused_count = self._refused_count + 1 if is_refused else 0
+            if not self._model.encode_server_tools(self._prefix.config):
+                message = _remove_provider_blocks(message)
         if isinstance(message, UserMessage) and not self._model.takes_images:
             message = replace_images(message)
         for entry in self._model.encode_message(message, self._prefix.names):
@@ -299,6 +302,12 @@ class WireConversation:
         if self._messages:
             self._messages += b","
         self._messages += encode(entry)
+
+
+def _remove_provider_blocks(message: AssistantMessage) -> AssistantMessage:
+    """Return an answer for a request that offers no tool of the provider."""
+    content = tuple(block for block in message.content if not isinstance(block, ProviderBlock))
+    return message if content == message.content else replace(message, content=content)
 
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:

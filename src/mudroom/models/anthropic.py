@@ -146,7 +146,7 @@ def _encode_assistant_message(message: AssistantMessage, names: ToolNames) -> li
             case TextBlock():
                 text = clean(block.text)
                 if text.strip():
-                    citations = block.signature if is_own else ""
+                    citations = block.signature if searches else ""
                     blocks.append(_encode_text(text) | _encode_citations(citations))
             case ProviderBlock():
                 if search := searches.get(block):
