@@ -62,7 +62,7 @@ def _render_message(message: Message) -> Iterator[str]:
         elif isinstance(block, ImageBlock):
             yield f"\n{block.placeholder}\n"
         elif isinstance(block, ProviderBlock):
-            yield _choose_fence(block.text)
+            yield _make_code_block(block.text)
         elif isinstance(block, TextBlock):
             yield f"\n{sanitize(block.text)}\n" if is_answer else _make_code_block(block.text)
 
