@@ -28,6 +28,7 @@ CALLS = (
     {"prompt": "C", "agent": "own"},
     {"prompt": "D", "agent": "explore", "model": "anthropic:claude-opus-5-5"},
     {"prompt": "E", "agent": "explore"},
+    {"prompt": "F", "agent": "own", "model": "inherit"},
 )
 EXPECTED = {
     "PARENT": PARENT,
@@ -36,6 +37,7 @@ EXPECTED = {
     "C": "anthropic:claude-opus-5-5",
     "D": "anthropic:claude-opus-5-5",
     "E": "anthropic:claude-haiku-4-5",
+    "F": "anthropic:claude-opus-4-5",
 }
 
 
@@ -100,7 +102,7 @@ async def test_an_agent_without_a_rule_uses_the_model_of_its_parent(tmp_path: Pa
             tmp_path, server.url, child_model=rules, journal=journal
         ) as session:
             await session.run("PARENT")
-    assert map_prompts_to_models(journal.events) == EXPECTED | {"B": PARENT}
+    assert map_prompts_to_models(journal.events) == EXPECTED | {"B": PARENT, "F": PARENT}
 
 
 async def test_rules_hold_for_tasks_maps_and_scopes(tmp_path: Path) -> None:
@@ -143,6 +145,7 @@ async def test_a_session_with_rules_is_replayed_also_after_a_change_of_the_rules
         "A": PARENT,
         "B": "offline:rules",
         "E": PARENT,
+        "F": PARENT,
     }
     assert await replay(events) == events
 

@@ -190,15 +190,15 @@ def _make_stand_in(name: str) -> Tool:
 
 def _find_child_models(events: Sequence[StoredEvent]) -> dict[str, dict[str, str]]:
     """Return the rules that each run had for the models of its children, by run id."""
-    named = {
-        (event.run, event.call.id)
+    requested = {
+        (event.run, event.call.id): event.call.arguments.get("model")
         for event in events
-        if isinstance(event, ToolCallStarted) and event.call.arguments.get("model")
+        if isinstance(event, ToolCallStarted)
     }
+    briefs = (event.brief for event in events if isinstance(event, RunStarted))
     models: dict[str, dict[str, str]] = {}
-    for event in events:
-        if isinstance(event, RunStarted) and event.brief.agent.model == "inherit":
-            brief = event.brief
-            if (brief.parent, brief.call_id) not in named:
-                models.setdefault(brief.parent, {})[brief.agent.name] = brief.model
+    for brief in briefs:
+        model = requested.get((brief.parent, brief.call_id)) or brief.agent.model
+        if model == "inherit":
+            models.setdefault(brief.parent, {})[brief.agent.name] = brief.model
     return models
