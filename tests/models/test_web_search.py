@@ -19,7 +19,10 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig
+from mudroom.cli.output.session_markdown import render_session_markdown
 from mudroom.cli.output.stream_json import to_anthropic_message
+from mudroom.cli.output.transcript_lines import render_transcript
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models import model_facts
 from mudroom.models._http import HttpClient
 from mudroom.models._wire import WireModel
@@ -416,6 +419,20 @@ def test_stream_json_shows_searches_as_server_tool_use() -> None:
     message = to_anthropic_message(make_answer("", item, result), "gpt", "end_turn")
     use = {"type": "server_tool_use", "id": "ws_0dcf", "name": "web_search"}
     assert message["content"] == [use | {"input": SEARCH_ITEM["action"]}, RESULT]
+
+
+async def test_transcript_and_export_show_query_and_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ModelServer(search_first) as server:
+        served = Served(server, tmp_path, monkeypatch)
+        journal = MemoryJournal()
+        async with served.open("anthropic", journal=journal) as session:
+            await session.run("How deep is mud?")
+        stored = [event async for event in journal.read()]
+    for shown in (render_transcript(stored, "1"), "".join(render_session_markdown(stored))):
+        assert "searched the web: depth of mud" in shown
+        assert "On Mud https://mud.example/" in shown
 
 
 def test_searches_add_up() -> None:
