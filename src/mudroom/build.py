@@ -104,8 +104,10 @@ async def open_resources(
     return await _Builder(options).build(watchers, past_events)
 
 
-async def use_recorded_options(options: SessionOptions) -> SessionOptions:
-    """Return the options with id, folder and model of the recorded session that they resume.
+async def use_recorded_options(
+    options: SessionOptions,
+) -> tuple[SessionOptions, list[StoredEvent]]:
+    """Return the options with id, folder and model of the session to resume, and its events.
 
     Raises UnknownName when there is no such session, JournalDamaged when it has no start.
     """
@@ -121,7 +123,7 @@ async def use_recorded_options(options: SessionOptions) -> SessionOptions:
         event.brief for event in events if isinstance(event, RunStarted) and event.brief.depth == 0
     ]
     reuses_model = options.model == "auto" and briefs
-    return replace(
+    options = replace(
         options,
         id=options.id if options.fork else opened.session,
         resume=opened.session,
@@ -129,17 +131,20 @@ async def use_recorded_options(options: SessionOptions) -> SessionOptions:
         model=briefs[-1].model if reuses_model else options.model,
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
+    return options, events
 
 
-async def copy_journal(options: SessionOptions, journal: Journal) -> None:
-    """Copy the record of the resumed session into the journal of its fork.
+async def copy_journal(
+    options: SessionOptions, events: list[StoredEvent], journal: Journal
+) -> list[StoredEvent]:
+    """Copy the events of the resumed session into the journal of its fork; return the copied ones.
 
     While another process writes that session, unfinished runs are left out.
     """
-    session, events = await _read_recorded(options)
-    if await open_store(options.store, _find_home(options)).find_writer(session):
+    if await open_store(options.store, _find_home(options)).find_writer(options.resume):
         events = select_finished(events)
     await journal.append(*events)
+    return events
 
 
 def list_grants(options: SessionOptions) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from . import build
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.events import AnyEvent, SessionOpened
+from ._core.events import AnyEvent, SessionOpened, StoredEvent
 from ._core.ports import RunHandle, Sandbox, Workspace
 from ._core.runs import InboxMessage, Report
 from ._core.runs import T as Outputs
@@ -80,28 +80,30 @@ class Session:
         self._runner: SessionRunner | None = None
 
     async def __aenter__(self) -> Session:
+        events: list[StoredEvent] = []
         if self._options.resume:
-            self._options = await build.use_recorded_options(self._options)
+            self._options, events = await build.use_recorded_options(self._options)
         resources = await build.open_resources(
             self._options, self._watchers, self._conversation.unfinished_events
         )
         self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)
         self._runner.meter.set_limits(self._budget)
         try:
-            await self._start(self._runner)
+            await self._start(self._runner, events)
         except BaseException:
             self._runner = None
             await resources.close()
             raise
         return self
 
-    async def _start(self, runner: SessionRunner) -> None:
+    async def _start(self, runner: SessionRunner, events: list[StoredEvent]) -> None:
         self.notices.extend(runner.resources.notices)
         services = runner.resources.services
         if self._options.fork:
-            await build.copy_journal(self._options, services.journal)
+            events = await build.copy_journal(self._options, events, services.journal)
         if self._options.resume:
-            events = [event async for event in services.journal.read()]
+            # Another process may have written until this one opened the journal.
+            events += [event async for event in services.journal.read(len(events))]
             self._conversation.load(events)
             unfinished = self._conversation.unfinished_events
             runner.meter.add_past(events, unfinished, services.compute_price)

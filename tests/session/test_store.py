@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 import pytest
 
 from mudroom import Session, UsageError
+from mudroom._core.events import StoredEvent
 from mudroom.errors import UnknownName
 from mudroom.journals.memory import MemoryJournal, MemoryStore
+from mudroom.journals.sessions import read_events
 from mudroom.models.scripted import ScriptedModel
+from mudroom.testing.event_builders import run_finished, run_started
 
 
 class StoreOptions(TypedDict, total=False):
@@ -28,6 +32,71 @@ def open_session(folder: Path, *answers: str, **options: Unpack[StoreOptions]) -
         sandbox="off",
         **options,
     )
+
+
+class CountingJournal(MemoryJournal):
+    """A journal that collects the events it reads."""
+
+    read_events: list[StoredEvent]
+
+    async def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        async for event in super().read(after, types=types):
+            self.read_events.append(event)
+            yield event
+
+
+class CountingStore(MemoryStore):
+    """A store that collects the events that its opened journals read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_events: list[StoredEvent] = []
+
+    async def open(self, session: str, *, read_only: bool = False) -> MemoryJournal:
+        journal = await super().open(session, read_only=read_only)
+        counting = CountingJournal.of_record(journal._record, read_only=read_only)
+        assert isinstance(counting, CountingJournal)
+        counting.read_events = self.read_events
+        return counting
+
+
+class BusyStore(MemoryStore):
+    """A store where another writer adds a run just before each writer opens a session."""
+
+    async def open(self, session: str, *, read_only: bool = False) -> MemoryJournal:
+        if not read_only:
+            other = await super().open(session)
+            await other.append(run_started("2"), run_finished("2"))
+            await other.close()
+        return await super().open(session, read_only=read_only)
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_resume_reads_each_event_once_and_a_prompt_reads_none(
+    fork: bool, tmp_path: Path
+) -> None:
+    store = CountingStore()
+    async with open_session(tmp_path, *"abcdef", store=store) as session:
+        for prompt in "abcdef":
+            await session.run(prompt)
+    recorded = await read_events(store, session.id)
+    store.read_events.clear()
+    async with open_session(tmp_path, *"gh", store=store, resume=session.id, fork=fork) as again:
+        assert store.read_events == recorded
+        await again.run("g")
+        await again.run("h")
+        assert store.read_events == recorded
+        assert again.id == session.id or fork
+
+
+async def test_a_resume_reads_the_events_of_a_writer_that_just_ended(tmp_path: Path) -> None:
+    store = BusyStore()
+    async with open_session(tmp_path, "one", store=store) as session:
+        await session.run("first")
+    async with open_session(tmp_path, "two", store=store, resume=session.id) as again:
+        assert (await again.run("second")).run_id == "3"
 
 
 async def test_a_session_is_resumed_from_the_store_of_the_caller(tmp_path: Path) -> None:
