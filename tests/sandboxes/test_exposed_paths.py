@@ -81,6 +81,18 @@ def test_settings_and_hooks_of_git_folders_are_protected(project: Path) -> None:
     assert "notes.txt" not in protected
 
 
+def test_protected_files_and_folders_are_protected_whole_and_links_left_out(project: Path) -> None:
+    (project / ".claude").mkdir()
+    (project / ".bashrc").symlink_to("elsewhere")
+    (project / ".mudroom.toml").touch()
+    (project / ".git" / "config").write_bytes(b"[core]\n\thooksPath = \xff\n")
+    protected = list_protected(project)
+    assert protected[".claude"] is False
+    assert protected[".mudroom.toml"] is False
+    assert protected[".git/config"] is False
+    assert ".bashrc" not in protected
+
+
 def test_files_that_git_settings_name_are_protected(project: Path, tmp_path: Path) -> None:
     (project / "my-hooks").mkdir()
     (project / "shared.cfg").touch()
@@ -110,6 +122,8 @@ def test_a_linked_worktree_exposes_its_common_git_folder_only_if_both_agree(
     run_git(project, "worktree", "add", str(linked))
     assert find_linked_git(str(linked)) == [str(project / ".git")]
     assert find_linked_git(str(project)) == []
+    (linked / ".git").write_text("gitdir: ../project/.git/worktrees/linked\n")
+    assert find_linked_git(str(linked)) == [str(project / ".git")], "a relative path is valid"
     thief = tmp_path / "thief"
     thief.mkdir()
     (thief / ".git").write_text((linked / ".git").read_text())
