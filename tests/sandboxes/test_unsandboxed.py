@@ -144,6 +144,19 @@ async def test_a_cancel_kills_the_whole_process_tree(box: Sandboxed) -> None:
     assert box.list_survivors() == []
 
 
+async def test_a_second_cancel_does_not_interrupt_the_kill(box: Sandboxed) -> None:
+    task = asyncio.create_task(box.run("echo $$; NAP & NAP & wait"))
+    await wait_until(lambda: box.output and len(box.list_survivors()) >= 2)
+    pid = int(box.output)
+    task.cancel()
+    while not task.done():
+        await asyncio.sleep(0)
+        task.cancel()
+    assert task.cancelled()
+    assert box.list_survivors() == []
+    assert not os.path.exists(f"/proc/{pid}")
+
+
 async def test_a_process_that_keeps_forking_is_killed(box: Sandboxed) -> None:
     await box.run(
         f"while :; do (bash -c 'sleep 1; : {box.name}' &) ; sleep 0.01; done", timeout=0.4

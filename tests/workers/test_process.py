@@ -270,6 +270,7 @@ async def test_a_run_whose_processes_keep_dying_is_lost(tmp_path: Path) -> None:
 
         report = await session.run("PARENT")
     assert "LOST" in report.text and report.reason is Reason.GOAL
+    assert report.unknown_changes == "the worker processes of a child ended"
 
 
 async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:

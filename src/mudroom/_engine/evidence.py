@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
+from msgspec.structs import replace
+
+from .._core.tools import ToolResult
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
-from .changes.watch import ChangeWindow
+
+
+class CallWindow(Protocol):
+    """The time in which a call runs that may change files."""
+
+    async def close(self, result: ToolResult) -> ToolResult:
+        """Return the result of the call with the files that changed meanwhile."""
+        ...
 
 
 class Evidence:
@@ -14,14 +25,14 @@ class Evidence:
 
     Attributes:
         unknown_changes: see `Report`.
-        open_windows: windows of the effectful calls that run now, by call id.
+        open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
         self.failed = 0
         self.unknown_changes = ""
-        self.open_windows: dict[str, ChangeWindow] = {}
+        self.open_windows: dict[str, CallWindow] = {}
         self._files_read: dict[str, None] = {}
         self._files_changed: dict[str, None] = {}
         self._folders_of_writes: set[str] = set()
@@ -58,3 +69,14 @@ class Evidence:
     def _remove_folders_of_writes(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Leave out folders that tools made for their files; after a crash they look changed."""
         return tuple(path for path in paths if path not in self._folders_of_writes)
+
+
+def keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
+    """Return the result that a hook gave, with the files of the original one."""
+    return replace(
+        changed,
+        reads=tuple(dict.fromkeys((*result.reads, *changed.reads))),
+        changes=tuple(dict.fromkeys((*result.changes, *changed.changes))),
+        observed_changes=result.observed_changes,
+        unknown_changes=result.unknown_changes,
+    )

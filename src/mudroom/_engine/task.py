@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec, choose_child_model
 from .._core.budgets import Budget, Grant
 from .._core.listings import find_entries, format_entries
+from .._core.ports import RunHandle
 from .._core.runs import Brief, Reason
 from .._core.tool_patterns import list_call_patterns, select_tools
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
@@ -39,6 +41,9 @@ _MAX_DESCRIPTION = 60
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
 )
+
+
+NO_REPORT = "a child ended without a report"
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,28 +148,43 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         hooks = run.services.hooks
         if hooks and (refusal := await hooks.on_child_start(run.brief, brief)):
             return ToolResult(f"No child was started: {refusal}", error=True)
-        report = await run.worker.start(brief, grant).report()
+        handle = run.worker.start(brief, grant)
+        if brief.workspace.kind is not WorkspaceKind.COPY:
+            run.evidence.open_windows[brief.call_id] = _ChildWindow(handle)
+        report = await handle.report()
         if hooks:
             await hooks.on_child_end(run.brief, brief, report)
     finally:
         meter = run.services.meters.close(grant)
     text, spill = format_report(context, report)
-    in_copy = brief.workspace.kind is WorkspaceKind.COPY
-    if in_copy and report.turns:
+    if brief.workspace.kind is WorkspaceKind.COPY and report.turns:
         text += _COPY_NOTE
     detail: dict[str, Any] = {"run": report.run_id}
     if meter.children:
         detail["below"] = meter.children
-    return ToolResult(
-        text,
-        error=report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST),
-        reads=() if in_copy else report.files_read,
-        changes=() if in_copy else report.files_written,
-        observed_changes=() if in_copy else report.observed_changes,
-        unknown_changes="" if in_copy else report.unknown_changes,
-        detail=detail,
-        spill=spill,
-    )
+    is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
+    return ToolResult(text, is_error, detail=detail, spill=spill)
+
+
+class _ChildWindow:
+    """The time in which a child works in the workspace of its parent."""
+
+    def __init__(self, handle: RunHandle) -> None:
+        self._handle = handle
+
+    async def close(self, result: ToolResult) -> ToolResult:
+        """Return the result of the call, cut off or not, with the files of the child."""
+        try:
+            report = await self._handle.report()
+        except Exception:  # noqa: BLE001  the fault of a child is reported where it happens
+            return replace(result, unknown_changes=NO_REPORT)
+        return replace(
+            result,
+            reads=report.files_read,
+            changes=report.files_written,
+            observed_changes=report.observed_changes,
+            unknown_changes=report.unknown_changes,
+        )
 
 
 def _select_agents(run: RunContext) -> dict[str, Agent]:

@@ -20,6 +20,7 @@ from ..projections.safe_text import make_call_title
 from .call_batch import CallOutcome
 from .call_context import CallContext
 from .changes.watch import ChangeWindow, add_writes
+from .evidence import keep_evidence
 from .resume import collect_reminders, resolve_interrupted
 from .run_context import RunContext
 
@@ -193,7 +194,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
         if run.services.hooks:
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
             check_hook_result("after_tool", changed, ToolResult)
-            result = _keep_evidence(changed, result) if changed else result
+            result = keep_evidence(changed, result) if changed else result
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     result = clean_result(result)
@@ -325,27 +326,20 @@ async def _act_and_observe(context: CallContext, prepared: PreparedCall) -> Tool
     """Run the tool; return its result with the files that it changed."""
     watch = context.run.services.change_watch
     tool = prepared.tool
-    if watch is None or tool is None or tool.effect is not Effect.EFFECTFUL:
-        return add_writes(await _act(context, prepared), context.writes)
+    call_id = prepared.call.id
+    # If the call is cut off, the end of the run closes its window.
     windows = context.run.evidence.open_windows
-    window = ChangeWindow(watch, context.run.environment.workspace, context.writes)
-    # If the call is cut off, the end of the run closes the window.
-    windows[prepared.call.id] = window
-    await window.start()
-    result = await window.close(await _act(context, prepared))
-    del windows[prepared.call.id]
+    if watch and tool and tool.effect is Effect.EFFECTFUL:
+        workspace = context.run.environment.workspace
+        windows[call_id] = observed = ChangeWindow(watch, workspace, context.writes)
+        await observed.start()
+    result = await _act(context, prepared)
+    window = windows.get(call_id)  # the task tool opens one for its child
+    if window is None:
+        return add_writes(result, context.writes)
+    result = await window.close(result)
+    del windows[call_id]
     return result
-
-
-def _keep_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
-    """Return the result that a hook gave, with the files of the original one."""
-    return structs.replace(
-        changed,
-        reads=tuple(dict.fromkeys((*result.reads, *changed.reads))),
-        changes=tuple(dict.fromkeys((*result.changes, *changed.changes))),
-        observed_changes=result.observed_changes,
-        unknown_changes=result.unknown_changes,
-    )
 
 
 async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:

@@ -44,16 +44,21 @@ class ProcessTree:
         """Kill all processes until none is left, for at most KILL_TIMEOUT seconds.
 
         Reaps those that become children of this process, as orphans do if it is process 1.
+        A cancel is raised when that is done.
         """
         deadline = time.monotonic() + KILL_TIMEOUT
-        try:
-            # No event tells when the children of others end.
-            while self._kill_once() and time.monotonic() < deadline:  # noqa: ASYNC110
+        cancel: asyncio.CancelledError | None = None
+        # No event tells when the children of others end.
+        while self._kill_once() and time.monotonic() < deadline:
+            try:
                 await asyncio.sleep(_POLL_INTERVAL)
-        finally:
-            for pid in self._known - {self._process.pid}:
-                reap_process(pid)
-            self._process.poll()
+            except asyncio.CancelledError as error:
+                cancel = error
+        for pid in self._known - {self._process.pid}:
+            reap_process(pid)
+        self._process.poll()
+        if cancel:
+            raise cancel
 
     def _kill_once(self) -> bool:
         """Kill all processes once, and return whether any was alive."""

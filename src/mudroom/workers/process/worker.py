@@ -247,6 +247,7 @@ class ProcessWorker:
             model=brief.model,
             outputs=outputs,
             error=f"{MAX_STARTS} worker processes ended while they executed this run",
+            unknown_changes="the worker processes of a child ended",
         )
         if assigned.recorded.get(brief.run_id):
             now = self._services.clock.now()
