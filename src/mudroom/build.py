@@ -54,6 +54,10 @@ from .workers.local import LocalWorker
 if TYPE_CHECKING:
     from .workers.process.worker import ProcessWorker
 
+_MAX_PROCESSES = 64
+_PROCESS_COUNTS = {"": 0, **{str(number): number for number in range(1, _MAX_PROCESSES + 1)}}
+"""N of `process:N` -> number of worker processes; 0 means one per processor."""
+
 OFFLINE_NOTICE = (
     "No API key and no local server found: using the offline model, which follows rules and knows "
     "a few tasks. For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
@@ -378,10 +382,10 @@ class _Builder:
         kind, _, count = options.worker.partition(":")
         if kind == "local" and not count:
             return LocalWorker(services, options.max_children)
-        if kind != "process" or (count and not count.isdecimal()):
+        if kind != "process" or count not in _PROCESS_COUNTS:
             raise UsageError(
                 f"unknown worker {quote_value(options.worker)}",
-                remedy='Use "local", "process" or "process:N".',
+                remedy=f'Use "local", "process" or "process:N", N from 1 to {_MAX_PROCESSES}.',
             )
         has_objects = options.tools or options.tool_sources or options.workspace
         if has_objects or not isinstance(options.sandbox, str):
@@ -397,7 +401,7 @@ class _Builder:
             services,
             catalog.skills,
             home=self._home,
-            processes=int(count or 0),
+            processes=_PROCESS_COUNTS[count],
             limits=limits,
             windows=self._models.windows,
         )

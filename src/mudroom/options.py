@@ -51,7 +51,7 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
         takes_images: send images to every model. Otherwise a model that is not known to accept
             them, such as a local one, gets placeholders.
         worker: where children run: "local" (this process), "process" (one process per
-            processor) or "process:N".
+            processor) or "process:N", N from 1 to 64.
     """
 
     child_model: str | Mapping[str, str] = "inherit"

@@ -34,6 +34,10 @@ CIRCLES: dict[str, tuple[Turns, int]] = {
     "the same calls side by side": (lambda n: [call("look"), call("look", n=1)], 1),
     "the same mistake": (lambda n: [call("read", path="nowhere")], 1),
     "two calls in turn": (lambda n: [call("look", n=n % 2)], 2),
+    "three calls in turn": (lambda n: [call("look", n=n % 3)], 3),
+    "four searches in turn": (lambda n: [call("grep", pattern="abcd"[n % 4])], 4),
+    "five calls in turn": (lambda n: [call("look", n=n % 5)], 5),
+    "the same call twice between others": (lambda n: [call("look", n=(0, 0, 1)[n % 3])], 3),
     "an edit and its undoing": (
         lambda n: [
             call(
@@ -54,7 +58,8 @@ async def test_a_loop_is_warned_and_then_ends_the_run_with_a_summary(
     assert (report.reason, report.recovered, report.text) == (Reason.LOOP, True, "so far")
     assert report.turns == STOP_AFTER * period + 1
     words = [word for word in stage.list_notes() if "in circles" in word]
-    assert f"{WARN_AFTER} times in a row" in words[0] and len(words) >= STOP_AFTER // WARN_AFTER
+    assert f"{WARN_AFTER} times in a row" in words[0]
+    assert len(words) == STOP_AFTER // WARN_AFTER  # with the note of the last turn
 
 
 def poll_task(n: int) -> list[ToolCallBlock]:
@@ -69,7 +74,10 @@ NO_CIRCLES: dict[str, Turns] = {
         if n % 2
         else [call("edit", path="long.txt", old_text=f"line {n}\n", new_text="x\n")]
     ),
-    "the same look at three files": lambda n: [call("look", n=n % 3)],
+    "the same look at six files": lambda n: [call("look", n=n % 6)],
+    "three looks in turn, and one that changes": lambda n: [
+        call("look", n=n % 4) if n % 4 else call("bash", command="echo x >> log; wc -l < log")
+    ],
     "three times the same, then something else": lambda n: [call("look", n=n // 3)],
     "a search that finds nothing, for many words": lambda n: [call("grep", pattern=f"word{n}")],
 }

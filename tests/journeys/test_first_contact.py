@@ -97,7 +97,9 @@ async def test_runs_of_a_folder_are_those_that_resume_offers(mudroom: Mudroom) -
     for folder in (str(elsewhere), ".", "."):
         assert (await mudroom("-p", "how many lines?", *OFFLINE, "-C", folder)).code == 0
     listed: dict[tuple[str, ...], list[str]] = {}
-    for flags in ((), ("-C", "."), ("-C", str(elsewhere)), ("-C", "none")):
+    empty = mudroom.project.parent / "empty"
+    empty.mkdir()
+    for flags in ((), ("-C", "."), ("-C", str(elsewhere)), ("-C", str(empty))):
         done = await mudroom("runs", "--json", *flags)
         listed[flags] = [item["id"] for item in json.loads(done.out)]
     assert [len(ids) for ids in listed.values()] == [3, 2, 1, 0]
@@ -105,8 +107,14 @@ async def test_runs_of_a_folder_are_those_that_resume_offers(mudroom: Mudroom) -
     assert [item["id"] for item in json.loads(before.out)] == listed["-C", "."]
     offered = await read_summaries_of_folder(open_store(str(mudroom.home)), str(mudroom.project))
     assert [summary.id for summary in offered] == listed["-C", "."]
-    nothing = await mudroom("runs", "-C", "none")
-    assert f"No sessions of {mudroom.project}/none are recorded" in nothing.out
+    nothing = await mudroom("runs", "-C", str(empty))
+    assert f"No sessions of {empty} are recorded" in nothing.out
+    missing = await mudroom("runs", "-C", "none")
+    assert (missing.code, missing.out) == (2, "")
+    assert "no such directory (none)" in missing.err
+    elsewhere.rename(mudroom.project.parent / "moved")
+    deleted = await mudroom("runs", "--json", "-C", str(elsewhere))
+    assert [item["id"] for item in json.loads(deleted.out)] == listed["-C", str(elsewhere)]
 
 
 async def test_a_current_folder_that_is_gone_is_named_with_a_remedy(tmp_path: Path) -> None:

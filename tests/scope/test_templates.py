@@ -131,3 +131,12 @@ def test_a_megabyte_of_placeholders_is_filled_quickly() -> None:
     start = time.process_time()
     assert len(fill_template("${a}" * 250_000, ContextState(a="${a}"))) == 1_000_000
     assert time.process_time() - start < 5
+
+
+def test_a_state_takes_a_mapping_and_named_values() -> None:
+    state = ContextState({"doc-path": "a.md", "pages": 1}, pages=2)
+    assert fill_template("${doc-path} ${pages}", state) == "a.md 2"
+    with pytest.raises(UsageError, match="values must be"):
+        ContextState([("a", 1)])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="cannot be a key"):
+        ContextState({"a}": 1})

@@ -68,6 +68,17 @@ async def test_a_script_sees_the_request_in_every_dialect(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", PATHS)
+@pytest.mark.parametrize("is_fault", [False, True])
+async def test_a_text_in_a_list_is_a_text_block(dialect: str, is_fault: bool) -> None:
+    blocks = ["Look.", ToolCallBlock("c", "read", {"path": "a"})]
+    async with ModelServer(lambda _: Fault(blocks) if is_fault else blocks) as server:
+        status, _, text = await post(server, PATHS[dialect], make_body(dialect))
+    assert status == 200
+    assert "Look." in text
+    assert "read" in text
+
+
+@pytest.mark.parametrize("dialect", PATHS)
 async def test_a_stream_is_sent_when_one_is_asked_for(dialect: str) -> None:
     path = PATHS[dialect].replace(":generate", ":streamGenerate")
     async with ModelServer(

@@ -383,8 +383,11 @@ async def test_objects_of_the_caller_that_cannot_cross_are_refused(tmp_path: Pat
             pass
 
 
-@pytest.mark.parametrize("worker", ["cluster", "process:x", "local:2"])
+@pytest.mark.parametrize(
+    "worker",
+    ["cluster", "process:x", "local:2", "process:0", "process:65", "process:100000"],
+)
 async def test_an_unknown_worker_is_refused(tmp_path: Path, worker: str) -> None:
-    with pytest.raises(UsageError, match="unknown worker"):
+    with pytest.raises(UsageError, match=r"unknown worker.*N from 1 to 64"):
         async with open_session(tmp_path, ScriptedModel([]), worker=worker):
             pass

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from ..errors import quote_value, suggest_names
 from .agents import Output
 from .json_values import find_schema_error
 
@@ -21,6 +22,13 @@ _FIELD_KEYWORDS = {
     *("title", "description", "default", "examples", "deprecated"),
 }
 """Keywords of an object schema whose fields can be emitted and checked one by one."""
+
+
+_VALUE_KEYWORDS = {
+    *("type", "items", "properties", "required", "additionalProperties", "format", "pattern"),
+    *("minItems", "maxItems", "minLength", "maxLength", "minimum", "maximum"),
+}
+"""Keywords that stand beside `type` in the schema of one value."""
 
 
 class OutputDeclaration(Struct, frozen=True):
@@ -53,6 +61,7 @@ def parse_outputs(
         raise ValueError("the names must be texts")
     if _is_json_schema(declared):
         return parse_schema(dict(declared))
+    _check_type(declared)
     for name in declared:
         _check_name(name)
     return OutputDeclaration(
@@ -87,6 +96,22 @@ def _check_name(name: str) -> None:
     """Raise ValueError for a name that a list in a prompt cannot show or a model cannot repeat."""
     if not name.strip() or not name.isprintable():
         raise ValueError(f"the output name {name!a} is blank or has characters that do not print")
+
+
+def _check_type(declared: Mapping[str, Any]) -> None:
+    """Raise ValueError if names are a JSON Schema whose `type` has a typing error.
+
+    They are if `type` is one word, and is like a JSON type or stands beside keywords only.
+    """
+    kind = declared.get("type")
+    if not isinstance(kind, str) or not kind.isidentifier():
+        return
+    remedy = suggest_names(kind, _TYPES)
+    if remedy.startswith("Did") or declared.keys() <= _VALUE_KEYWORDS:
+        raise ValueError(
+            f"{quote_value(kind)} is no JSON type. {remedy} "
+            'For an output with the name type write {"type": {"type": "string"}}'
+        )
 
 
 def _check_schema(name: str, schema: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from .._core.messages import AssistantMessage
 from .call_batch import CallOutcome
 
 WARN_AFTER = 4
-"""Repeats of a turn, or of a pair of turns, between two warnings to the model."""
+"""Repeats of a pattern of turns between two warnings to the model."""
 
 STOP_AFTER = 12
 """Repeats before the run ends with LOOP."""
@@ -18,6 +18,9 @@ WARNING = (
     "Do something else, or stop and report what you have."
 )
 
+LONGEST_PERIOD = 5
+"""Maximum number of turns in a pattern that repeats."""
+
 Turn = Sequence[object]
 
 
@@ -25,33 +28,28 @@ class LoopDetector:
     """History of the last turns of one run.
 
     Two turns are equal if their tool calls and the results are equal; so polling with changing
-    results is no loop.
+    results is no loop. A pattern is one turn, or up to LONGEST_PERIOD different ones in order.
     """
 
     def __init__(self) -> None:
         self._turns: list[Turn] = []
+        self._equal_counts = dict.fromkeys(range(1, LONGEST_PERIOD + 1), 0)
+        """Period -> number of turns in a row that equal the turn one period before."""
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
-        """Add a turn and return how many times in a row it, or the last pair of turns, came.
+        """Add a turn and return how many times in a row the pattern came that ends with it.
 
-        1 means that it is new.
+        1 means that it is new, or inside a pattern.
         """
         calls = {call.id: (call.name, call.arguments) for call in message.tool_calls}
-        turn = [(*calls[outcome.call_id], hash(outcome.result.text)) for outcome in outcomes]
-        self._turns = [*self._turns[1 - 2 * STOP_AFTER :], turn or [message.text.strip()]]
-        return max(self._count_repeats(1), self._count_repeats(2))
-
-    def _count_repeats(self, period: int) -> int:
-        if len(self._turns) <= period or self._turns[-1] != self._turns[-1 - period]:
-            return 1
-        turns = self._turns[::-1]
-        pattern = turns[:period]
-        if period > 1 and pattern[0] == pattern[-1]:
-            return 1
-        count = 1
-        while (
-            len(turns) >= (count + 1) * period
-            and turns[count * period : (count + 1) * period] == pattern
-        ):
-            count += 1
-        return count
+        results = [(*calls[outcome.call_id], hash(outcome.result.text)) for outcome in outcomes]
+        turn = results or [message.text.strip()]
+        repeats = 1
+        for period, equal_count in self._equal_counts.items():
+            is_equal = len(self._turns) >= period and turn == self._turns[-period]
+            count = equal_count + 1 if is_equal else 0
+            self._equal_counts[period] = count
+            if count % period == 0:
+                repeats = max(repeats, count // period + 1)
+        self._turns = [*self._turns[1 - LONGEST_PERIOD :], turn]
+        return repeats

@@ -12,6 +12,7 @@ from .._core.budgets import check_limits
 from .._core.messages import Message
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
+from .._core.type_checks import check_type
 from ..errors import UsageError, quote_value
 
 SubagentTerminateMode = Reason
@@ -29,13 +30,18 @@ class ContextState:
 
     A key is any text without braces and without blanks at its ends.
 
+    Arguments:
+        mapping: values by key, also for keys that are no Python names.
+        values: further values; they replace those of the mapping.
+
     Example:
-        ContextState(doc_path="paper.md").get("doc_path")
+        ContextState({"doc-path": "paper.md"}, pages=3).get("doc-path")
     """
 
-    def __init__(self, **values: Any) -> None:
+    def __init__(self, mapping: Mapping[str, Any] = {}, /, **values: Any) -> None:
+        check_type("values", mapping, Mapping, "ContextState")
         self._values: dict[str, object] = {}
-        for key, value in values.items():
+        for key, value in {**mapping, **values}.items():
             self.set(key, value)
 
     def get(self, key: str) -> object:

@@ -140,7 +140,7 @@ class Fault(msgspec.Struct, frozen=True):
         stop_reason, usage: values to report; None derives them from the blocks.
     """
 
-    blocks: Sequence[Block] | str = ()
+    blocks: Sequence[Block | str] | str = ()
     status: int = 200
     headers: dict[str, str] = {}
     body: bytes | None = None
@@ -154,7 +154,7 @@ class Fault(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
-ServerAnswer = str | Sequence[Block] | Fault
+ServerAnswer = str | Sequence[Block | str] | Fault
 Script = Callable[[ServerRequest], "ServerAnswer | Awaitable[ServerAnswer]"]
 
 
@@ -292,10 +292,8 @@ class ModelServer:
 
 
 def _wire_answer(request: ServerRequest, fault: Fault) -> WireAnswer:
-    if isinstance(fault.blocks, str):
-        blocks: tuple[Block, ...] = (TextBlock(fault.blocks),)
-    else:
-        blocks = tuple(fault.blocks)
+    parts = [fault.blocks] if isinstance(fault.blocks, str) else fault.blocks
+    blocks = tuple(TextBlock(part) if isinstance(part, str) else part for part in parts)
     stop_reason = fault.stop_reason or resolve_stop_reason(StopReason.END, blocks)
     # Estimate: four characters per token.
     written = max(1, sum(len(str(block)) for block in blocks) // 4)

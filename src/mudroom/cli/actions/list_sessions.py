@@ -20,7 +20,7 @@ from ...projections.session_summary import SessionSummary
 from ..output.json_output import print_json
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
-from .load_settings import load_settings
+from .load_settings import load_settings, require_folder
 from .session_store import read_session, read_summaries_of_folder
 
 WIDTH_WITHOUT_TERMINAL = 200
@@ -31,10 +31,14 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
     """Print the newest sessions, at most `limit`, and return the exit code.
 
     Arguments:
-        folder: only sessions of this folder; None lists all.
+        folder: only sessions of this folder, which may be deleted; None lists all.
+
+    Raises UsageError if the folder neither exists nor has sessions.
     """
     home = load_settings(".").home
     summaries = asyncio.run(_read_summaries(home, folder, limit))
+    if folder and not summaries:
+        require_folder(folder)
     if as_json:
         print_json([_to_json(summary) for summary in summaries])
     elif not summaries:

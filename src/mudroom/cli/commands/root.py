@@ -129,7 +129,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @value_option(
     "--worker",
     "KIND",
-    'Where children run: "local", "process" (one process per core) or "process:N".',
+    'Where children run: "local", "process" (one process per core) or "process:N", N up to 64.',
 )
 @click.option(
     "--sandbox",
