@@ -28,7 +28,7 @@ from ._core.output_declarations import (
     parse_schema,
 )
 from ._core.runs import Reason, Report
-from ._engine.structured_output import OutputRefusal
+from ._engine.structured_output import OutputRefusal, make_refusal
 from .errors import UsageError, quote_value
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal
     text = "; ".join(problem for _, problem in problems)[:_MAX_ERROR_LENGTH]
     names = tuple(dict.fromkeys(name for name, _ in problems if name in values))
     again = ", ".join(names or values)
-    return OutputRefusal(f"Not accepted: {text}. Correct it and emit again: {again}.", names)
+    return make_refusal(text, names, again)
 
 
 def _list_problems(error: Exception) -> list[tuple[str, str]]:
@@ -225,7 +225,7 @@ def _list_problems(error: Exception) -> list[tuple[str, str]]:
             for item in error.errors(include_url=False, include_context=False, include_input=False)
         ]
     is_plain = isinstance(error, msgspec.ValidationError)
-    text = str(error) if is_plain else f"{type(error).__name__}: {error}"
+    text = str(error) if is_plain else f"the validator raised {type(error).__name__}: {error}"
     place = re.search(r"at `\$\.([^.\[`]+)", text)
     return [(place[1] if place else "", text)]
 

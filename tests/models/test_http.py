@@ -186,6 +186,14 @@ async def test_a_silent_stream_counts_as_a_lost_connection() -> None:
         assert [retry.error for retry in retries] == ["anthropic sent no data for 0.5 s"]
 
 
+async def test_a_server_that_stays_silent_is_asked_three_times() -> None:
+    stalled = Fault(CALL, cut_after=300, end="stall")
+    async with open_conversation(*[stalled] * 9, read_timeout=0.3) as served:
+        with pytest.raises(ModelUnavailable, match=r"sent no data for 0\.3 s, tried 3 times"):
+            await served.read_all()
+        assert served.server.request_count == 3
+
+
 async def test_a_slow_stream_is_not_aborted() -> None:
     async with open_conversation(Fault(CALL, chunk_size=7)) as served:
         assert (await served.answer()).content == CALL

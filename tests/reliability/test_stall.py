@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AssistantMessage, Reason, Report, Session
+from mudroom import AssistantMessage, Budget, Reason, Report, Session
 from mudroom._core.events import AnyEvent
 from mudroom._core.messages import Message, StopReason, TextBlock, Usage
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
@@ -96,6 +96,36 @@ def test_a_stream_that_only_pings_for_half_an_hour_is_alive(tmp_path: Path) -> N
                 return await session.run("PARENT")
 
     assert run_virtual(work()).text == "Done."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "reason", "requests"), [(None, Reason.ERROR, 3), (200.0, Reason.TIMEOUT, 2)]
+)
+def test_a_child_whose_provider_stalls_ends_with_its_partial_report(
+    tmp_path: Path, seconds: float | None, reason: Reason, requests: int
+) -> None:
+    async def work() -> tuple[Report, int, float]:
+        whole = anthropic_stream(
+            WireAnswer((TextBlock("Half of it"),), "m", "msg", Usage(1, 1), StopReason.END)
+        )
+        body = b"".join(whole)
+        end = body.index(b"event: content_block_stop")
+        stalled = Fault(body=body, content_type="text/event-stream", cut_after=end, end="stall")
+        async with ModelServer(lambda _: stalled) as server:
+            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+            model, home = "anthropic:claude-sonnet-4-5", str(tmp_path / "home")
+            async with Session(
+                model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory"
+            ) as session:
+                budget = Budget(seconds=seconds)
+                report = await session.task("CHILD", budget=budget)
+            return report, server.request_count, asyncio.get_running_loop().time()
+
+    report, count, end = run_virtual(work())
+    assert (report.reason, report.text) == (reason, "Half of it")
+    assert end < 8 * 60
+    # A run at its time limit asks once more, for a summary.
+    assert requests <= count <= requests + 1
 
 
 def run_model(folder: Path, model: object, check_record: CheckRecord) -> tuple[Report, float]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pydantic
 import pytest
 
-from mudroom import Agent, Output, OutputConfig, PromptConfig, Reason
+from mudroom import Agent, Output, OutputConfig, PromptConfig, Reason, UsageError
 from mudroom._core.output_declarations import SINGLE_OUTPUT, parse_outputs
 
 from .conftest import Open, emit
@@ -100,6 +101,28 @@ async def test_a_mapping_may_have_descriptions_schemas_and_outputs(scripted: Ope
 )
 def test_the_rule_that_tells_schemas_from_names(declared: dict[str, Any], names: list[str]) -> None:
     assert list(parse_outputs(declared).outputs) == names
+
+
+@pytest.mark.parametrize(
+    ("declared", "remedy"),
+    [
+        ({"type": "arrray"}, "Did you mean array?"),
+        ({"type": "String", "description": "a name"}, "Did you mean string?"),
+        ({"type": "list", "items": {"type": "string"}}, "Known: array, boolean"),
+        ({"type": "date"}, "Known: array, boolean"),
+    ],
+    ids=str,
+)
+async def test_a_schema_with_a_mistyped_type_is_refused(
+    declared: dict[str, Any], remedy: str, scripted: Open
+) -> None:
+    prompt = PromptConfig(system_prompt="Read it.")
+    async with scripted([]) as (session, model):
+        with pytest.raises(UsageError, match=re.escape(f"is no JSON type. {remedy}")):
+            await session.task("Read it.", outputs=declared)
+        with pytest.raises(UsageError, match="is no JSON type"):
+            await session.scope("a", prompt, output_config=OutputConfig(outputs=declared))
+    assert not model.requests
 
 
 async def test_a_type_without_named_fields_comes_back_as_that_type(scripted: Open) -> None:

@@ -126,8 +126,34 @@ async def test_repairs_are_bounded_then_the_report_says_error(
     async with scripted(lambda _: [emit("title", "on mud")]) as (session, model):
         report = await session.run("Read it.", outputs=wanted)
     assert report.reason is Reason.ERROR
-    assert f"wrong {MAX_ERRORS + 1} times" in report.error
+    assert f"refused {MAX_ERRORS + 1} times, the last time: " in report.error
     assert len(model.requests) == MAX_ERRORS + 1
+
+
+async def test_the_error_names_the_last_refused_value_and_the_reason(scripted: Open) -> None:
+    class Paper(pydantic.BaseModel):
+        year: int
+
+        @pydantic.field_validator("year")
+        @classmethod
+        def check_year(cls, year: int) -> int:
+            if year < 1900:
+                raise ValueError("too old")
+            return year // (year - 2000)
+
+    journal = MemoryJournal()
+    async with scripted(lambda _: [emit("year", 1800)], journal=journal) as (session, _):
+        old = await session.run("Read it.", outputs=Paper)
+    async with scripted(lambda _: [emit("year", 2000)]) as (session, _):
+        faulty = await session.run("Read it.", outputs=Paper)
+    async with scripted(lambda _: [emit("year", "new")]) as (session, _):
+        text = await session.run("Read it.", outputs=Paper)
+    times = f"the emitted outputs were refused {MAX_ERRORS + 1} times, the last time: "
+    assert old.error == f"{times}year: Value error, too old"
+    raised = "the validator raised ZeroDivisionError: integer division or modulo by zero"
+    assert faulty.error == f"{times}{raised}"
+    assert text.error == f'{times}year: "new" is not of type "integer"'
+    await replay(journal.events)
 
 
 async def test_the_error_report_has_the_values_that_were_valid(scripted: Open) -> None:

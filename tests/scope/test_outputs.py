@@ -130,7 +130,7 @@ async def test_repairs_are_bounded_then_the_report_has_the_valid_values(scripted
     async with scripted(answer) as (session, model):
         report = await session.task("Read it.", outputs=schema)
     assert report.reason is Reason.ERROR
-    assert f"wrong {MAX_ERRORS + 1} times" in report.error
+    assert f"refused {MAX_ERRORS + 1} times" in report.error
     assert report.outputs == {"title": "T"}
     assert len(model.requests) == MAX_ERRORS + 1 == 4
 

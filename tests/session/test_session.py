@@ -125,7 +125,7 @@ async def test_too_many_wrong_values_end_the_run_with_error(isolated: IsolatedOp
     async with Session(model=model, journal="memory", **isolated) as session:
         report = await session.task("count", outputs=Count)
     assert report.reason is Reason.ERROR
-    assert "wrong 4 times" in report.error
+    assert "refused 4 times" in report.error
 
 
 async def test_missing_outputs_are_asked_for_by_name(isolated: IsolatedOptions) -> None:

@@ -11,7 +11,7 @@ from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage, StopReason
 from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
-from ..errors import JournalError, ModelError
+from ..errors import JournalError, ModelError, shorten_text
 from .call_batch import CallOutcome
 from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
@@ -25,6 +25,9 @@ STOPPED_ANSWER = (
     "Your answer stopped before it was complete{reason}. "
     "Continue; write a call that you began again."
 )
+_MAX_REFUSAL = 500
+"""Maximum characters of the last refusal of outputs in a report."""
+
 MAX_STOPPED = 3
 """Answers in a row that stop early before the run ends."""
 
@@ -162,7 +165,9 @@ def _judge_outputs(run: RunContext) -> Ending | None:
     if run.outputs.has_every_value:
         return Ending(Reason.GOAL)
     if run.outputs.has_too_many_errors:
-        error = f"the outputs it emitted were wrong {run.outputs.error_count} times"
+        count = run.outputs.error_count
+        last = shorten_text(run.outputs.last_error, _MAX_REFUSAL)
+        error = f"the emitted outputs were refused {count} times, the last time: {last}"
         return Ending(Reason.ERROR, error)
     return None
 

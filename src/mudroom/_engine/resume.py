@@ -35,7 +35,7 @@ from .file_writes import hash_file
 from .model_call import append_answer, charge
 from .phase import Phase
 from .run_context import RunContext
-from .structured_output import EMIT_TOOL
+from .structured_output import EMIT_TOOL, OutputRefusal
 
 NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
@@ -125,7 +125,7 @@ class _Restorer:
             return
         run.conversation.restored_notes.append(event.text)
         if event.refused is not None:
-            run.outputs.refuse(event.refused)
+            run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
 

@@ -129,8 +129,8 @@ class RunContext:
 
     def refuse_outputs(self, refusal: OutputRefusal) -> None:
         """Take back outputs that their type refuses, and tell the model why."""
-        self.outputs.refuse(refusal.names)
         text = clean_text(refusal.note)
+        self.outputs.refuse(OutputRefusal(text, refusal.names))
         self._add(self.recorder.make_event(NoteInjected, text=text, refused=refusal.names))
 
     def _add(self, note: NoteInjected) -> None:

@@ -21,6 +21,9 @@ Model protocols that do not allow the dot send another name and map it back.
 MAX_ERRORS = 3
 """Maximum number of values that a schema or a type refuses; one more ends the run."""
 
+_NOT_ACCEPTED = "Not accepted: "
+_EMIT_AGAIN = ". Correct it and emit again: "
+
 
 class Emission(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the emit tool."""
@@ -39,6 +42,16 @@ class OutputRefusal(Struct, frozen=True):
 
     note: str
     names: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The note without the request to emit again."""
+        return self.note.removeprefix(_NOT_ACCEPTED).rpartition(_EMIT_AGAIN)[0] or self.note
+
+
+def make_refusal(reason: str, names: tuple[str, ...], again: str) -> OutputRefusal:
+    """Return a refusal. `again`: names of the outputs to emit again."""
+    return OutputRefusal(f"{_NOT_ACCEPTED}{reason}{_EMIT_AGAIN}{again}.", names)
 
 
 class OutputChecks:
@@ -73,6 +86,7 @@ class OutputCollector:
         self._expected = expected
         self.values: dict[str, Any] = {}
         self.error_count = 0
+        self.last_error = ""
         self._must_change = False
         """True after a refusal, until the run emits a value again."""
 
@@ -116,6 +130,7 @@ class OutputCollector:
         schema = self._expected[name].schema if name in self._expected else {}
         if schema and (error := _check_schema(schema, value)):
             self.error_count += 1
+            self.last_error = f"{name}: {error}"
             text = f"{name} was not accepted: {error}. Emit it again, corrected."
             return ToolResult(text, error=True)
         self._must_change = False
@@ -123,11 +138,12 @@ class OutputCollector:
         self.values[name] = value if schema or is_text else msgspec.json.encode(value).decode()
         return ToolResult(f"Emitted {name}.")
 
-    def refuse(self, names: tuple[str, ...]) -> None:
+    def refuse(self, refusal: OutputRefusal) -> None:
         """Take back values that their type refuses; the run must emit again."""
         self.error_count += 1
+        self.last_error = refusal.reason
         self._must_change = True
-        for name in names:
+        for name in refusal.names:
             self.values.pop(name, None)
 
     def make_tool(self) -> Tool:

@@ -160,7 +160,7 @@ def classify_exception(
     if isinstance(error, SilentServer):
         message = f"{hints.provider} sent no data for {read_timeout:g} s"
         silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
-        return RequestFailure(0, silent, is_retryable=True)
+        return RequestFailure(0, silent, is_retryable=True, allows_few_tries=True)
     if isinstance(error, CannotConnect):
         unreachable = ModelUnavailable(
             f"cannot reach {hints.provider}: {error}",
