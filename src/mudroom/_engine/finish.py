@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import Struct
 
-from .._core.budgets import Limit, LimitState
+from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, ToolCallFinished
 from .._core.messages import StopReason
 from .._core.runs import Reason, Report
@@ -25,6 +25,12 @@ _MIN_GRACE = 5.0
 """Seconds of the summary turn after a time limit that is shorter."""
 
 NOT_RUN = "Not run: no tool could be called any more."
+
+TOO_LARGE = (
+    "the first request has about {size:,} tokens or more, and {left:,.7g} {unit} of "
+    "{maximum:,.7g} are unspent, so the model was not called: "
+    "shorten the prompt, or raise the limit of the run or of its session"
+)
 
 NOTHING_LEFT = (
     "no {unit} were left when the run began, so the model was not called: "
@@ -83,7 +89,14 @@ class Ending(Struct, frozen=True):
 
 def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     """Return the ending of a run that a limit ends. Before the first turn it has an error text."""
-    error = "" if run.turn else NOTHING_LEFT.format(unit=state.name.unit)
+    error = ""
+    left = state.maximum - state.spent
+    if not run.turn and left > 0 and state.name in SHARED_LIMITS:
+        size = run.conversation.count_request_tokens()
+        unit = state.name.unit
+        error = TOO_LARGE.format(size=size, left=left, unit=unit, maximum=state.maximum)
+    elif not run.turn:
+        error = NOTHING_LEFT.format(unit=state.name.unit)
     return Ending(_REASON_FOR_LIMIT[state.name], error, limit=state)
 
 
@@ -105,8 +118,11 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     if not text:
         is_goal = ending.reason is Reason.GOAL
         text = run.conversation.answer_text if is_goal else run.conversation.last_text
+    limit = ending.limit
+    if ending.reason is Reason.GOAL:
+        limit = run.meter.find_passed_limit()
     report = run.make_report(
-        ending.reason, text, recovered=bool(summary), error=ending.error, limit=ending.limit
+        ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit
     )
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     return report

@@ -131,7 +131,7 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
     min_answer = _MIN_SUMMARY if is_summary else _MIN_ANSWER
     max_answer = run.max_output_tokens or LONGEST_ANSWER
-    return RequestPlan(minimum, maximum, prices, min_answer, max_answer, not run.turn, is_summary)
+    return RequestPlan(minimum, maximum, prices, min_answer, max_answer, is_summary)
 
 
 def _compute_price(run: RunContext, usage: Usage) -> float:

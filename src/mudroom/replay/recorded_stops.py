@@ -221,6 +221,11 @@ class RecordedStops:
             return None
         return Permit([], {}, _do_nothing, max_tokens=0, cut_by=report.limit)
 
+    def find_passed_limit(self, run_id: str) -> LimitState | None:
+        """Return the limit in the recorded report of a run."""
+        report = self._ends[run_id].report
+        return report.limit if report else None
+
     def find_warning(self, run_id: str) -> LimitState | None:
         """Return the limit of which the run was warned at this point."""
         warning = self._ends[run_id].warning
@@ -317,6 +322,10 @@ class _RecordedMeter(Meter):
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
         """Return the recorded limit, or the limit of turns."""
         return self._stops.find_limit(self._run_id) or super().find_exceeded_limit()
+
+    def find_passed_limit(self) -> LimitState | None:
+        """Return the limit in the recorded report."""
+        return self._stops.find_passed_limit(self._run_id)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
         """Return the limit of the recorded warning."""

@@ -229,6 +229,13 @@ class Meter:
         if self.parent is not None:
             self.parent.add_usage(usage, usd, children)
 
+    def find_summary_limit(self) -> LimitState | None:
+        """Return the limit of turns that refuses a summary; only a session has one."""
+        return None
+
+    def count_summary(self) -> None:
+        """Count a summary that starts, here or below; only a session does."""
+
     def _add_money(self, usd: float | None) -> None:
         if usd is None:
             self.is_price_known = False
@@ -273,6 +280,11 @@ class Meter:
         if budget.seconds is not None and is_used(seconds, budget.seconds, fraction):
             return LimitState(Limit.SECONDS, budget.seconds, seconds)
         return self.find_shared_limit(fraction)
+
+    def find_passed_limit(self) -> LimitState | None:
+        """Return a shared limit, here or above, of which more than all is used."""
+        state = self.find_shared_limit(1.0)
+        return state if state and state.spent > state.maximum else None
 
     def list_shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of this run that hold for its descendants, too."""

@@ -115,7 +115,7 @@ class _WaitingRequest:
             blocked: meters that earlier requests wait for; those of this one are added.
         """
         plan = self._plan
-        if not plan.is_summary and (exceeded := self._meter.find_shared_limit(1.0)):
+        if exceeded := self._find_used_limit():
             return exceeded
         self._tokens = plan.max_answer
         self._cut_by = None
@@ -135,8 +135,7 @@ class _WaitingRequest:
         if self.blocked_by:
             blocked.update(self.blocked_by)
             return None
-        if self._counts_turn:
-            self._meter.add_turns(1)
+        self._count_request()
         limits = {limit for meter in limited_meters for limit, _ in meter.shared_limits}
         is_counted = any(plan.prices.get(limit) for limit in limits)
         max_tokens = self._tokens if is_counted else None
@@ -144,12 +143,26 @@ class _WaitingRequest:
         held_in = [meter.requests for meter in limited_meters]
         return Permit(held_in, amounts, gate.admit_waiting, max_tokens, self._cut_by)
 
+    def _find_used_limit(self) -> LimitState | None:
+        """Return a limit that is used up, without regard to the size of the request."""
+        if not self._plan.is_summary:
+            return self._meter.find_shared_limit(1.0)
+        states = (meter.find_summary_limit() for meter in self._meter.walk_up())
+        return next(filter(None, states), None)
+
+    def _count_request(self) -> None:
+        if self._counts_turn:
+            self._meter.add_turns(1)
+        elif self._plan.is_summary:
+            for meter in self._meter.walk_up():
+                meter.count_summary()
+
     def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:
         """Return whether a limit ends the run, or does not allow its summary."""
         plan = self._plan
         minimum = plan.minimum.get(limit, 0)
         if not plan.is_summary:
-            return left <= (0 if plan.is_first else minimum)
+            return left <= minimum
         if minimum + plan.prices.get(limit, 0) * plan.min_answer <= left:
             return False
         # One summary may pass a limit: that of the run whose limit it is.

@@ -21,7 +21,6 @@ class RequestPlan(Struct, frozen=True):
         prices: amounts of one token of the answer.
         min_answer: tokens that the answer may always have.
         max_answer: tokens that the answer may have where enough is left.
-        is_first: true for the first request of a run, which may always be tried.
         is_summary: true for the summary at the end of a run.
     """
 
@@ -30,7 +29,6 @@ class RequestPlan(Struct, frozen=True):
     prices: Mapping[Limit, float]
     min_answer: int
     max_answer: int = LONGEST_ANSWER
-    is_first: bool = False
     is_summary: bool = False
 
     def compute_maximum(self, tokens: int) -> dict[Limit, float]:

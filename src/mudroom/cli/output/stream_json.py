@@ -295,7 +295,9 @@ class StreamJson:
 def _find_subtype(report: Report) -> str:
     """Return the subtype of a report; the field `reason` always has the exact reason."""
     subtype = _SUBTYPES.get(report.reason, "error_during_execution")
-    return _SUBTYPES.get(report.limit.name, subtype) if report.limit else subtype
+    if report.ok or report.limit is None:
+        return subtype
+    return _SUBTYPES.get(report.limit.name, subtype)
 
 
 def _make_place_fields(run: _Run) -> dict[str, Any]:

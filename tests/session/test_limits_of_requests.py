@@ -1,0 +1,80 @@
+"""Limits of a session: one summary in all, and no request that is larger than the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mudroom import Budget, Reason, Session
+from mudroom._core.budgets import Limit
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Answer
+from mudroom.replay import replay
+from mudroom.testing import Request, ScriptedModel, call
+
+from .conftest import IsolatedOptions
+
+MODEL = "anthropic:claude-sonnet-4-5"
+
+
+def search(request: Request) -> Answer:
+    """Search for another name in each turn, until there are no tools."""
+    return [call("glob", pattern=f"*{request.number}")] if request.tools else "summary"
+
+
+@pytest.mark.parametrize("worker", ["", "process:2"])
+@pytest.mark.parametrize("turns", [5, 20, 30])
+async def test_one_run_in_all_gives_a_summary_when_the_turns_of_the_session_are_used(
+    turns: int, worker: str, isolated: IsolatedOptions
+) -> None:
+    model = ScriptedModel(search)
+    options: dict[str, Any] = {"worker": worker} if worker else {}
+    async with Session(
+        model=model, journal="memory", budget=Budget(turns=turns), **isolated, **options
+    ) as session:
+        reports = await session.map([f"q{number}" for number in range(20)], parallel=20)
+        assert len(model.requests) == turns + 1
+        assert {report.reason for report in reports} == {Reason.MAX_TURNS}
+        assert sum(report.recovered for report in reports) == 1
+        session.budget = Budget(turns=turns + 2)
+        report = await session.task("more")
+        assert (report.turns, report.recovered) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("budget", "unit"),
+    [
+        (Budget(total_tokens=200), "200 total tokens of 200"),
+        (Budget(input_tokens=200), "200 input tokens of 200"),
+        (Budget(usd=0.001), "0.001 US dollars of 0.001"),
+    ],
+    ids=["total", "input", "usd"],
+)
+async def test_a_first_request_that_is_larger_than_the_rest_is_not_sent(
+    budget: Budget, unit: str, isolated: IsolatedOptions
+) -> None:
+    model = ScriptedModel(["done"], name=MODEL)
+    journal = MemoryJournal()
+    async with Session(model=model, journal=journal, **isolated) as session:
+        report = await session.task("x " * 200_000, budget=budget)
+    assert model.requests == []
+    assert (report.reason, report.turns, report.text) == (Reason.BUDGET, 0, "")
+    assert f"the first request has about 100,000 tokens or more, and {unit}" in report.error
+    await replay(journal.events)
+
+
+async def test_a_finished_run_names_the_limit_that_its_answer_passed(
+    isolated: IsolatedOptions,
+) -> None:
+    journal = MemoryJournal()
+    async with Session(
+        model=ScriptedModel(lambda _: "done"), journal=journal, **isolated
+    ) as session:
+        report = await session.task("x", budget=Budget(total_tokens=5))
+        other = await session.task("x", budget=Budget(total_tokens=500_000))
+    assert report.reason is Reason.GOAL and report.limit is not None
+    assert (report.limit.name, report.limit.maximum) == (Limit.TOTAL_TOKENS, 5)
+    assert report.limit.spent == report.usage.total_tokens > 5
+    assert other.limit is None
+    await replay(journal.events)
