@@ -354,6 +354,20 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
     assert "using agents of this folder: alone, code-reviewer" in notices
 
 
+async def test_the_start_says_that_isolation_is_not_used(write: Write, tmp_path: Path) -> None:
+    file = make_file("name: writer", "description: Writes code.", "isolation: worktree")
+    write("project/.claude/agents/writer.md", file)
+    async with Session(
+        model=ScriptedModel([]),
+        cwd=str(tmp_path / "project"),
+        journal="memory",
+        environ={"HOME": str(tmp_path / "home")},
+        agent_files=True,
+    ) as session:
+        notices = "\n".join(session.notices)
+    assert "warning: 'isolation' is not used: the files are shared" in notices
+
+
 async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nearest(
     write: Write, tmp_path: Path
 ) -> None:

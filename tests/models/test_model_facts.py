@@ -280,3 +280,19 @@ def test_reasoning_models_of_openai_are_the_same_behind_every_host(name: str, ur
     facts = find_facts(name, url)
     assert facts.limit_field == "max_completion_tokens"
     assert facts.refused == {"temperature", "top_p"}
+
+
+@pytest.mark.parametrize(
+    ("name", "unsent"),
+    [("claude-opus-4-7", ["temperature", "top_p"]), ("claude-sonnet-4-5", ["top_p"])],
+)
+async def test_sampling_that_is_not_sent_is_logged_once(
+    name: str, unsent: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Served(AnthropicModel, name, []) as served:
+        for system in ("a", "b"):
+            served.start(RequestConfig(system=system, temperature=0.2, top_p=0.9))
+        served.start(RequestConfig(system="c"))
+    lines = [f"anthropic:{name}: {each} is not sent" for each in unsent]
+    logged = [record.getMessage() for record in caplog.records]
+    assert [line.partition(", because")[0] for line in logged] == lines

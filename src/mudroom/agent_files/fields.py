@@ -68,6 +68,8 @@ def draft_agent(
             except ValueError as problem:
                 add = diagnostics.add_error if handler in _LIMITING else diagnostics.add_warning
                 add(entry.line, f"{key} {problem}")
+        elif key == "isolation":
+            diagnostics.add_warning(entry.line, f"{key!r} is not used: the files are shared")
         elif normal_key in _UNUSED_KEYS:
             diagnostics.add_note(entry.line, f"{key!r} has no effect here")
         else:
@@ -338,7 +340,7 @@ _LIMITING = {
     _WORKSPACE,
 }
 _UNUSED = (
-    "color hidden effort background hooks memory mcpServers mcp_servers isolation initialPrompt "
+    "color hidden effort background hooks memory mcpServers mcp_servers initialPrompt "
     "display_name model_reasoning_effort nickname_candidates license version title metadata "
     "argument_hint when_to_use author tags"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import MappingProxyType
@@ -30,7 +31,10 @@ from ._json import clean, encode
 from ._tool_names import ToolNames
 from .model_facts import ModelFacts, find_facts, find_room, learn_facts, remember_facts
 
+log = logging.getLogger("mudroom")
+
 _MAX_CACHED_PREFIXES = 32
+_SAMPLING = ("temperature", "top_p")
 _SERVED_MAX_OUTPUT = 32_000
 """Default output limit in tokens where the server tells its window, which bounds it, too."""
 _LEARNABLE = (400, 402, 422)
@@ -104,6 +108,7 @@ class WireModel(ABC):
                 self.facts, context_window=context_window, max_output=_SERVED_MAX_OUTPUT
             )
         self._prefixes: dict[object, RequestPrefix] = {}
+        self._unsent: set[str] = set()
 
     def start_conversation(self, config: RequestConfig) -> WireConversation:
         """Start a conversation; sends no request."""
@@ -136,7 +141,17 @@ class WireModel(ABC):
             data = self.encode_prefix(config, names)
             prefix = RequestPrefix(data, names, config, self.facts)
             self._prefixes[key] = prefix
+            self._warn_unsent_sampling(config)
         return prefix
+
+    def _warn_unsent_sampling(self, config: RequestConfig) -> None:
+        """Log each sampling setting once that is set but not sent."""
+        names = [name for name in _SAMPLING if getattr(config, name) is not None]
+        sent = get_sampling(config, self.facts)
+        for name in names:
+            if name not in sent and name not in self._unsent:
+                self._unsent.add(name)
+                log.warning("%s: %s is not sent, because the model refuses it.", self.name, name)
 
     def change_facts(self, facts: ModelFacts) -> None:
         """Use other facts for all further requests, here and in later sessions of this process."""
@@ -312,7 +327,7 @@ def _remove_provider_blocks(message: AssistantMessage) -> AssistantMessage:
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
     """Return `temperature` and `top_p`, each only if it is set and the model accepts it."""
-    requested = {"temperature": config.temperature, "top_p": config.top_p}
+    requested = {name: getattr(config, name) for name in _SAMPLING}
     sampling = {
         name: value
         for name, value in requested.items()
