@@ -29,7 +29,7 @@ from ._platform.path_text import path_from_text
 from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, load_catalog, resolve_child_models
 from .conversation_state import select_finished
-from .errors import JournalDamaged, UsageError, quote_value
+from .errors import JournalDamaged, UsageError
 from .journals.session_journal import SessionJournal
 from .journals.sessions import read_events
 from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
@@ -43,7 +43,7 @@ from .open_adapters import (
     open_journal,
     open_store,
 )
-from .options import SessionOptions
+from .options import SessionOptions, parse_process_count
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
@@ -53,10 +53,6 @@ from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
     from .workers.process.worker import ProcessWorker
-
-_MAX_PROCESSES = 64
-_PROCESS_COUNTS = {"": 0, **{str(number): number for number in range(1, _MAX_PROCESSES + 1)}}
-"""N of `process:N` -> number of worker processes; 0 means one per processor."""
 
 OFFLINE_NOTICE = (
     "No API key and no local server found: using the offline model, which follows rules and knows "
@@ -379,14 +375,9 @@ class _Builder:
         self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
     ) -> LocalWorker | ProcessWorker:
         options = self._options
-        kind, _, count = options.worker.partition(":")
-        if kind == "local" and not count:
+        processes = parse_process_count(options.worker)
+        if processes is None:
             return LocalWorker(services, options.max_children)
-        if kind != "process" or count not in _PROCESS_COUNTS:
-            raise UsageError(
-                f"unknown worker {quote_value(options.worker)}",
-                remedy=f'Use "local", "process" or "process:N", N from 1 to {_MAX_PROCESSES}.',
-            )
         has_objects = options.tools or options.tool_sources or options.workspace
         if has_objects or not isinstance(options.sandbox, str):
             raise UsageError(
@@ -401,7 +392,7 @@ class _Builder:
             services,
             catalog.skills,
             home=self._home,
-            processes=_PROCESS_COUNTS[count],
+            processes=processes,
             limits=limits,
             windows=self._models.windows,
         )

@@ -28,6 +28,7 @@ from .permissions.rules import Permissions
 
 PositiveInt = Annotated[int, Meta(ge=1)]
 JOURNALS = ("sqlite", "memory")
+_MAX_PROCESSES = 64
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
@@ -160,3 +161,20 @@ def check_options(options: SessionOptions) -> SessionOptions:
             remedy="Leave it out for a random one.",
         ) from error
     return replace(options, id=str(session))
+
+
+def parse_process_count(worker: str) -> int | None:
+    """Return the number of worker processes: 0 for one per processor, None for "local".
+
+    Raises UsageError for an unknown worker.
+    """
+    if worker == "local":
+        return None
+    kind, _, count = worker.partition(":")
+    counts = {"": 0, **{str(number): number for number in range(1, _MAX_PROCESSES + 1)}}
+    if kind != "process" or count not in counts:
+        raise UsageError(
+            f"unknown worker {quote_value(worker)}",
+            remedy=f'Use "local", "process" or "process:N", N from 1 to {_MAX_PROCESSES}.',
+        )
+    return counts[count]
