@@ -112,7 +112,8 @@ def find_patterns(text: str) -> list[str]:
         names = load_pattern("language_name").findall(text)
         suffixes = _SUFFIX.findall(text) + " ".join(table[x.lower()] for x in names).split()
         patterns = [f"**/*.{suffix}" for suffix in suffixes]
-    return list(dict.fromkeys([*patterns, *find_files(text)]))
+    patterns += [name if "/" in name else f"**/{name}" for name in find_files(text)]
+    return list(dict.fromkeys(patterns))
 
 
 def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:

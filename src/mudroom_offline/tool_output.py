@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from mudroom._core.messages import ToolResultBlock
 
-from .catalog import matches_any
 from .plans import CannotAnswer, Request, Steps, Translator, plan_call
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
@@ -78,8 +77,8 @@ def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
     if len(listing.rows) < listing.total:
         more = (yield from search_all(request, [("^", pattern)]))[0]
         listing.rows = list({*listing.rows, *more.rows})
-    names = [x for x in patterns if "*" not in x]
-    missing = [x for x in names if not any(matches_any(row, (x,)) for row in listing.rows)]
+    names = [x for x in (pattern.removeprefix("**/") for pattern in patterns) if "*" not in x]
+    missing = [x for x in names if not any(f"/{row}".endswith(f"/{x}") for row in listing.rows)]
     if missing and listing.rows:
         listing.problem += f"no file {', '.join(missing)}"
     listing.rows.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))

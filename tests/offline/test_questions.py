@@ -512,12 +512,15 @@ async def test_a_folder_outside_of_the_session_is_said_with_the_place_of_the_rep
     assert f"run `mudroom -C {tmp_path}`" in report.error
 
 
-async def test_a_file_at_the_top_is_counted_without_its_namesakes(ask: Ask) -> None:
-    report = await ask(
-        {"pom.xml": "a\n", "lib/pom.xml": "a\n"}, "how many lines does pom.xml have?"
-    )
-    assert "1 file in this folder match `pom.xml`" in report.text
-    assert "Of these, 1 are text and not empty, with 1 line;" in report.text
+async def test_a_file_name_without_a_folder_is_looked_for_in_all_folders(ask: Ask) -> None:
+    tree = {"pom.xml": "a\n", "lib/pom.xml": "a\n", "lib/deep/Cursor.php": "a\nb\n"}
+    report = await ask(tree, "how many lines does pom.xml have?")
+    assert "2 files in this folder match `**/pom.xml`" in report.text
+    report = await ask(tree, "how many lines does Cursor.php have?")
+    assert "1 file in this folder match `**/Cursor.php`" in report.text
+    assert "with 2 lines" in report.text
+    report = await ask(tree, "how many lines do Cursor.php and nope.php have?")
+    assert "no file nope.php" in report.text
 
 
 async def test_a_folder_with_a_dot_and_a_second_folder_are_not_mixed(ask: Ask) -> None:
