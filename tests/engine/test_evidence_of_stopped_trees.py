@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from tests.waiting import wait_until
 
-from mudroom import AssistantMessage, Budget, Reason, Report, Session, ToolCallBlock
+from mudroom import AssistantMessage, Budget, Effect, Reason, Report, Session, ToolCallBlock, tool
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
 from mudroom.journals.memory import MemoryJournal
+from mudroom.ports import ToolContext
 from mudroom.replay import replay
 from mudroom.testing import Request, ScriptedModel, call
 
@@ -72,6 +73,27 @@ async def test_a_parent_whose_time_is_up_lists_the_files_of_its_children(tmp_pat
     assert report.reason is Reason.TIMEOUT
     on_disk = {each.name for each in (tmp_path / "work").iterdir()}
     assert report.unknown_changes or set(report.files_changed) == on_disk
+    await replay(journal.events)
+
+
+async def test_a_call_that_is_cut_off_after_its_write_lists_the_file(tmp_path: Path) -> None:
+    has_written = asyncio.Event()
+
+    @tool(effect=Effect.KEYED)
+    async def save(context: ToolContext) -> str:
+        """Save a file, and hang."""
+        context.workspace.write("made.txt", b"x")
+        has_written.set()
+        await asyncio.Event().wait()
+        return "saved"
+
+    session, journal = _open(tmp_path, model=ScriptedModel([[call("save")]]), tools=[save])
+    async with session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await has_written.wait()
+        session.cancel()
+        report = await running
+    assert report.files_written == ("made.txt",)
     await replay(journal.events)
 
 

@@ -19,7 +19,7 @@ from ..errors import MudroomError, UsageError, suggest_names
 from ..projections.safe_text import make_call_title
 from .call_batch import CallOutcome
 from .call_context import CallContext
-from .changes.watch import ChangeWindow, add_writes
+from .changes.watch import ChangeWindow, WriteWindow, add_writes
 from .evidence import keep_evidence
 from .resume import collect_reminders, resolve_interrupted
 from .run_context import RunContext
@@ -327,17 +327,18 @@ async def _act_and_observe(context: CallContext, prepared: PreparedCall) -> Tool
     watch = context.run.services.change_watch
     tool = prepared.tool
     call_id = prepared.call.id
+    if tool is None or tool.effect is Effect.PURE:
+        return add_writes(await _act(context, prepared), context.writes)
     # If the call is cut off, the end of the run closes its window.
     windows = context.run.evidence.open_windows
-    if watch and tool and tool.effect is Effect.EFFECTFUL:
+    if watch and tool.effect is Effect.EFFECTFUL:
         workspace = context.run.environment.workspace
-        windows[call_id] = observed = ChangeWindow(watch, workspace, context.writes)
-        await observed.start()
+        windows[call_id] = window = ChangeWindow(watch, workspace, context.writes)
+        await window.start()
+    else:
+        windows[call_id] = WriteWindow(context.writes)
     result = await _act(context, prepared)
-    window = windows.get(call_id)  # the task tool opens one for its child
-    if window is None:
-        return add_writes(result, context.writes)
-    result = await window.close(result)
+    result = await windows[call_id].close(result)  # the task tool puts in a window of its own
     del windows[call_id]
     return result
 

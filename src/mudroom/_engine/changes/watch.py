@@ -152,6 +152,21 @@ def add_writes(result: ToolResult, writes: Sequence[str]) -> ToolResult:
     return replace(result, changes=tuple(dict.fromkeys((*result.changes, *writes))))
 
 
+class WriteWindow:
+    """The time in which a call runs that only writes files with its context.
+
+    Arguments:
+        writes: files that the call writes; the list grows while the call runs.
+    """
+
+    def __init__(self, writes: Sequence[str]) -> None:
+        self._writes = writes
+
+    async def close(self, result: ToolResult) -> ToolResult:
+        """Return the result of the call with the files that it wrote."""
+        return add_writes(result, self._writes)
+
+
 class _Scanner:
     """Scanner of one workspace. Callers that wait at the same time share a snapshot.
 
