@@ -105,15 +105,14 @@ def find_files(text: str) -> list[str]:
 def find_patterns(text: str) -> list[str]:
     """Return the globs, file names and kinds of file that a request names."""
     text = _remove_folder(text)
-    globs = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
-    patterns = [glob if "/" in glob else f"**/{glob}" for glob in globs]
-    if not globs:
+    names = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
+    if not names:
         table = load_data("intents")["language_suffixes"]
-        names = load_pattern("language_name").findall(text)
-        suffixes = _SUFFIX.findall(text) + " ".join(table[x.lower()] for x in names).split()
-        patterns = [f"**/*.{suffix}" for suffix in suffixes]
-    patterns += [name if "/" in name else f"**/{name}" for name in find_files(text)]
-    return list(dict.fromkeys(patterns))
+        languages = load_pattern("language_name").findall(text)
+        suffixes = _SUFFIX.findall(text) + " ".join(table[x.lower()] for x in languages).split()
+        names = [f"*.{suffix}" for suffix in suffixes]
+    names = list(dict.fromkeys([*names, *find_files(text)]))
+    return [name if "/" in name else f"**/{name}" for name in names]
 
 
 def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:

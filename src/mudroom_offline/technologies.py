@@ -114,7 +114,8 @@ def _count_languages(
     table: dict[str, list[str]] = load_data("languages")["suffixes"]
     counts = dict.fromkeys(table, 0)
     for sign, start in ((1, "**/"), (-1, f"**/{{{','.join(project.left_out)}}}/**/")):
-        names = [name for name in counts if sign > 0 or counts[name]]
+        if not (names := [name for name in counts if sign > 0 or counts[name]]):
+            break
         outputs = yield [
             plan_call("glob", pattern=f"{start}{_make_glob(name)}", path=request.folder)
             for name in names

@@ -512,6 +512,12 @@ async def test_a_folder_outside_of_the_session_is_said_with_the_place_of_the_rep
     assert f"run `mudroom -C {tmp_path}`" in report.error
 
 
+async def test_a_folder_without_known_languages_has_no_stack(ask: Ask) -> None:
+    report = await ask({"bin/run": "echo\n"}, "what is the stack in bin?")
+    assert report.reason == "GOAL"
+    assert "No file or setting of a known language or tool was seen in `bin/`" in report.text
+
+
 async def test_a_file_name_without_a_folder_is_looked_for_in_all_folders(ask: Ask) -> None:
     tree = {"pom.xml": "a\n", "lib/pom.xml": "a\n", "lib/deep/Cursor.php": "a\nb\n"}
     report = await ask(tree, "how many lines does pom.xml have?")
