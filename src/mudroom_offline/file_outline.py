@@ -10,9 +10,9 @@ from .plans import Translator
 from .tool_output import FileText
 
 HEAD_LINES = 60
-MOST_LINES = 6
+MOST_LINES = 2
 _LENGTH = 400
-_LINE_LENGTH = 100
+_LINE_LENGTH = 60
 
 
 def describe_file(file: FileText, say: Translator) -> str:
