@@ -68,6 +68,18 @@ def tree(ctx: Run) -> Run:
     return ctx
 
 
+async def test_a_folder_below_the_repository_has_the_ignore_rules_of_its_parents(
+    tree: Run,
+) -> None:
+    below = SharedWorkspace(str(tree.root / "src"))
+    everything = glob.list_matches(below, glob.parse({"pattern": "**/*"}))
+    assert sorted(everything.text.splitlines()) == ["a.py", "deep/b.ts"]
+    searched = await search(below, parse({"pattern": "main"}), rg=RG)
+    assert searched.text.splitlines() == ["a.py", "deep/b.ts"]
+    ignored = SharedWorkspace(str(tree.root / "build"))
+    assert (await search(ignored, parse({"pattern": "main"}), rg=RG)).text == "out.py"
+
+
 async def test_glob_lists_the_newest_first(tree: Run, call: Call) -> None:
     os.utime(tree.root / "main.py", (1, 1))
     os.utime(tree.root / "src/a.py", (2_000_000_000, 2_000_000_000))

@@ -207,6 +207,37 @@ def test_walk_lists_what_git_lists(tmp_path: Path) -> None:
     ]
 
 
+def test_walk_below_the_top_of_a_repository_lists_what_git_lists(tmp_path: Path) -> None:
+    for path in FILES:
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("")
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for path, patterns in IGNORES.items():
+        (tmp_path / path).write_text(patterns)
+    top = SharedWorkspace(str(tmp_path))
+    for folder in ("sub", "sub/deep", "doc", "doc/b", "src"):
+        below = SharedWorkspace(str(tmp_path / folder))
+        names = [f"{folder}/{name}" for name in list_names(below)]
+        assert names == [name for name in list_names(top) if name.startswith(f"{folder}/")]
+
+
+@pytest.mark.parametrize("folder", ["build", "node_modules/m"])
+def test_walk_of_an_ignored_root_lists_its_files(tmp_path: Path, folder: str) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("/build/\nnode_modules\n*.js\n")
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "index.js").write_text("")
+    assert list_names(SharedWorkspace(str(tmp_path / folder))) == ["index.js"]
+
+
+def test_walk_below_a_repository_stops_at_its_top(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("*\n")
+    (tmp_path / "top/sub").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(tmp_path / "top")], check=True)
+    (tmp_path / "top/sub/a").write_text("")
+    assert list_names(SharedWorkspace(str(tmp_path / "top/sub"))) == ["a"]
+
+
 def test_walk_skips_an_unreadable_folder(space: SharedWorkspace) -> None:
     space.write("a/x", b"")
     space.write("b", b"")

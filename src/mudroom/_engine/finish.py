@@ -51,7 +51,7 @@ INCOMPLETE_ANSWER = {
         "the answer was cut off at the model's output limit: ask for less in one answer, or raise "
         "the limit (--max-output-tokens, max_output_tokens of the session or the agent)"
     ),
-    StopReason.REFUSAL: "the model refused to answer",
+    StopReason.REFUSAL: "the model refused the request or did only a part of it",
     StopReason.OTHER: "the model stopped before its answer was complete",
 }
 

@@ -14,9 +14,14 @@ Returns True for ignored, False for explicitly not ignored, None when no pattern
 
 
 class IgnoreRules:
-    """The rules that apply in one folder."""
+    """The rules that apply in one folder.
 
-    def __init__(self, layers: tuple[tuple[int, IgnoreVerdict], ...] = ()) -> None:
+    Arguments:
+        root: path of the root in its repository, "/" at the end; "" when it is the top.
+    """
+
+    def __init__(self, root: str = "", layers: tuple[tuple[int, IgnoreVerdict], ...] = ()) -> None:
+        self._root = root
         self._layers = layers
 
     def extend(self, folder: str, patterns: bytes) -> IgnoreRules:
@@ -25,14 +30,25 @@ class IgnoreRules:
         Arguments:
             folder: relative to the root, "" for the root. patterns: content of the file.
         """
+        start = len(self._root) + (len(folder) + 1 if folder else 0)
+        return self._add_layer(start, patterns)
+
+    def extend_above(self, folder: str, patterns: bytes) -> IgnoreRules:
+        """Return these rules and those of a file in a folder above the root.
+
+        Arguments:
+            folder: relative to the top of the repository, "" or with "/" at the end.
+        """
+        return self._add_layer(len(folder), patterns)
+
+    def _add_layer(self, start: int, patterns: bytes) -> IgnoreRules:
         verdict = _compile(patterns)
-        if verdict is None:
-            return self
-        start = len(folder) + 1 if folder else 0
-        return IgnoreRules(((start, verdict), *self._layers))
+        layer = () if verdict is None else ((start, verdict),)
+        return IgnoreRules(self._root, (*layer, *self._layers))
 
     def __call__(self, path: str) -> bool:
         """Return whether git ignores a path, relative to the root, "/" at the end for a folder."""
+        path = self._root + path
         for start, verdict in self._layers:
             is_ignored = verdict(path[start:])
             if is_ignored is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from pathlib import Path
 
 from .._core.ports import FileInfo
 from .._platform.path_text import path_to_text
@@ -121,6 +122,31 @@ def read_patterns(folder: int, path: str) -> bytes:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return b""
         return file.read(_MAX_PATTERN_BYTES)
+
+
+def read_rules_above(root: str) -> IgnoreRules:
+    """Return the ignore rules that folders above the root have, up to the top of its repository.
+
+    There are none if the root is the top, in no repository, or ignored itself.
+    """
+    path = Path(root)
+    tops = (top for top in (path, *path.parents) if os.path.lexists(top / ".git"))
+    top = next(tops, path)
+    names = path.relative_to(top).parts
+    rules = IgnoreRules("".join(f"{name}/" for name in names))
+    try:
+        folder = os.open(top, FOLDER_FLAGS | os.O_CLOEXEC)
+    except OSError:
+        return IgnoreRules()
+    try:
+        if names:
+            rules = rules.extend_above("", read_patterns(folder, ".git/info/exclude"))
+        for depth in range(len(names)):
+            above = "".join(f"{name}/" for name in names[:depth])
+            rules = rules.extend_above(above, read_patterns(folder, f"{above}.gitignore"))
+    finally:
+        os.close(folder)
+    return IgnoreRules() if names and rules("") else rules
 
 
 def _get_entry_name(entry: os.DirEntry[str]) -> str:

@@ -17,7 +17,7 @@ from ..errors import WorkspaceError
 from ._atomic_write import remove_temporary_files, write_atomically
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
-from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns
+from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
 from ._open_beneath import choose_opener, open_with_openat2
 
 
@@ -212,8 +212,9 @@ class SharedWorkspace:
         yield from listing.walk(folder, "" if located == "." else located, rules)
 
     def _list_rules_above(self, located: str) -> IgnoreRules:
-        """Return the rules of the folders from the root down to the parent of a folder."""
-        rules = IgnoreRules().extend("", read_patterns(self._descriptor, ".git/info/exclude"))
+        """Return the rules of the folders from the repository down to the parent of a folder."""
+        rules = read_rules_above(self._root)
+        rules = rules.extend("", read_patterns(self._descriptor, ".git/info/exclude"))
         if os.path.isabs(located) or located == ".":
             return rules
         parent = ""
