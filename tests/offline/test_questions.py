@@ -460,7 +460,8 @@ async def test_a_child_that_is_refused_has_no_empty_summary() -> None:
     setup = _setup("task", "read", "grep", "glob")
     prompt = user_message("What is the technology stack?")
     one = await _answer(setup, prompt)
-    text = "[ERROR: the model refused the request or did only a part of it; what follows is partial]\n[evidence: run 1.1.1]"
+    error = "the model refused the request or did only a part of it"
+    text = f"[ERROR: {error}; what follows is partial]\n[evidence: run 1.1.1]"
     result = UserMessage((ToolResultBlock(one.tool_calls[0].id, "task", text),))
     with pytest.raises(ModelRefused) as caught:
         await _answer(setup, prompt, one, result)
