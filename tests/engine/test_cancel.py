@@ -8,8 +8,15 @@ import os
 import pytest
 from tests.engine.conftest import Stage, block_texts
 
-from mudroom import Effect, Reason, tool
-from mudroom._core.events import Delta, NoteInjected, RunFinished, RunStarted, ToolCallStarted
+from mudroom import AnyEvent, Budget, Effect, Reason, tool
+from mudroom._core.events import (
+    Delta,
+    NoteInjected,
+    RunFinished,
+    RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from mudroom.models.scripted import Answer, Request, call
 
 SECONDS = 60
@@ -52,6 +59,19 @@ def answer_as_family(request: Request) -> Answer:
         if request.turn
         else [f"partial {request.prompt[-1]}", call("wait")]
     )
+
+
+async def test_a_run_that_is_cancelled_after_its_summary_stores_its_report(stage: Stage) -> None:
+    def stop(event: AnyEvent) -> None:
+        if isinstance(event, ToolCallFinished) and event.refused:
+            session.cancel()
+
+    story = {"PARENT": [["so far", call("glob", pattern="*")]]}
+    async with stage.open(story, budget=Budget(turns=1)) as session:
+        session.watch(stop)
+        report = await session.run("PARENT")
+    assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, True, "so far")
+    assert stage.reports == {"1": report}
 
 
 async def test_a_message_is_sent_with_the_next_results(stage: Stage) -> None:

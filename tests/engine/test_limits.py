@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.engine.conftest import Stage, Step, block_texts
+from tests.engine.conftest import Lines, Stage, Step, block_texts
 
 from mudroom import (
     Agent,
@@ -25,7 +25,9 @@ from mudroom._core.events import ToolCallFinished, TurnFailed
 from mudroom._engine.finish import GRACE_SECONDS, NOT_RUN
 from mudroom._engine.resume import INTERRUPTED
 from mudroom.errors import UsageError
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.replay import replay
 from mudroom.testing.clock import run_virtual
 
 
@@ -179,10 +181,27 @@ def test_the_parents_time_limit_holds_for_its_children(stage: Stage) -> None:
         Reason.TIMEOUT,
         "too late",
     ) and report.seconds < 5 + GRACE_SECONDS
-    assert (
-        stage.reports["1.1.1"].reason in (Reason.TIMEOUT, Reason.CANCELLED)
-        and stage.reports["1.1.1"].text == "a part"
-    )
+    child = stage.reports["1.1.1"]
+    assert (child.reason, child.text) == (Reason.TIMEOUT, "a part")
+
+
+def test_a_time_limit_stops_all_runs_below_with_one_reason(stage: Stage) -> None:
+    children = [call("task", prompt=prompt) for prompt in ("CHILD", "DEEP", "CHILD", "LATE")]
+    story: dict[str, Lines] = {
+        "PARENT": [answer_while_tools(children, "too late")],
+        "CHILD": [call("endless")],
+        "DEEP": [[call("task", prompt="CHILD"), call("task", prompt="CHILD")]],
+        "LATE": [forever],
+    }
+    budget = Budget(seconds=5, depth=2)
+    journal = MemoryJournal()
+    work = stage.run(story, tools=[endless], budget=budget, max_children=3, journal=journal)
+    report = run_virtual(work)
+    reasons = {run: each.reason for run, each in stage.reports.items()}
+    below = ("1.1.1", "1.1.2", "1.1.2.1.1", "1.1.2.1.2", "1.1.3")
+    assert reasons == dict.fromkeys(("1", *below), Reason.TIMEOUT)
+    assert report.text == "too late"
+    run_virtual(replay(journal.events))
 
 
 def test_a_run_is_warned_once_at_ninety_percent_of_a_limit(stage: Stage) -> None:

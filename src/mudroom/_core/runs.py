@@ -123,7 +123,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         spill: path of a file with the whole text if the parent received only a part, else "".
         error: cause of the reason ERROR, or why the run ended before its first turn.
         limit: the limit that ended the run, or that a run with the reason GOAL passed; None if it
-            was none, or in records of older versions.
+            was none, or that of a run above, or in records of older versions.
 
     Example:
         report: Report = await session.task("Find the author.", agent="explore")

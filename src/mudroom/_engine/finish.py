@@ -163,6 +163,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         return ""
     finally:
         run.meter.end_request()
+        run.control.end()
     return answer.text.strip()
 
 

@@ -66,7 +66,7 @@ async def _run_to_ending(run: RunContext, failure: str) -> Ending:
         return Ending(Reason.ERROR, str(error))
     except asyncio.CancelledError:
         run.control.clear_cancel()
-        return Ending(Reason.CANCELLED)
+        return Ending(run.control.stop_reason)
     except JournalError:
         raise
     except Exception as error:  # noqa: BLE001  after any exception the run must end (S10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from enum import Enum, auto
 
+from .._core.runs import Reason
 from .file_writes import WriteBarrier
 
 
@@ -33,11 +34,13 @@ class RunControl:
 
     Attributes:
         barrier: closed at the end of the run, so that no file is written after it.
+        stop_reason: reason of the run's end if it is cancelled.
     """
 
     def __init__(self) -> None:
         self.phase = Phase.RUNNING
         self.barrier = WriteBarrier()
+        self.stop_reason = Reason.CANCELLED
         self._task: asyncio.Task[object] | None = None
 
     def attach(self, task: asyncio.Task[object]) -> None:
@@ -55,18 +58,19 @@ class RunControl:
         self._cancel_task()
         return True
 
-    def cancel(self) -> bool:
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run without a summary. Return False if it is being cancelled or has finished."""
         if self.phase in (Phase.CANCELLING, Phase.FINISHED):
             return False
+        self.stop_reason = reason
         if self.phase in (Phase.RUNNING, Phase.SUMMARISING):
             self._cancel_task()
         self.phase = Phase.CANCELLING
         return True
 
     def end(self) -> None:
-        """Leave the phase RUNNING, unless the run is being stopped."""
-        if self.phase is Phase.RUNNING:
+        """Leave the phases RUNNING and SUMMARISING, unless the run is being stopped."""
+        if self.phase in (Phase.RUNNING, Phase.SUMMARISING):
             self.phase = Phase.ENDING
 
     def clear_cancel(self) -> None:

@@ -119,6 +119,14 @@ class RunContext:
         """Number of the current turn, from 1; 0 before the first."""
         return self.recorder.turn
 
+    @property
+    def stop_reason(self) -> Reason:
+        """Reason of the runs below if the work of this run is stopped now."""
+        deadline = self.timer.deadline
+        if deadline is not None and deadline.expired():
+            return Reason.TIMEOUT
+        return self.control.stop_reason
+
     def add_note(self, text: str, origin: str = "engine") -> None:
         """Add a note of the engine or of a hook to the next message to the model."""
         text = clean_text(text)

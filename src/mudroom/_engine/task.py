@@ -5,7 +5,9 @@ It makes the brief and allocates the budget. No other file creates child runs.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +19,7 @@ from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec, choose_child_mod
 from .._core.budgets import Budget, Grant
 from .._core.listings import find_entries, format_entries
 from .._core.ports import RunHandle
-from .._core.runs import Brief, Reason
+from .._core.runs import Brief, Reason, Report
 from .._core.tool_patterns import list_call_patterns, select_tools
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
@@ -151,7 +153,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         handle = run.worker.start(brief, grant)
         if brief.workspace.kind is not WorkspaceKind.COPY:
             run.evidence.open_windows[brief.call_id] = _ChildWindow(handle)
-        report = await handle.report()
+        report = await _wait_for_report(run, handle)
         if hooks:
             await hooks.on_child_end(run.brief, brief, report)
     finally:
@@ -164,6 +166,18 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         detail["below"] = meter.children
     is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
     return ToolResult(text, is_error, detail=detail, spill=spill)
+
+
+async def _wait_for_report(run: RunContext, handle: RunHandle) -> Report:
+    """Return the report of a child. If the run is stopped, stop the child for the same reason."""
+    try:
+        await handle.wait()
+    except asyncio.CancelledError:
+        handle.cancel(run.stop_reason)
+        with suppress(Exception):  # the fault of a child does not replace the cancel
+            await handle.report()
+        raise
+    return await handle.report()
 
 
 class _ChildWindow:

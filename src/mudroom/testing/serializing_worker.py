@@ -8,7 +8,7 @@ import msgspec
 
 from .._core.budgets import Grant
 from .._core.ports import RunHandle, Worker
-from .._core.runs import Brief, InboxMessage, Report
+from .._core.runs import Brief, InboxMessage, Reason, Report
 
 T = TypeVar("T")
 
@@ -53,8 +53,11 @@ class _SerializingHandle:
     def wrap_up(self) -> bool:
         return self._inner.wrap_up()
 
-    def cancel(self) -> bool:
-        return self._inner.cancel()
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
+        return self._inner.cancel(_copy(reason, Reason))
+
+    async def wait(self) -> None:
+        await self._inner.wait()
 
     async def report(self) -> Report[Any]:
         return _copy(await self._inner.report(), Report[Any])

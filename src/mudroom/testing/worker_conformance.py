@@ -135,6 +135,19 @@ async def check_cancel_ends_all_runs_below(open_worker: OpenWorker, folder: Path
     assert reasons == dict.fromkeys(("1", "1.1.1", "1.1.2"), Reason.CANCELLED)
 
 
+async def check_a_stop_has_one_reason(open_worker: OpenWorker, folder: Path) -> None:
+    """Check that all runs that a time limit stops have the reason TIMEOUT."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "PARENT_WAIT")
+        await stage.wait_for_runs("1.1.1", "1.1.2")
+        assert handle.cancel(Reason.TIMEOUT)
+        report = await handle.report()
+    assert report.reason is Reason.TIMEOUT and not report.recovered
+    reasons = {run: report.reason for run, report in stage.reports().items()}
+    assert reasons == dict.fromkeys(("1", "1.1.1", "1.1.2"), Reason.TIMEOUT)
+
+
 async def check_one_child_is_cancelled(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a cancelled child gives its parent a report and that the others continue."""
     stage = WorkerStage(folder)

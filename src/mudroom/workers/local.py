@@ -43,10 +43,11 @@ class TaskHandle(ABC):
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
+        self.stop_reason = Reason.CANCELLED
         self.task: asyncio.Task[Report] | None = None
 
     @abstractmethod
-    def cancel(self) -> bool:
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""
 
     async def wait(self) -> None:
@@ -70,7 +71,7 @@ class TaskHandle(ABC):
             raise asyncio.CancelledError
         if self.task.cancelled():  # before the run began
             outputs: dict[str, Any] = {}
-            return Report(text="", reason=Reason.CANCELLED, run_id=self.run_id, outputs=outputs)
+            return Report(text="", reason=self.stop_reason, run_id=self.run_id, outputs=outputs)
         return self.task.result()
 
 
@@ -97,9 +98,12 @@ class LocalRunHandle(TaskHandle):
         """Stop the current work and have the run summarise it."""
         return self._control.wrap_up()
 
-    def cancel(self) -> bool:
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it."""
-        return self._control.cancel()
+        if not self._control.cancel(reason):
+            return False
+        self.stop_reason = reason
+        return True
 
 
 async def _wait_until_done(task: asyncio.Task[Report]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..budgets import Grant
-from ..runs import Brief, InboxMessage, Report
+from ..runs import Brief, InboxMessage, Reason, Report
 
 
 class RunHandle(Protocol):
@@ -42,8 +42,16 @@ class RunHandle(Protocol):
         """Stop the current work and have the run summarise it. Return False if it is ending."""
         ...
 
-    def cancel(self) -> bool:
-        """Stop the run and all runs below it. Return False if it was cancelled or has ended."""
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the run and all runs below it. Return False if it was cancelled or has ended.
+
+        Arguments:
+            reason: reason of their reports: TIMEOUT if the time limit of a run above stops them.
+        """
+        ...
+
+    async def wait(self) -> None:
+        """Wait for the end of the run. It continues if the waiting task is cancelled."""
         ...
 
     async def report(self) -> Report:

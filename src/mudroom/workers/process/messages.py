@@ -13,7 +13,7 @@ from ..._core.events import AnyEvent, StoredEvent
 from ..._core.listings import ListingLimits
 from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import RetryNotice, StreamChunk
-from ..._core.runs import Brief, InboxMessage, Report
+from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.meters.request_plan import RequestPlan
 
 
@@ -139,9 +139,10 @@ class WrapUp(Struct, frozen=True, tag=True):
 
 
 class Cancel(Struct, frozen=True, tag=True):
-    """Stop a run and all runs below it."""
+    """Stop a run and all runs below it. `reason`: that of their reports."""
 
     run_id: str
+    reason: Reason = Reason.CANCELLED
 
 
 class CallReply(Struct, frozen=True, tag=True):

@@ -65,7 +65,7 @@ class RunServer:
             elif isinstance(message, WrapUp):
                 handle.wrap_up()
             elif isinstance(message, Cancel):
-                handle.cancel()
+                handle.cancel(message.reason)
 
     def _start(self, message: StartRun) -> None:
         run_id = message.brief.run_id

@@ -72,9 +72,9 @@ class RemoteRunHandle(TaskHandle):
         """Stop the current work and have the run summarise it. Return False if it is ending."""
         return self._request_stop(WrapUp(self.run_id))
 
-    def cancel(self) -> bool:
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""
-        return self._request_stop(Cancel(self.run_id))
+        return self._request_stop(Cancel(self.run_id, reason))
 
     def _has_ended(self) -> bool:
         return self.task is not None and self.task.done()
@@ -113,9 +113,13 @@ class DescendantHandle:
         """Stop the current work and have the run summarise it."""
         return self._send(WrapUp(self.run_id))
 
-    def cancel(self) -> bool:
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it."""
-        return self._send(Cancel(self.run_id))
+        return self._send(Cancel(self.run_id, reason))
+
+    async def wait(self) -> None:
+        """Raise RuntimeError, as `report` does."""
+        await self.report()
 
     async def report(self) -> Report[Any]:
         """Raise RuntimeError: the report goes to the parent run, in the worker process."""
