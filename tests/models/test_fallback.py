@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Reason, Session
+from mudroom import Reason, Report, Session
 from mudroom._core.events import AnyEvent, ModelCallRetried, TurnFinished
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock
 from mudroom.errors import ModelRefused, UnknownName, UsageError
@@ -127,3 +127,24 @@ async def test_an_unusable_fallback_is_refused_at_the_start(
             model="offline", fallback_model=fallback, home=str(tmp_path), environ={}
         ):
             pass
+
+
+async def test_a_model_without_tools_in_chat_completions_is_not_asked(tmp_path: Path) -> None:
+    """No request goes out: the next model answers, or the error says how to name the model."""
+    name = "openai-chat:gpt-6.1-sol"
+    async with ModelServer(lambda _: "It is pytest.") as server:
+        environ = make_environ(server.url) | {"OPENAI_API_KEY": "k"}
+        reports = [
+            await ask(f"{name},google:gemini-flash-latest", environ, tmp_path),
+            await ask(name, environ, tmp_path),
+        ]
+        assert [request.dialect for request in server.requests] == ["google"]
+    assert reports[0].text == "It is pytest."
+    assert reports[1].reason is Reason.ERROR
+    assert "gpt-6.1-sol takes no tools in Chat Completions" in reports[1].error
+    assert "openai-responses:gpt-6.1-sol" in reports[1].error
+
+
+async def ask(model: str, environ: dict[str, str], home: Path) -> Report:
+    async with Session(model=model, environ=environ, home=str(home), journal="memory") as session:
+        return await session.run("Which framework?")

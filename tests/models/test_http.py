@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime
+from itertools import cycle, pairwise
 from typing import cast
 
 import pytest
@@ -14,9 +15,10 @@ import pytest
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, user_message
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from mudroom.models._errors import ProviderHints
+from mudroom.models._errors import ProviderHints, choose_delay
 from mudroom.models._http import HttpClient
-from mudroom.models.anthropic import AnthropicConversation, AnthropicModel
+from mudroom.models._wire import WireConversation
+from mudroom.models.anthropic import AnthropicModel
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
@@ -31,7 +33,7 @@ class ServedConversation:
     """A real conversation with a scripted server."""
 
     def __init__(
-        self, server: ModelServer, clock: FakeClock, conversation: AnthropicConversation
+        self, server: ModelServer, clock: FakeClock, conversation: WireConversation
     ) -> None:
         self.server = server
         self.clock = clock
@@ -309,9 +311,20 @@ async def test_a_broken_answer_after_overloads_is_requested_again() -> None:
         assert (await served.answer()).text == "Done."
 
 
-async def test_delays_have_jitter() -> None:
-    async with open_conversation(Fault(status=500), "Done.", jitter=lambda: 0.25) as served:
-        assert [retry.delay for retry in await served.list_retries()] == [0.125]
+async def test_each_delay_is_longer_than_the_one_before() -> None:
+    jitters = cycle([1.0, 0.0])
+    async with open_conversation(Fault(status=500), jitter=lambda: next(jitters)) as served:
+        with pytest.raises(ModelUnavailable):
+            await served.read_all()
+        delays = served.clock.sleeps
+    assert len(delays) == 7
+    assert all(later > 1.3 * earlier for earlier, later in pairwise(delays)), delays
+
+
+def test_delays_after_the_same_attempt_are_spread() -> None:
+    delays = [choose_delay(1, number / 100) for number in range(100)]
+    assert len(set(delays)) == 100
+    assert (min(delays), max(delays)) == (pytest.approx(1 / 3), pytest.approx(0.5, rel=0.01))
 
 
 async def test_an_unreachable_server_is_reported_after_three_tries() -> None:

@@ -195,3 +195,26 @@ async def test_a_fallback_continues_with_every_provider(tmp_path: Path, start: s
     assert (report.reason, report.text) == (Reason.GOAL, providers.texts[-1])
     answered = [event.message.answered_by for event in events if isinstance(event, TurnFinished)]
     assert answered == [MODELS[dialect] for dialect in [*order, order[-1]]]
+
+
+@pytest.mark.parametrize("dialect", MODELS)
+async def test_signatures_go_only_to_the_server_that_made_them(
+    tmp_path: Path, dialect: str
+) -> None:
+    """A second server with another address counts as another provider."""
+    providers = [Providers(), Providers()]
+    async with ModelServer(providers[0].answer) as first, ModelServer(providers[1].answer) as other:
+        async with open_session(tmp_path, first.url, model=MODELS[dialect]) as session:
+            await session.run("Prompt 0.")
+        async with open_session(
+            tmp_path, other.url, model=MODELS[dialect], resume=session.id
+        ) as session:
+            report = await session.run("Prompt 1.")
+        requests = [request.body.decode() for request in other.requests]
+    assert report.reason is Reason.GOAL, report.error
+    assert not providers[1].refusals
+    foreign = providers[0].signatures[dialect] + providers[0].thoughts[dialect]
+    own = providers[1].signatures[dialect] + providers[1].thoughts[dialect]
+    # The first answer of each server is the same, so marks of the second answers tell them apart.
+    assert [mark for mark in foreign if mark in requests[0]] == []
+    assert [mark for mark in own[:2] if mark in requests[1]]

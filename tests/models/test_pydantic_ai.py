@@ -409,3 +409,12 @@ async def test_a_full_window_is_an_error_of_its_own() -> None:
     refusal = {"message": "prompt is too long: 9 tokens > 8 maximum"}
     with pytest.raises(ContextOverflow):
         await ScriptedProvider(ModelHTTPError(400, "m", refusal)).ask(user_message("x"))
+
+
+async def test_sampling_that_is_not_sent_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    backend = FunctionModel(stream_function=ScriptedProvider().stream, model_name="gpt-5.5")
+    model = PydanticAIModel(backend, clock=FakeClock())
+    for system in ("a", "b"):
+        model.start_conversation(RequestConfig(system=system, temperature=0.2))
+    logged = [record.getMessage() for record in caplog.records]
+    assert logged == ["function:gpt-5.5: temperature is not sent, because the model refuses it."]

@@ -193,11 +193,16 @@ def _to_search_block(raw: dict[str, Any], text: str) -> ProviderBlock:
 
 
 class AnthropicReader:
-    """Reader of one streamed Messages answer, which is complete after `message_stop`."""
+    """Reader of one streamed Messages answer, which is complete after `message_stop`.
 
-    def __init__(self, model: str, names: ToolNames) -> None:
+    Arguments:
+        wire: the wire to report; it identifies the server.
+    """
+
+    def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
         self._model = model
         self._names = names
+        self._wire = wire
         self._start: _MessageStart | None = None
         self._blocks: dict[int, _PartialBlock] = {}
         self._counts: dict[str, int] = {}
@@ -232,7 +237,7 @@ class AnthropicReader:
             content,
             usage=_to_usage(self._counts),
             model=self._start.model or self._model,
-            wire=WIRE,
+            wire=self._wire,
             id=self._start.id,
             **describe_stop(self._stop or "end_turn", _STOP_REASONS, content),
         )

@@ -48,6 +48,9 @@ _STATUS_TEXTS = {
     529: "overloaded",
 }
 _TRY_LATER = "Try again later."
+_FIRST_DELAY = 0.5
+"""Longest delay in seconds after the first failed attempt; it doubles with each one."""
+_MAX_DELAY = 30.0
 
 
 class ProviderHints(Struct, frozen=True):
@@ -195,6 +198,19 @@ def build_protocol_failure(
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_make_url_remedy(hints))
     return RequestFailure(0, error, is_retryable=is_unreadable, allows_few_tries=True)
+
+
+def choose_delay(attempt: int, jitter: float) -> float:
+    """Return the seconds before the attempt that follows the given one.
+
+    A random third of the delay keeps the retries of many runs apart. Each delay is longer than
+    the one before, up to the longest.
+
+    Arguments:
+        attempt: number of attempts so far. jitter: a random number from 0 to 1.
+    """
+    longest = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
+    return longest * (2 + jitter) / 3
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:

@@ -98,11 +98,13 @@ class GoogleReader:
 
     Arguments:
         model: the model name to report when the server sends none.
+        wire: the wire to report; it identifies the server.
     """
 
-    def __init__(self, model: str, names: ToolNames) -> None:
+    def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
         self._model = model
         self._names = names
+        self._wire = wire
         self._id = ""
         self._finish_reason = ""
         self._blocks: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
@@ -152,7 +154,7 @@ class GoogleReader:
             content,
             usage=self._usage,
             model=self._model,
-            wire=WIRE,
+            wire=self._wire,
             id=self._id,
             **describe_stop(self._finish_reason, _STOP_REASONS, content, default),
         )

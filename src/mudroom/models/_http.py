@@ -19,6 +19,7 @@ from ._errors import (
     RequestFailure,
     build_final_error,
     build_protocol_failure,
+    choose_delay,
     classify_exception,
     classify_status,
     extract_error_text,
@@ -30,9 +31,8 @@ from ._json import is_json
 from ._rate_limit import MAX_WAIT, RateLimited, RateLimiter, RequestSlot
 from ._sse import LineParser, SseParser
 
-_FIRST_DELAY = 0.5
-"""Upper bound in seconds of the random delay after the first failure; it doubles each time."""
-_MAX_DELAY = 30.0
+_REFUSAL_WAIT = 0.5
+"""Seconds without requests after a refusal for overload that asks for no wait."""
 _MAX_TRIES = 8
 _FEW_TRIES = 3
 _MAX_ERROR_BODY = 64 * 1024
@@ -210,8 +210,7 @@ class HttpClient:
             return None
         if failure.retry_after > MAX_WAIT:
             return None
-        backoff = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
-        return max(failure.retry_after, self._jitter() * backoff)
+        return max(failure.retry_after, choose_delay(attempt, self._jitter()))
 
 
 class _Exchange:
@@ -287,7 +286,7 @@ class _Exchange:
         """Return the failure that an exception of this exchange means; tell the rate limiter."""
         failure = self._to_failure(error)
         if failure.is_rate_limit and self._slot is not None:
-            retry_after = failure.retry_after or _FIRST_DELAY
+            retry_after = failure.retry_after or _REFUSAL_WAIT
             self._client.limiter.record_refused(self._slot, retry_after)
         return failure
 

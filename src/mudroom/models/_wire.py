@@ -75,12 +75,14 @@ class WireModel(ABC):
         BASE_URL: address of the provider that defines the wire.
         TOOLS_OFF: the field that forbids tool calls, as JSON.
         SERVER_TOOLS: tools that the provider runs, by name, as the wire has them.
+        HAS_SYSTEM_MESSAGE: the system prompt is the first message.
     """
 
     WIRE: str
     BASE_URL: str
     TOOLS_OFF: bytes
     SERVER_TOOLS: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    HAS_SYSTEM_MESSAGE = False
 
     def __init__(
         self,
@@ -112,6 +114,13 @@ class WireModel(ABC):
 
     def start_conversation(self, config: RequestConfig) -> WireConversation:
         """Start a conversation; sends no request."""
+        conversation = self.make_conversation(config)
+        if self.HAS_SYSTEM_MESSAGE and (system := clean(config.system)):
+            conversation.append_entry({"role": "system", "content": system})
+        return conversation
+
+    def make_conversation(self, config: RequestConfig) -> WireConversation:
+        """Return a conversation without messages."""
         return WireConversation(self, config)
 
     async def close(self) -> None:
@@ -141,17 +150,8 @@ class WireModel(ABC):
             data = self.encode_prefix(config, names)
             prefix = RequestPrefix(data, names, config, self.facts)
             self._prefixes[key] = prefix
-            self._warn_unsent_sampling(config)
+            warn_unsent_sampling(self.name, config, self.facts, self._unsent)
         return prefix
-
-    def _warn_unsent_sampling(self, config: RequestConfig) -> None:
-        """Log each sampling setting once that is set but not sent."""
-        names = [name for name in _SAMPLING if getattr(config, name) is not None]
-        sent = get_sampling(config, self.facts)
-        for name in names:
-            if name not in sent and name not in self._unsent:
-                self._unsent.add(name)
-                log.warning("%s: %s is not sent, because the model refuses it.", self.name, name)
 
     def change_facts(self, facts: ModelFacts) -> None:
         """Use other facts for all further requests, here and in later sessions of this process."""
@@ -195,6 +195,9 @@ class WireModel(ABC):
     def build_auth_headers(self, key: str) -> dict[str, str]:
         """Return the headers for a key, as bearer token."""
         return {"Authorization": f"Bearer {key}"} if key else {}
+
+    def check_config(self, config: RequestConfig) -> None:  # noqa: B027  (an optional hook)
+        """Raise ModelRefused if the provider refuses each request of a config."""
 
     def read_refused_answer(self, body: bytes, names: ToolNames) -> AssistantMessage | None:
         """Return the answer that an error of the provider holds, None if it holds none."""
@@ -244,6 +247,7 @@ class WireConversation:
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer. Raises ModelError."""
         model = self._model
+        model.check_config(self._prefix.config)
         return model.http.stream_answer(
             model.url,
             model.headers,
@@ -336,6 +340,20 @@ def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:
     if facts.takes_one_sampling and len(sampling) > 1:
         del sampling["top_p"]
     return sampling
+
+
+def warn_unsent_sampling(
+    model: str, config: RequestConfig, facts: ModelFacts, unsent: set[str]
+) -> None:
+    """Log each sampling setting once that is set but not sent.
+
+    Arguments:
+        unsent: names of the settings that are logged already; more are added.
+    """
+    requested = {name for name in _SAMPLING if getattr(config, name) is not None}
+    for name in sorted(requested - get_sampling(config, facts).keys() - unsent):
+        unsent.add(name)
+        log.warning("%s: %s is not sent, because the model refuses it.", model, name)
 
 
 def describe_stop(

@@ -56,8 +56,8 @@ class AnthropicModel(WireModel):
         headers = {"anthropic-version": _API_VERSION}
         return headers | ({"x-api-key": key} if key else {})
 
-    def start_conversation(self, config: RequestConfig) -> AnthropicConversation:
-        """Start a conversation; sends no request."""
+    def make_conversation(self, config: RequestConfig) -> AnthropicConversation:
+        """Return a conversation without messages."""
         return AnthropicConversation(self, config)
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
@@ -85,12 +85,12 @@ class AnthropicModel(WireModel):
             blocks = _encode_user_message(message)
         else:
             role = "assistant"
-            blocks = _encode_assistant_message(message, names)
+            blocks = _encode_assistant_message(message, names, self.wire)
         return [{"role": role, "content": blocks}] if blocks else []
 
     def make_reader(self, names: ToolNames) -> AnthropicReader:
         """Return a reader for one answer."""
-        return AnthropicReader(self.model, names)
+        return AnthropicReader(self.model, names, self.wire)
 
 
 class AnthropicConversation(WireConversation):
@@ -136,9 +136,11 @@ def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
     return results + others
 
 
-def _encode_assistant_message(message: AssistantMessage, names: ToolNames) -> list[dict[str, Any]]:
-    """Return the blocks of an answer; thinking and searches of other wires are left out."""
-    is_own = message.wire == WIRE
+def _encode_assistant_message(
+    message: AssistantMessage, names: ToolNames, wire: str
+) -> list[dict[str, Any]]:
+    """Return the blocks of an answer; thinking and searches of other servers are left out."""
+    is_own = message.wire == wire
     searches = _decode_searches(message) if is_own else {}
     blocks: list[dict[str, Any]] = []
     for block in message.content:

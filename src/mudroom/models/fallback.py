@@ -91,8 +91,8 @@ class FallbackConversation:
         """Request the next answer. Raises ModelError of the last model."""
         while True:
             name = self._model.models[self._index].name
-            answer = self._current.request_answer(tools=tools, max_tokens=max_tokens)
             try:
+                answer = self._current.request_answer(tools=tools, max_tokens=max_tokens)
                 async with aclosing(cast("AsyncGenerator[object, None]", answer)) as items:
                     async for item in items:
                         if isinstance(item, AssistantMessage):

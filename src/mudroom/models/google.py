@@ -75,13 +75,40 @@ class GoogleModel(WireModel):
             parts = list(_encode_user_message(message, names))
         else:
             role = "model"
-            needs_signature = not self.facts.takes_unsigned_calls
-            parts = list(_encode_assistant_message(message, names, needs_signature=needs_signature))
+            parts = list(self._encode_answer(message, names))
         return [{"role": role, "parts": parts}] if parts else []
 
     def make_reader(self, names: ToolNames) -> GoogleReader:
         """Return a reader for one answer."""
-        return GoogleReader(self.model, names)
+        return GoogleReader(self.model, names, self.wire)
+
+    def _encode_answer(
+        self, message: AssistantMessage, names: ToolNames
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the parts of an answer; thoughts and signatures of other servers are left out.
+
+        A model that requires a signature requires it on the first call, also on one of another
+        model, or of an older Gemini that signed none.
+        """
+        is_own = message.wire == self.wire
+        is_unsigned = not is_own or find_facts(message.model).takes_unsigned_calls
+        is_signature_missing = is_unsigned and not self.facts.takes_unsigned_calls
+        for block in message.content:
+            if isinstance(block, ProviderBlock):
+                continue
+            signature = {}
+            if is_own and block.signature:
+                signature = {"thoughtSignature": block.signature}
+            if isinstance(block, ToolCallBlock):
+                if is_signature_missing and not signature:
+                    signature = {"thoughtSignature": _NO_SIGNATURE}
+                is_signature_missing = False
+                yield _encode_call(block, names) | signature
+            elif isinstance(block, ThinkingBlock):
+                if is_own and (text := clean(block.text)):
+                    yield {"text": text, "thought": True} | signature
+            elif text := clean(block.text):
+                yield {"text": text} | signature
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
@@ -124,36 +151,6 @@ def _encode_result(result: ToolResultBlock, names: ToolNames) -> dict[str, Any]:
         "response": {"error" if result.error else "result": result.text},
     }
     return {"functionResponse": response}
-
-
-def _encode_assistant_message(
-    message: AssistantMessage, names: ToolNames, *, needs_signature: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield the parts of an answer.
-
-    Arguments:
-        needs_signature: the model requires a signature on the first call, also on one of another
-            model, or of an older Gemini that signed none.
-    """
-    is_own = message.wire == WIRE
-    is_unsigned = not is_own or find_facts(message.model).takes_unsigned_calls
-    is_signature_missing = needs_signature and is_unsigned
-    for block in message.content:
-        if isinstance(block, ProviderBlock):
-            continue
-        signature = {}
-        if is_own and block.signature:
-            signature = {"thoughtSignature": block.signature}
-        if isinstance(block, ToolCallBlock):
-            if is_signature_missing and not signature:
-                signature = {"thoughtSignature": _NO_SIGNATURE}
-            is_signature_missing = False
-            yield _encode_call(block, names) | signature
-        elif isinstance(block, ThinkingBlock):
-            if is_own and (text := clean(block.text)):
-                yield {"text": text, "thought": True} | signature
-        elif text := clean(block.text):
-            yield {"text": text} | signature
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:

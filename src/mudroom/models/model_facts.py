@@ -21,6 +21,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         limit_field: field of the output limit in Chat Completions; "" sends none.
         refused: fields that are not sent.
         takes_one_sampling: `temperature` and `top_p` are not sent together.
+        takes_chat_tools: Chat Completions accepts tools for the model.
         tool_effort: `reasoning_effort` that Chat Completions needs beside tools; "" sends none.
         encrypts_reasoning: the Responses API returns encrypted reasoning on request.
         takes_unsigned_calls: Gemini accepts calls without a thought signature.
@@ -40,6 +41,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     limit_field: str = "max_tokens"
     refused: frozenset[str] = frozenset()
     takes_one_sampling: bool = False
+    takes_chat_tools: bool = True
     tool_effort: str = ""
     encrypts_reasoning: bool = False
     takes_unsigned_calls: bool = False
@@ -115,9 +117,10 @@ _ROWS = (
         max_output=32_000,
         **_NO_SAMPLING,
     ),
-    # https://github.com/BerriAI/litellm/issues/34569; the last two do not accept "none" either.
+    # https://github.com/BerriAI/litellm/issues/34569; the last two do not accept "none" either, so
+    # they have no tools there.
     _make_row("gpt-", r"gpt-(5\.[5-9]|[6-9]|\d\d)", host=_OPENAI, tool_effort="none"),
-    _make_row("gpt-6", r"gpt-6(-astra|\.1-sol)", host=_OPENAI, tool_effort=""),
+    _make_row("gpt-6", r"gpt-6(-astra|\.1-sol)", host=_OPENAI, takes_chat_tools=False),
     _make_row("claude-", context_window=200_000),
     _make_row("claude-3", r"claude-3(?![-.][5-9])", max_output=4_096),
     _make_row("claude-", r"claude-([a-z]+-)?4", takes_one_sampling=True, max_output=16_000),

@@ -30,17 +30,15 @@ class OllamaModel(WireModel):
     WIRE = "ollama"
     BASE_URL = "http://127.0.0.1:11434"
     TOOLS_OFF = b""
+    HAS_SYSTEM_MESSAGE = True
 
     def build_url(self, base_url: str) -> str:
         """Return the address of the requests."""
         return f"{base_url}/api/chat"
 
-    def start_conversation(self, config: RequestConfig) -> WireConversation:
-        """Start a conversation, with the system prompt as its first message."""
-        conversation = _OllamaConversation(self, config)
-        if system := clean(config.system):
-            conversation.append_entry({"role": "system", "content": system})
-        return conversation
+    def make_conversation(self, config: RequestConfig) -> WireConversation:
+        """Return a conversation without messages."""
+        return _OllamaConversation(self, config)
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
         """Return the body up to the "[" of its messages."""

@@ -13,7 +13,13 @@ from .._core.budgets import choose_smaller
 from .._core.messages import AssistantMessage, Message, UserMessage
 from .._core.ports import Clock, RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
-from ._errors import ProviderHints, RequestFailure, classify_status, extract_error_text
+from ._errors import (
+    ProviderHints,
+    RequestFailure,
+    choose_delay,
+    classify_status,
+    extract_error_text,
+)
 from ._http import StreamCut
 from ._images import replace_images
 from ._json import clean
@@ -25,7 +31,7 @@ from ._pydantic_ai_messages import (
 )
 from ._rate_limit import RateLimiter
 from ._tool_names import ToolNames
-from ._wire import get_sampling
+from ._wire import get_sampling, warn_unsent_sampling
 from .model_facts import ModelFacts, find_facts
 
 if TYPE_CHECKING:
@@ -36,8 +42,6 @@ if TYPE_CHECKING:
     from pydantic_ai.settings import ModelSettings
 
 _MAX_TRIES = 6
-_FIRST_DELAY = 0.5
-_MAX_DELAY = 30.0
 
 
 class PydanticAIModel:
@@ -69,6 +73,7 @@ class PydanticAIModel:
         self.rate_limiter = RateLimiter(clock)
         self._model = model
         self._owns_model = False
+        self._unsent: set[str] = set()
 
     def start_conversation(self, config: RequestConfig) -> PydanticAIConversation:
         """Start a conversation.
@@ -78,6 +83,8 @@ class PydanticAIModel:
         if isinstance(self._model, str):
             self._model = _create_backend(self._model)
             self._owns_model = True
+        facts = find_facts(self._model.model_name)
+        warn_unsent_sampling(self.name, config, facts, self._unsent)
         return PydanticAIConversation(self, self._model, config)
 
     async def close(self) -> None:
@@ -131,8 +138,7 @@ class PydanticAIConversation:
             except RequestFailure as failure:
                 if not failure.is_retryable or attempt == _MAX_TRIES:
                     raise failure.error from failure.__cause__
-                backoff = model.jitter() * min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
-                delay = max(failure.retry_after, backoff)
+                delay = max(failure.retry_after, choose_delay(attempt, model.jitter()))
                 notice = RetryNotice(attempt, delay, failure.status, failure.error.message)
             yield notice
             await model.clock.sleep(notice.delay)

@@ -23,10 +23,11 @@ from ..._core.messages import (
 )
 from ..._core.ports import RequestConfig
 from ..._core.tools import Tool
+from ...errors import ModelRefused
 from .._images import has_images, make_data_url, make_image_label
 from .._json import clean, encode
 from .._tool_names import ToolNames, fit_call_id
-from .._wire import REFUSED_CALLS, WireConversation, WireModel, format_result_text, get_sampling
+from .._wire import REFUSED_CALLS, WireModel, format_result_text, get_sampling
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from ._refused_calls import read_refused_calls
 
@@ -41,17 +42,11 @@ class OpenAIModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://api.openai.com/v1"
     TOOLS_OFF = b'"tool_choice":"none"'
+    HAS_SYSTEM_MESSAGE = True
 
     def build_url(self, base_url: str) -> str:
         """Return the address of the requests."""
         return f"{base_url}/chat/completions"
-
-    def start_conversation(self, config: RequestConfig) -> WireConversation:
-        """Start a conversation, with the system prompt as its first message."""
-        conversation = WireConversation(self, config)
-        if system := clean(config.system):
-            conversation.append_entry({"role": "system", "content": system})
-        return conversation
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
         """Return the body up to the "[" of its messages."""
@@ -64,7 +59,7 @@ class OpenAIModel(WireModel):
         if facts.limit_field:
             fields[facts.limit_field] = facts.choose_max_tokens(config.max_tokens)
         fields |= get_sampling(config, facts)
-        if config.tools:
+        if config.tools and facts.takes_chat_tools:
             if facts.tool_effort:
                 fields["reasoning_effort"] = facts.tool_effort
             fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
@@ -81,6 +76,15 @@ class OpenAIModel(WireModel):
         elif limit := self.facts.max_call_id:
             _fit_ids(entries, f"(?s).{{1,{limit}}}", limit)
         return entries
+
+    def check_config(self, config: RequestConfig) -> None:
+        """Raise ModelRefused for tools that the model does not take in Chat Completions."""
+        if config.tools and not self.facts.takes_chat_tools:
+            raise ModelRefused(
+                f"{self.model} takes no tools in Chat Completions",
+                where=self.url,
+                remedy=f"Name the model as openai-responses:{self.model}.",
+            )
 
     def make_reader(self, names: ToolNames) -> OpenAIReader:
         """Return a reader for one answer."""
