@@ -29,22 +29,22 @@ def quote_lines(request: Request, context: Context) -> Plan:
 
 
 def _quote_first_lines(request: Request, context: Context) -> Plan:
-    """Quote the first lines of the licence files, or those of the README that may be prose."""
+    """Quote the first lines of the licence files, or heading and prose of the README."""
     say = context.say
     is_readme = request.kind == "description"
-    most, *globs = load_data("outline")["first_lines"][request.kind]
+    most, patterns, *globs = load_data("outline")["first_lines"][request.kind]
     listing = yield from list_files(request, globs)
     links = [f"{request.folder or '.'}/README{suffix}" for suffix in (".md", ".rst", "")]
     paths = sorted(listing.rows)[:1] or links if is_readme else listing.rows
     rows: list[str] = []
     for path, file in (yield from read_files(paths)).items():
         lines = file.text.split("\n")
-        texts = enumerate((blank_code(file.text) if is_readme else file.text).split("\n"))
-        numbers = [n for n, words in texts if re.search(r"[^\W\d_]", words)][: int(most)]
-        name = path.removeprefix("./")
-        rows += [f"{name}:{n + 1}:{lines[n]}" for n in numbers]
+        text = blank_code(file.text) if is_readme else file.text
+        matches = [m for p in patterns for m in islice(re.finditer(p, text), int(most))]
+        numbers = sorted({text.count("\n", 0, match.start()) for match in matches})
+        rows += [f"{path.removeprefix('./')}:{n + 1}:{lines[n]}" for n in numbers]
         if not numbers and not is_readme:
-            rows.append(f"{name}: {describe_file(file, say)}")
+            rows.append(f"{path}: {describe_file(file, say)}")
     key = f"{request.kind}_first_lines"
     if not rows:
         return say(f"no_{key}", place=request.name_place(say))

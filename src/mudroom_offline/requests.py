@@ -76,11 +76,11 @@ def find_symbols(text: str) -> list[str]:
     text = _remove_folder(text)
     bare = _PATH_LIKE.sub(" ", text)
     quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
-    names = quoted or [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
     known, _ = _load_vocabulary("find")
+    names = [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
     names = names or load_pattern("plain_name").findall(bare)
-    unknown = (name for name in names if name.lower() not in known)
-    return list(dict.fromkeys(name.removesuffix("()").rstrip(".") for name in unknown))
+    names = quoted or [name for name in names if name.lower() not in known]
+    return list(dict.fromkeys(name.removesuffix("()").rstrip(".") for name in names))
 
 
 def find_folders(text: str) -> list[str]:
@@ -124,8 +124,8 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
         own_patterns = [] if kind == "find" else find_patterns(text)
         if kind in _ABOUT_A_PLACE and not own and not load_pattern("names_project").search(text):
             own = folders
-            is_sure = len(folders) < 2 and (kind == "find" or own_patterns or not patterns)
-            kind = kind if is_sure else ""
+            is_sure = len(folders) < 2 and (own_patterns or not patterns)
+            kind = kind if (not folders if kind == "find" else is_sure) else ""
         yield kind, text, next(iter(own), None)
         folders = own or folders
         patterns = own_patterns or patterns

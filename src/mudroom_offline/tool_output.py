@@ -15,7 +15,7 @@ _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
 _NOTHING = re.compile(r"\(no (?:files match|matches)\b")
 _LINE = re.compile(r"(.+?):(\d+):(.*)")
-_SHOWN = re.compile(r"([\d,]+) lines? shown, there are more; narrow the search or raise head_limit")
+_SHOWN = re.compile(r"[\d,]+ lines? shown, there are more; narrow the search or raise head_limit")
 _FILES_PER_TURN = 20
 _MOST_LINES = 60
 
@@ -63,7 +63,7 @@ def parse_listing(output: ToolResultBlock) -> Listing:
     cut = _CUT.search(note)
     total = int(cut[1].replace(",", "")) if cut else len(rows)
     problem = "" if _NOTHING.match(note) else _CUT.sub("", note).strip("()")
-    problem = _SHOWN.sub(r"the search ended after \1 matching lines or files", problem)
+    problem = _SHOWN.sub("more lines or files match than one search lists", problem)
     return Listing(rows, total, problem)
 
 

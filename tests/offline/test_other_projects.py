@@ -96,7 +96,7 @@ async def test_a_definition_is_seen_among_very_many_uses(ask: Ask) -> None:
     text = (await ask({**uses, "z.py": "class thing:\n    pass\n"}, "Where is `thing`?")).text
     assert "```text\nz.py:1:class thing:\n```" in text and "is in at least" in text
     text = (await ask({"z.py": "x = thing\n"}, "Where is `thing`?")).text
-    assert "is in at least" in text and "the search ended after" in text
+    assert "is in at least" in text and "more lines or files match than one search lists" in text
 
 
 async def test_a_plain_describe_block_is_no_sign_of_rspec(ask: Ask) -> None:
@@ -219,27 +219,34 @@ async def test_a_maven_dependency_without_a_version_ends_where_it_ends(ask: Ask)
 
 README_ROWS = [
     (
-        "# `chip`\n\n`chip` is a router.\n\nThe focus.\n",
-        ["1:# `chip`", "3:`chip` is a router.", "5:The focus."],
+        "# `chip`\n\n`chip` is a router.\n\nThe focus is here.\n",
+        ["1:# `chip`", "3:`chip` is a router."],
     ),
-    ("Box\n===\n\n**Box** is a\nweb server.\n", ["1:Box", "4:**Box** is a", "5:web server."]),
+    ("Box\n===\n\n**Box** is a\nweb server.\n", ["1:Box", "4:**Box** is a"]),
+    ("Box\n---\n\nBox is a server.\n", ["4:Box is a server."]),
     (
-        "# Box\n\nBox, no.\n\n```\nBox is a\n```\n\n[Box](https://b.invalid) lets you go.\n",
-        ["1:# Box", "3:Box, no.", "9:[Box](https://b.invalid) lets you go."],
-    ),
-    (
-        "[![B](\na)](\nb) ![x][y]\n\n[y]: c.png\n# Box\n\n    code\n\n* [Use](#use)\n\nA box.\n",
-        ["6:# Box", "12:A box."],
+        "# Box\n\nBox, no.\n\n```\nBox is a\n```\n\n`Box` lets you go.\n",
+        ["1:# Box", "9:`Box` lets you go."],
     ),
     (
-        "<p>Thanks.</p>\n\n# Box: web\n\nWe need help.\n\nBox is a web server. It:\n\n- runs\n",
-        ["3:# Box: web", "5:We need help.", "7:Box is a web server. It:", "9:- runs"],
+        "[![B](\na)](\nb) ![x][y]\n\n[y]: c.png\n# Box\n\n    code\n\n* [Us](#u)\n\nA wee box.\n",
+        ["6:# Box", "12:A wee box."],
     ),
+    (
+        "<p>Thanks.</p>\n\n# Box: web\n\n- We need help.\n\nBox is a web server. It:\n\n- runs\n",
+        ["3:# Box: web", "7:Box is a web server. It:"],
+    ),
+    (
+        "# Box <a href='x'>of a cat</a>\n\nSee it here </a>\n\n[<img src='a'>](b) is a badge\n\n"
+        "[x]: https://b.invalid is a link\n\n[Box](x) | [Cat](y) | see more\n\nBox is it all.\n",
+        ["11:Box is it all."],
+    ),
+    ("---\ntitle: A box of cats\n---\n\nBox is it all.\n", ["5:Box is it all."]),
 ]
 
 
 @pytest.mark.parametrize(("readme", "rows"), README_ROWS)
-async def test_the_first_lines_of_a_readme_are_quoted(
+async def test_the_heading_and_the_first_prose_of_a_readme_are_quoted(
     ask: Ask, readme: str, rows: list[str]
 ) -> None:
     text = (await ask({"README.md": readme}, "What is this project?")).text
@@ -405,6 +412,25 @@ async def test_test_commands_are_commands_and_no_prose(ask: Ask) -> None:
     assert f"```text\n{rows}```" in text
 
 
+@pytest.mark.parametrize(
+    ("line", "is_quoted"),
+    [
+        ("* `pytest` - runs all tests", True),
+        ("Run tests using `bin/test`.", True),
+        ("Run `rspec` first.", True),
+        ("    ./script/test", True),
+        ("We like `pytest` a lot.", False),
+        ("The folder bin/test_data has files.", False),
+    ],
+)
+async def test_test_commands_in_a_list_and_scripts_are_quoted(
+    ask: Ask, line: str, is_quoted: bool
+) -> None:
+    text = (await ask({"CONTRIBUTING.md": f"{line}\n"}, "How do I run the tests?")).text
+    assert (f"\nCONTRIBUTING.md:1:{line}\n" in text) is is_quoted, text
+    assert is_quoted or text.startswith("No line that looks like a test command was recognised in")
+
+
 async def test_samples_and_tests_are_no_part_of_the_stack(ask: Ask) -> None:
     tree = {
         "a.py": "x = 1\n",
@@ -457,3 +483,31 @@ async def test_a_name_with_a_hyphen_is_searched_whole(ask: Ask) -> None:
 async def test_a_folder_that_is_not_there_is_named(ask: Ask) -> None:
     report = await ask({"a.py": "x = 1\n"}, "Where is `x` used in nope/?")
     assert report.reason is Reason.ERROR and "nope does not exist" in report.error
+
+
+@pytest.mark.parametrize("name", ["save!", "valid?", "main"])
+async def test_a_quoted_name_is_searched_as_it_is(ask: Ask, name: str) -> None:
+    tree = {"a.rb": f"def {name}\nend\ndef other\nend\n"}
+    text = (await ask(tree, f"Where is `{name}` defined?")).text
+    assert text.startswith(f"`{name}` as a whole word is in 1 line of 1 file in this folder.")
+    assert f"the other lines may have more:\n\n```text\na.rb:1:def {name}\n```" in text
+
+
+async def test_a_gem_is_no_package_of_javascript(ask: Ask) -> None:
+    tree = {"gemfiles/a.gemfile": 'gem "mocha"\ngem "rspec"\n', "package.json": "{}"}
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    table = text.partition("Looked for:")[0]
+    assert '| **mocha (gem)** | Testing library | listed in manifests: `gem "mocha"`' in table
+    assert "**RSpec**" in table and "**Mocha**" not in table
+
+
+async def test_answers_say_that_tracked_files_may_be_left_out(ask: Ask) -> None:
+    tree = {".gitignore": "*.log\n", "a.log": "thing\n", "b.py": "thing = 1\n"}
+    rule = "files that .gitignore rules exclude (tracked ones too)"
+    for prompt in (
+        "How many files are there?",
+        "How many .log files are there?",
+        "Where is `thing` used?",
+        "What is the technology stack?",
+    ):
+        assert rule in (await ask(tree, prompt)).text

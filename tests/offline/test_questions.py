@@ -93,7 +93,7 @@ async def test_counts_more_files_than_can_be_listed(ask: Ask) -> None:
     tree = {f"lib/m{n}.py": "x\n" * (n % 2) for n in range(130)} | {"lib/README": "Inner text.\n"}
     report = await ask(tree, "How many files are there?")
     assert (
-        report.text.startswith("131 files in this folder match `**/*` (ignored files,")
+        report.text.startswith("131 files in this folder match `**/*`. Not counted: files")
         and "66 are text and not empty" in report.text
     )
     assert "⚠" not in report.text and "| `.py` | 65 | 65 |" in report.text
@@ -231,7 +231,7 @@ async def test_a_subfolder_names_the_root_of_its_repository(ask: Ask, tmp_path: 
 async def test_a_project_without_a_readme_is_not_described(ask: Ask) -> None:
     report = await ask({"src/a.py": "x = 1\n"}, "what is this?")
     assert "No line that looks like a description was recognised" in report.text
-    assert "No README with such lines is at the top of this folder." in report.text
+    assert "No such heading and no line of prose was recognised in a README" in report.text
 
 
 def monorepo() -> dict[str, str]:

@@ -195,7 +195,8 @@ def test_a_second_folder_and_an_exception_are_named_as_not_done(prompt: str) -> 
         ("Who wrote lib/Table.php, and how many lines?", [], ["Who wrote", "how many lines"]),
         ("Who wrote the .py files, and how many lines?", [], ["Who wrote", "how many lines"]),
         ("Count the .py files and summarise them", [None], ["summarise them"]),
-        ("How many files are in src, and where is parse_it defined?", ["src", "src"], []),
+        ("How many files are in src, and where is parse_it defined?", ["src"], ["where is"]),
+        ("Where is parse_it defined in src/, and where is write_it used?", ["src"], ["where is"]),
         ("How many files are in src/a, and which licence is it?", ["src/a", None], []),
         ("Who wrote src/a/, and how many files are in the project?", [None], ["Who wrote src/a/"]),
     ],
@@ -219,3 +220,27 @@ def test_a_half_without_a_place_has_the_place_of_the_half_before_it_or_is_not_do
 )
 def test_a_folder_with_a_dot_is_no_kind_of_file(prompt: str) -> None:
     assert find_folders(prompt)[0].startswith(".github") and not find_patterns(prompt)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "summarise the source files",
+        "what does the source do?",
+        "how many lines are in code files?",
+        "how many lines of Python code are in source?",
+        "which testing framework is used in the source?",
+        "how many source files are there?",
+        "how many lines are in the test files?",
+    ],
+)
+def test_ordinary_words_are_no_folder_and_no_kind_of_file(prompt: str) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert requests == [] and unsupported
+    assert find_folders(prompt) == []
+
+
+@pytest.mark.parametrize("place", ["project", "repository", "codebase"])
+def test_the_folder_of_the_project_is_the_folder_of_the_session(place: str) -> None:
+    requests, unsupported = parse_prompt(f"how many files are in the {place} folder?")
+    assert [request.folder for request in requests] == [None] and not unsupported
