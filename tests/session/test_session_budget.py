@@ -66,8 +66,8 @@ STARTS: dict[str, Start] = {
 
 
 def read_on(request: Request) -> AssistantMessage:
-    """Read another part each turn, for 100 tokens; give a summary when there are no tools."""
-    usage = Usage(input_tokens=60, output_tokens=40)
+    """Read another part each turn, for 2,000 tokens; give a summary when there are no tools."""
+    usage = Usage(input_tokens=1_200, output_tokens=800)
     if not request.tools:
         return AssistantMessage((TextBlock("summary"),), usage=usage)
     arguments = {"path": "notes.txt", "limit": request.turn + 1}
@@ -94,17 +94,17 @@ async def test_turns_of_the_session_hold(start: Start, isolated: IsolatedOptions
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 async def test_tokens_of_the_session_hold(start: Start, isolated: IsolatedOptions) -> None:
-    async with open_session(isolated, budget=Budget(total_tokens=300)) as session:
+    async with open_session(isolated, budget=Budget(total_tokens=6_000)) as session:
         reports = await start(session)
     assert {report.reason for report in reports} == {Reason.BUDGET}
     spent = sum(report.usage.total_tokens for report in reports)
-    assert spent <= 300 + 100, "at most one answer is over the limit"
+    assert spent <= 6_000 + 2_000, "at most one answer is over the limit"
 
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 async def test_money_of_the_session_holds(start: Start, isolated: IsolatedOptions) -> None:
     model = ScriptedModel(read_on, "anthropic:claude-sonnet-4-5")
-    async with open_session(isolated, model, budget=Budget(usd=0.003)) as session:
+    async with open_session(isolated, model, budget=Budget(usd=0.06)) as session:
         reports = await start(session)
     assert {report.reason for report in reports} == {Reason.BUDGET}
     assert all(report.usd is not None for report in reports)
@@ -132,10 +132,10 @@ def test_seconds_of_the_session_hold(start: Start, isolated: IsolatedOptions) ->
     ("budget", "reason"),
     [
         (Budget(turns=2), Reason.MAX_TURNS),
-        (Budget(total_tokens=150), Reason.BUDGET),
-        (Budget(input_tokens=100), Reason.BUDGET),
-        (Budget(output_tokens=50), Reason.BUDGET),
-        (Budget(usd=0.001), Reason.BUDGET),
+        (Budget(total_tokens=3_000), Reason.BUDGET),
+        (Budget(input_tokens=2_000), Reason.BUDGET),
+        (Budget(output_tokens=1_000), Reason.BUDGET),
+        (Budget(usd=0.02), Reason.BUDGET),
     ],
 )
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
@@ -180,7 +180,7 @@ async def test_a_larger_budget_lets_the_session_continue(isolated: IsolatedOptio
 
 async def test_a_resumed_session_counts_what_it_spent(isolated: IsolatedOptions) -> None:
     store: dict[str, Any] = {"store": MemoryStore(), "journal": "sqlite"}
-    budget = Budget(turns=5, total_tokens=1_000)
+    budget = Budget(turns=5, total_tokens=20_000)
     async with open_session(isolated, budget=budget, **store) as session:
         await session.task("read", budget=Budget(turns=2))
         await session.run("read", outputs=None)
@@ -189,11 +189,11 @@ async def test_a_resumed_session_counts_what_it_spent(isolated: IsolatedOptions)
     async with open_session(isolated, model, budget=budget, **options) as session:
         report = await session.run("read")
     assert (report.reason, model.requests) == (Reason.MAX_TURNS, [])
-    async with open_session(isolated, budget=Budget(total_tokens=750), **options) as session:
+    async with open_session(isolated, budget=Budget(total_tokens=15_000), **options) as session:
         report = await session.run("read")
     assert report.reason is Reason.BUDGET
-    assert report.limit and report.limit.maximum == 50, (
-        "700 tokens were spent: two turns and a summary, and three turns and a summary"
+    assert report.limit and report.limit.maximum == 1_000, (
+        "14,000 tokens were spent: two turns and a summary, and three turns and a summary"
     )
 
 
@@ -215,20 +215,20 @@ async def test_a_budget_in_dollars_holds_where_the_session_has_none(
     limit: str, isolated: IsolatedOptions
 ) -> None:
     model = ScriptedModel(read_on, "anthropic:claude-sonnet-4-5")
-    cheap = Agent(name="cheap", budget=Budget(usd=0.001))
+    cheap = Agent(name="cheap", budget=Budget(usd=0.02))
     async with open_session(isolated, model) as session:
         if limit == "task":
-            report = await session.task("read", budget=Budget(usd=0.001))
+            report = await session.task("read", budget=Budget(usd=0.02))
         elif limit == "agent":
             report = await session.task("read", agent=cheap)
         else:
             prompt = PromptConfig(system_prompt="read")
             tools = ToolConfig(tools=["read"])
-            config = RunConfig(max_budget_usd=0.001)
+            config = RunConfig(max_budget_usd=0.02)
             output = await session.scope("a", prompt, run_config=config, tool_config=tools)
             assert output.report
             report = output.report
-    assert report.reason is Reason.BUDGET and report.usd and report.usd < 0.004
+    assert report.reason is Reason.BUDGET and report.usd and report.usd < 0.08
     assert report.limit and report.limit.name == "usd"
 
 
@@ -245,7 +245,7 @@ async def test_a_budget_in_dollars_needs_a_price_everywhere(isolated: IsolatedOp
 
 async def test_tokens_of_a_scope_hold(isolated: IsolatedOptions) -> None:
     prompt = PromptConfig(system_prompt="read")
-    config = RunConfig(max_total_tokens=150)
+    config = RunConfig(max_total_tokens=3_000)
     async with open_session(isolated) as session:
         output = await session.scope(
             "a", prompt, run_config=config, tool_config=ToolConfig(tools=["read"])
@@ -268,7 +268,7 @@ async def test_a_task_gets_the_depth_of_the_session(isolated: IsolatedOptions) -
 
 
 @pytest.mark.parametrize(
-    "budget", [Budget(turns=3), Budget(total_tokens=350), Budget(output_tokens=130)]
+    "budget", [Budget(turns=3), Budget(total_tokens=7_000), Budget(output_tokens=2_600)]
 )
 async def test_a_record_with_limits_of_the_session_replays(
     budget: Budget, isolated: IsolatedOptions
@@ -284,7 +284,7 @@ async def test_a_record_with_limits_of_the_session_replays(
 async def test_a_record_with_a_limit_in_dollars_replays(isolated: IsolatedOptions) -> None:
     journal = MemoryJournal()
     model = ScriptedModel(read_on, "anthropic:claude-sonnet-4-5")
-    budget = Budget(usd=0.003)
+    budget = Budget(usd=0.06)
     async with open_session(isolated, model, journal=journal, budget=budget) as session:
         report = await session.run("read")
         events = [event async for event in journal.read()]

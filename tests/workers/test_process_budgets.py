@@ -25,11 +25,11 @@ from mudroom.testing import Request, ScriptedModel
 
 from .test_process import list_worker_pids, open_session
 
-ANSWER = Usage(input_tokens=60, output_tokens=40)
+ANSWER = Usage(input_tokens=1_200, output_tokens=800)
 
 
 async def read_on(request: Request) -> AssistantMessage:
-    """Read another part each turn, for 100 tokens; give a summary when there are no tools."""
+    """Read another part each turn, for 2,000 tokens; give a summary when there are no tools."""
     await asyncio.sleep(0.01)
     if not request.tools:
         return AssistantMessage((TextBlock("summary"),), usage=ANSWER)
@@ -45,7 +45,7 @@ def open_in_processes(folder: Path, model: ScriptedModel, **options: Any) -> Ses
 
 @pytest.mark.parametrize(
     "budget",
-    [Budget(total_tokens=650), Budget(output_tokens=250), Budget(input_tokens=400)],
+    [Budget(total_tokens=13_000), Budget(output_tokens=5_000), Budget(input_tokens=8_000)],
     ids=["total", "output", "input"],
 )
 async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ async def test_processes_pass_a_limit_by_one_answer_at_most(budget: Budget, tmp_
     assert {report.reason for report in reports} == {Reason.BUDGET}
     usage = sum((report.usage for report in reports), Usage())
     maximum = {
-        "total_tokens": (budget.total_tokens, 100),
-        "output_tokens": (budget.output_tokens, 40),
-        "input_tokens": (budget.input_tokens, 60),
+        "total_tokens": (budget.total_tokens, 2_000),
+        "output_tokens": (budget.output_tokens, 800),
+        "input_tokens": (budget.input_tokens, 1_200),
     }
     for name, (limit, answer) in maximum.items():
         assert limit is None or limit - answer <= getattr(usage, name) <= limit + answer
@@ -80,11 +80,11 @@ async def test_a_limit_of_a_parent_holds_for_children_in_processes(tmp_path: Pat
         return AssistantMessage(tuple(calls), usage=ANSWER)
 
     model = ScriptedModel(answer)
-    budget = Budget(total_tokens=750)
+    budget = Budget(total_tokens=15_000)
     async with open_in_processes(tmp_path, model, prompt_budget=budget) as session:
         report = await session.run("PARENT")
     assert report.reason is Reason.BUDGET
-    assert 650 <= report.usage.total_tokens <= 850
+    assert 13_000 <= report.usage.total_tokens <= 17_000
 
 
 async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) ->
 
     model = ScriptedModel(answer)
     turns: list[AnyEvent] = []
-    budget = Budget(turns=4, total_tokens=10_000)
+    budget = Budget(turns=4, total_tokens=200_000)
     options: dict[str, Any] = {"worker": "process:1", "budget": budget}
     async with open_in_processes(tmp_path, model, **options) as session:
         session.watch(lambda event: turns.append(event) if isinstance(event, TurnStarted) else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.messages import (
@@ -11,8 +12,10 @@ from .._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ProviderBlock,
     StopReason,
     TextBlock,
+    ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
     UserBlock,
@@ -26,6 +29,43 @@ _TOKENS_PER_IMAGE = 1_500
 """Approximate maximum that a provider counts for one image."""
 _MAX_TOKENS_PER_BLOCK = 64
 """Tokens that a block may have beside its text."""
+
+
+class TokenRange(Struct, frozen=True):
+    """Tokens of a part of a request, estimated from below and from above."""
+
+    minimum: int = 0
+    maximum: int = 0
+
+    def __add__(self, other: TokenRange) -> TokenRange:
+        return TokenRange(self.minimum + other.minimum, self.maximum + other.maximum)
+
+
+def count_text_tokens(characters: int) -> TokenRange:
+    """Return the tokens of a text with this number of characters."""
+    return TokenRange(characters // _CHARACTERS_PER_TOKEN, characters)
+
+
+def count_tokens(blocks: Iterable[UserBlock | AssistantBlock]) -> TokenRange:
+    """Return the tokens of blocks. A provider may leave out reasoning and blocks of its own."""
+    characters = 0
+    optional_characters = 0
+    image_count = 0
+    count = 0
+    for block in blocks:
+        count += 1
+        if isinstance(block, ImageBlock):
+            image_count += 1
+        elif isinstance(block, ToolCallBlock):
+            characters += len(repr(block.arguments))
+        elif isinstance(block, ThinkingBlock | ProviderBlock):
+            optional_characters += len(repr(block))
+        else:
+            characters += len(block.text)
+            image_count += len(block.images) if isinstance(block, ToolResultBlock) else 0
+    images = image_count * _TOKENS_PER_IMAGE
+    extra = images + optional_characters + count * _MAX_TOKENS_PER_BLOCK
+    return count_text_tokens(characters) + TokenRange(images, extra)
 
 
 class Conversation:
@@ -79,28 +119,9 @@ class Conversation:
         if content := tuple(blocks):
             self._model.append(UserMessage(content))
 
-    def count_request_tokens(self) -> int:
-        """Return about how many tokens the next request has; the first has some more."""
-        characters, images = self._count_queued()
-        return self.sent_tokens + characters // _CHARACTERS_PER_TOKEN + images * _TOKENS_PER_IMAGE
-
-    def count_max_tokens(self) -> int:
-        """Return how many tokens the next request has at most; the first has some more."""
-        characters, images = self._count_queued()
-        overhead = len(self.queued) * _MAX_TOKENS_PER_BLOCK
-        return self.sent_tokens + characters + images * _TOKENS_PER_IMAGE + overhead
-
-    def _count_queued(self) -> tuple[int, int]:
-        """Return the number of characters and of images in the queued blocks."""
-        characters = 0
-        image_count = 0
-        for block in self.queued:
-            if isinstance(block, ImageBlock):
-                image_count += 1
-                continue
-            characters += len(block.text)
-            image_count += len(block.images) if isinstance(block, ToolResultBlock) else 0
-        return characters, image_count
+    def count_new_tokens(self) -> TokenRange:
+        """Return the tokens that the next request adds to those of the last one."""
+        return count_tokens(self.queued)
 
     def request_answer(
         self, *, tools: bool, max_tokens: int | None = None

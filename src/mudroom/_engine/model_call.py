@@ -34,6 +34,7 @@ _MIN_SUMMARY = 1_024
 """Tokens that the summary at the end may always have, so that it says something."""
 
 _MILLION = 1_000_000
+_INPUT_LIMITS = (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS)
 
 
 async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -> AssistantMessage:
@@ -110,23 +111,19 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
 
 
 def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
-    tokens = run.conversation.count_request_tokens()
-    max_input_tokens = run.conversation.count_max_tokens()
-    if not run.conversation.sent_tokens:
-        max_input_tokens += run.count_context_characters()
-    minimum: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
-    maximum: dict[Limit, float] = {
-        Limit.INPUT_TOKENS: max_input_tokens,
-        Limit.TOTAL_TOKENS: max_input_tokens,
-    }
+    repeated = run.count_repeated_tokens().minimum
+    tokens = run.count_request_tokens()
+    most = tokens.maximum
+    minimum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, tokens.minimum)
+    maximum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, most)
     prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
     if run.meter.compute_amount_left(Limit.USD) is not None:
         # The provider may read earlier messages from its cache, or write the whole request to it.
-        cached = Usage(input_tokens=tokens, cache_read_tokens=run.conversation.sent_tokens)
-        written = Usage(input_tokens=max_input_tokens, cache_write_tokens=max_input_tokens)
+        cached = Usage(input_tokens=tokens.minimum, cache_read_tokens=repeated)
+        written = Usage(input_tokens=most, cache_write_tokens=most)
         minimum[Limit.USD] = _compute_price(run, cached)
         maximum[Limit.USD] = max(
-            _compute_price(run, written), _compute_price(run, Usage(input_tokens=max_input_tokens))
+            _compute_price(run, written), _compute_price(run, Usage(input_tokens=most))
         )
         prices[Limit.USD] = _compute_price(run, Usage(output_tokens=_MILLION)) / _MILLION
     min_answer = _MIN_SUMMARY if is_summary else _MIN_ANSWER

@@ -12,7 +12,7 @@ from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
-from .conversation import Conversation
+from .conversation import Conversation, TokenRange, count_text_tokens, count_tokens
 from .evidence import Evidence
 from .inbox import Inbox
 from .loop_detection import LoopDetector
@@ -98,11 +98,21 @@ class RunContext:
         """Longest answer of the model in tokens, None if neither agent nor session sets it."""
         return self.brief.agent.max_output_tokens or self.services.max_output_tokens
 
-    def count_context_characters(self) -> int:
-        """Return about how many characters the first request has beside its prompt."""
+    def count_repeated_tokens(self) -> TokenRange:
+        """Return the tokens of the next request that a provider may read from its cache.
+
+        In the first request these are system prompt, tools and history.
+        """
+        if sent := self.conversation.sent_tokens:
+            return TokenRange(sent, sent)
         config = self._request_config()
         tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
-        return len(repr((config.system, tools, self.brief.history)))
+        history = [block for message in self.brief.history for block in message.content]
+        return count_text_tokens(len(repr((config.system, tools)))) + count_tokens(history)
+
+    def count_request_tokens(self) -> TokenRange:
+        """Return the tokens of the next request."""
+        return self.count_repeated_tokens() + self.conversation.count_new_tokens()
 
     @property
     def run_id(self) -> str:

@@ -139,6 +139,8 @@ class RecordedEvents:
         report.pop("seconds", None)
         report.pop("usd", None)
         report.pop("limit", None)
+        if report.get("reason") == "BUDGET":
+            report.pop("error", None)  # the size of a request depends on the folder
         for name in ("files_read", "files_changed", "observed_changes"):
             if name in report:
                 report[name] = sorted(report[name])
