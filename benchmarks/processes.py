@@ -72,16 +72,19 @@ class Bench:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def run(self, which: str, children: int, turns: int, delay: int = 0) -> Figures:
+    def run(
+        self, which: str, children: int, turns: int, delay: int = 0, pieces: int = 0
+    ) -> Figures:
         """Measure one run in a process of its own.
 
         Arguments:
             which: "mudroom" or "floor".
             delay: milliseconds before each answer.
+            pieces: of the last answer of a child, streamed one at a time; 0 for one packet.
 
         Raises RuntimeError when the run did not do all its work.
         """
-        run, prompt = self._make_prompt(children, turns, delay)
+        run, prompt = self._make_prompt(children, turns, delay, pieces=pieces)
         command = [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
         ended = subprocess.run(
             command,
@@ -156,9 +159,11 @@ class Bench:
         with urllib.request.urlopen(f"{self.url}/{run}") as answer:
             return json.load(answer)
 
-    def _make_prompt(self, children: int, turns: int, delay: int, keep: int = 0) -> tuple[str, str]:
+    def _make_prompt(
+        self, children: int, turns: int, delay: int, *, keep: int = 0, pieces: int = 0
+    ) -> tuple[str, str]:
         run = f"r{next(self._numbers)}"
-        return run, f"bench:{run}:parent:{children}:{turns}:{delay}:{keep}"
+        return run, f"bench:{run}:parent:{children}:{turns}:{delay}:{keep}:{pieces}"
 
     def _make_environ(self) -> dict[str, str]:
         own = {

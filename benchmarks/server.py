@@ -3,13 +3,15 @@
 It is quick enough not to affect a measurement. Its answer depends on the marker in the first prompt
 of a conversation and on the number of requests so far:
 
-  bench:RUN:parent:CHILDREN:TURNS:MS:KEEP   CHILDREN calls of `task`, then an end
-  bench:RUN:7:CHILDREN:TURNS:MS:KEEP        TURNS calls of `read`, each of another file, then an end
-                                            of 80 characters
+  bench:RUN:parent:CHILDREN:TURNS:MS:KEEP:PIECES   CHILDREN calls of `task`, then an end
+  bench:RUN:7:CHILDREN:TURNS:MS:KEEP:PIECES        TURNS calls of `read`, each of another file, then
+                                                   an end of 80 characters or of PIECES pieces
 
-Every answer starts after MS milliseconds and is streamed, one chunk per event. With KEEP, requests
-are kept. GET /RUN returns the record of a run: requests, bytes, most in flight, time of the first
-request, and the kept bodies.
+Every answer starts after MS milliseconds and is streamed, one chunk per event. Without PIECES all
+chunks leave in one packet; PIECES leave one at a time, 50 in a second. With KEEP, requests are
+kept. GET /RUN returns the record of a run: requests, bytes, most in flight, time of the first
+request, and the kept bodies. The first line of output has two ports: plain and, with the arguments
+CERTIFICATE and KEY, TLS.
 """
 
 from __future__ import annotations
@@ -17,16 +19,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import ssl
 import sys
 import time
 from collections import defaultdict
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 
-_MARKER = re.compile(rb"bench:(\w+):(\w+):(\d+):(\d+):(\d+):(\d)")
+_MARKER = re.compile(rb"bench:(\w+):(\w+):(\d+):(\d+):(\d+):(\d):(\d+)")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _END_TEXT = "The child has read what it was asked to read, and all of it was as was expected."
 _PIECE = 24
+_PIECE_SECONDS = 0.02
+_TICK = 0.001
 
 
 def _encode_chunk(name: str, **fields: Any) -> bytes:
@@ -88,6 +95,12 @@ def _answer(blocks: bytes, stop: str) -> bytes:
 
 
 _END = _answer(_encode_text(0, _END_TEXT), "end_turn")
+_PIECES_PART = _encode_chunk(
+    "content_block_delta", index=0, delta={"type": "text_delta", "text": "a piece "}
+)
+_PIECES_START, _, _PIECES_END = _answer(_encode_text(0, "a piece "), "end_turn").partition(
+    _PIECES_PART
+)
 _READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "tool_use")
 
 
@@ -98,9 +111,10 @@ def _read(turn: int) -> bytes:
     )
 
 
-def _encode_tasks(run: str, children: int, turns: int, delay: int, keep: int) -> bytes:
+def _encode_tasks(run: str, children: int, turns: int, delay: int, keep: int, pieces: int) -> bytes:
     prompts = (
-        f"bench:{run}:{child}:{children}:{turns}:{delay}:{keep}" for child in range(children)
+        f"bench:{run}:{child}:{children}:{turns}:{delay}:{keep}:{pieces}"
+        for child in range(children)
     )
     calls = (
         _call(at, f"toolu_{at}", "task", {"prompt": prompt, "description": "bench"})
@@ -129,11 +143,40 @@ class Seen:
         }
 
 
+class Streams:
+    """Answers that leave in pieces. One timer serves all; each stream starts where it may."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[tuple[float, int, asyncio.Transport, int]] = []
+        self._numbers = count()
+
+    def start(self, transport: asyncio.Transport, pieces: int) -> None:
+        """Send the head of an answer now, and its pieces one after the other."""
+        transport.write(_PIECES_START)
+        if not self._waiting:
+            self._loop.call_later(_TICK, self._send)
+        self._plan(self._loop.time() + _PIECE_SECONDS, transport, pieces)
+
+    def _plan(self, when: float, transport: asyncio.Transport, left: int) -> None:
+        heappush(self._waiting, (when, next(self._numbers), transport, left))
+
+    def _send(self) -> None:
+        now = self._loop.time()
+        while self._waiting and self._waiting[0][0] <= now:
+            when, _, transport, left = heappop(self._waiting)
+            transport.write(_PIECES_PART if left else _PIECES_END)
+            if left:
+                self._plan(when + _PIECE_SECONDS, transport, left - 1)
+        if self._waiting:
+            self._loop.call_later(_TICK, self._send)
+
+
 class Connection(asyncio.Protocol):
     """One client: requests in, answers out, in order."""
 
-    def __init__(self, runs: dict[str, Seen]) -> None:
-        self._runs, self._buffer = runs, bytearray()
+    def __init__(self, runs: dict[str, Seen], streams: Streams) -> None:
+        self._runs, self._buffer, self._streams = runs, bytearray(), streams
         self._loop = asyncio.get_running_loop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -165,7 +208,7 @@ class Connection(asyncio.Protocol):
     def _converse(self, body: bytes) -> None:
         marker = _MARKER.search(body)
         assert marker, "a request without a marker"
-        run, name, (children, turns, delay, keep) = (
+        run, name, (children, turns, delay, keep, pieces) = (
             marker[1].decode(),
             marker[2].decode(),
             map(int, marker.groups()[2:]),
@@ -181,7 +224,12 @@ class Connection(asyncio.Protocol):
         if keep:
             seen.kept.append((name, body.decode()))
         if name == "parent":
-            answer = _encode_tasks(run, children, turns, delay, keep) if asked == 1 else _END
+            tasks = _encode_tasks(run, children, turns, delay, keep, pieces)
+            answer = tasks if asked == 1 else _END
+        elif pieces and asked > turns:
+            seen.in_flight -= 1
+            self._streams.start(self._transport, pieces)
+            return
         else:
             answer = _read(asked) if asked <= turns else _END
         if delay:
@@ -196,13 +244,21 @@ class Connection(asyncio.Protocol):
 
 async def _serve() -> None:
     runs: dict[str, Seen] = {}
-    server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(runs), "127.0.0.1", 0, backlog=2048
-    )
-    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    streams = Streams()
+    contexts: list[ssl.SSLContext | None] = [None]
+    if sys.argv[1:]:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(*sys.argv[1:])
+        contexts.append(tls)
+    servers = [
+        await asyncio.get_running_loop().create_server(
+            lambda: Connection(runs, streams), "127.0.0.1", 0, backlog=8192, ssl=context
+        )
+        for context in contexts
+    ]
+    sys.stdout.write(" ".join(str(each.sockets[0].getsockname()[1]) for each in servers) + "\n")
     sys.stdout.flush()
-    async with server:
-        await server.serve_forever()
+    await asyncio.gather(*(each.serve_forever() for each in servers))
 
 
 if __name__ == "__main__":

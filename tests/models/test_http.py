@@ -16,7 +16,7 @@ from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, u
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 from mudroom.models._errors import ProviderHints, choose_delay
-from mudroom.models._http import HttpClient
+from mudroom.models._http import HttpClient, join_chunks
 from mudroom.models._wire import WireConversation
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
@@ -89,6 +89,15 @@ async def test_an_answer_arrives_in_chunks_and_then_as_a_message() -> None:
         assert isinstance(parts[-1], AssistantMessage)
         assert parts[-1].content == CALL
         assert sum(isinstance(part, AssistantMessage) for part in parts) == 1
+
+
+def test_chunks_that_arrive_together_are_joined_by_kind() -> None:
+    kinds = ["thinking", "text", "text", "call", "call", "text"]
+    chunks = [StreamChunk(kind, str(index)) for index, kind in enumerate(kinds)]
+    joined = [(chunk.kind, chunk.text) for chunk in join_chunks(chunks)]
+    assert joined == [("thinking", "0"), ("text", "12"), ("call", "34"), ("text", "5")]
+    assert join_chunks(chunks[:1]) == chunks[:1]
+    assert join_chunks([]) == []
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])

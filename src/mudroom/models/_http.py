@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Protocol
 
 import msgspec
@@ -257,7 +259,9 @@ class _Exchange:
         assert self._response is not None
         reader = self._reader
         if data := await self._response.read():
-            chunks = [chunk for event in self._events.feed(data) for chunk in reader.feed(event)]
+            chunks = join_chunks(
+                [chunk for event in self._events.feed(data) for chunk in reader.feed(event)]
+            )
             self.is_complete = reader.is_done
         else:
             chunks = self._read_last_event()
@@ -328,3 +332,13 @@ class _Exchange:
         return classify_status(
             hints, self._url, response.status, text, retry_after=retry_after, body=body
         )
+
+
+def join_chunks(chunks: list[StreamChunk]) -> list[StreamChunk]:
+    """Join neighbours of one kind: what arrives together is shown together."""
+    if len(chunks) < 2:
+        return chunks
+    return [
+        StreamChunk(kind, "".join([chunk.text for chunk in group]))
+        for kind, group in groupby(chunks, attrgetter("kind"))
+    ]

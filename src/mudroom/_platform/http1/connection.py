@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 from .errors import ConnectionLost, HttpError, SilentServer
+from .pacer import Pacer
 from .parser import ResponseParser
 
 _MAX_UNREAD = 256 * 1024
 """Bytes of a body that may wait for their reader; then the connection is not read."""
+_SMALL_READ = 16 * 1024
+"""Bytes below which a read costs more than its bytes, so that the next one may wait."""
 _SMALL_BODY = 64 * 1024
 """Bytes up to which head and body are joined, so that they leave in one packet."""
 
@@ -19,18 +23,21 @@ class Connection(asyncio.Protocol):
 
     Arguments:
         on_idle: called when a released response has ended, so that the connection is free.
+        pacer: decides when the next bytes of a long stream are read.
 
     Attributes:
-        transport: set by the event loop.
+        transport: set by the event loop; `encrypt` changes it.
         is_closed: true if the connection cannot be used any more.
         last_active: time of the event loop at which bytes moved last, or the request ended.
     """
 
-    def __init__(self, on_idle: Callable[[Connection], None]) -> None:
+    def __init__(self, on_idle: Callable[[Connection], None], pacer: Pacer) -> None:
         self.transport: asyncio.Transport | None = None
         self.is_closed = False
         self.last_active = 0.0
         self._on_idle = on_idle
+        self._pacer = pacer
+        self._socket: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._parser: ResponseParser | None = None
         self._parts: list[bytes] = []
@@ -38,17 +45,26 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._unread = 0
         self._unsent = 0
+        self._started = 0.0
         self._is_released = False
+        self._is_waiting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        self._socket = transport
+
+    async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
+        """Encrypt the connection. Raises OSError, ssl.SSLError."""
+        assert self.transport is not None
+        self.transport = await self._loop.start_tls(self.transport, self, tls, server_hostname=host)
 
     def data_received(self, data: bytes) -> None:
         """Read bytes of the response (called by the event loop)."""
         parser = self._parser
-        self.last_active = self._loop.time()
+        now = self._loop.time()
+        self.last_active = now
         if parser is None:
             # Bytes on an idle connection answer no request.
             self.abort()
@@ -64,8 +80,9 @@ class Connection(asyncio.Protocol):
         if part:
             self._parts.append(part)
             self._unread += len(part)
-            if self._unread > _MAX_UNREAD and self.transport is not None:
-                self.transport.pause_reading()
+        if not self._started and parser.status:
+            self._started = now
+        self._pause(parser, now, len(data))
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -89,6 +106,7 @@ class Connection(asyncio.Protocol):
         self._parser = ResponseParser(is_tunnel=is_tunnel)
         self._is_released = False
         self._unsent = 0
+        self._started = 0.0
         self.last_active = self._loop.time()
         if len(body) <= _SMALL_BODY:
             transport.write(head + body)
@@ -114,10 +132,18 @@ class Connection(asyncio.Protocol):
             await self._wait()
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        if self._unread > _MAX_UNREAD and self.transport is not None:
-            self.transport.resume_reading()
+        was_full = self._unread > _MAX_UNREAD
         self._unread = 0
+        if was_full and not self._is_waiting:
+            self._resume()
         return data
+
+    def end_wait(self) -> None:
+        """Read the next bytes of the stream (called by the pacer)."""
+        if self._is_waiting:
+            self._is_waiting = False
+            if self._unread <= _MAX_UNREAD:
+                self._resume()
 
     def release(self) -> None:
         """End the use of a response.
@@ -130,6 +156,8 @@ class Connection(asyncio.Protocol):
         if self._parser is None or self._error is not None or self.is_closed:
             self.abort()
             return
+        self._is_waiting = False
+        self._resume()
         self._end_released(self._parser)
 
     def abort(self) -> None:
@@ -163,6 +191,22 @@ class Connection(asyncio.Protocol):
         if not parser.is_reusable or parser.surplus:
             self.abort()
         self._on_idle(self)
+
+    def _pause(self, parser: ResponseParser, now: float, size: int) -> None:
+        """Stop reading while too many bytes are unread, or until the pacer reads all streams.
+
+        An encrypted connection pauses below its encryption: each packet would wake it up otherwise.
+        """
+        if self._socket is None or parser.is_complete:
+            return
+        if size < _SMALL_READ and not self._is_waiting and self._started:
+            self._is_waiting = self._pacer.start_wait(self, now, now - self._started)
+        if self._is_waiting or self._unread > _MAX_UNREAD:
+            self._socket.pause_reading()
+
+    def _resume(self) -> None:
+        if self._socket is not None and not self.is_closed:
+            self._socket.resume_reading()
 
     def _fail(self, error: HttpError) -> None:
         self._error = self._error or error

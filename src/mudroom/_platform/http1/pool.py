@@ -19,6 +19,7 @@ from .errors import (
     MalformedResponse,
     UntrustedServer,
 )
+from .pacer import Pacer
 from .parser import ResponseParser
 
 _CONNECT_TIMEOUT = 10.0
@@ -98,6 +99,7 @@ class ConnectionPool:
         self._addresses: dict[str, Address] = {}
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
+        self._pacer = Pacer()
 
     def post(
         self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
@@ -209,11 +211,13 @@ class ConnectionPool:
             self._start_timer()
 
     async def _connect(self, address: Address) -> Connection:
-        connection = Connection(self._add_idle)
+        connection = Connection(self._add_idle, self._pacer)
         peer = address.proxy or address
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
-                await self._open_transport(connection, peer.host, peer.port, is_tls=peer.is_tls)
+                await self._open_transport(connection, peer.host, peer.port)
+                if peer.is_tls:
+                    await connection.encrypt(self._get_tls(), peer.host)
                 if address.proxy is not None and address.is_tls:
                     await self._open_tunnel(connection, address)
         except BaseException as error:
@@ -228,13 +232,10 @@ class ConnectionPool:
             raise
         return connection
 
-    async def _open_transport(
-        self, connection: Connection, host: str, port: int, *, is_tls: bool
-    ) -> None:
+    async def _open_transport(self, connection: Connection, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
-        tls = self._get_tls() if is_tls else None
         if self._allows_address is None and _is_ip_address(host):
-            await loop.create_connection(lambda: connection, host, port, ssl=tls)
+            await loop.create_connection(lambda: connection, host, port)
             return
         import aiohappyeyeballs
 
@@ -243,10 +244,7 @@ class ConnectionPool:
         connected = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=_ATTEMPT_DELAY, interleave=1
         )
-        server_hostname = host if is_tls else None
-        await loop.create_connection(
-            lambda: connection, sock=connected, ssl=tls, server_hostname=server_hostname
-        )
+        await loop.create_connection(lambda: connection, sock=connected)
 
     def _check_addresses(self, host: str, addresses: list[AddressInfo]) -> None:
         """Raise ForbiddenAddress if one of the addresses of a host may not be contacted.
@@ -272,11 +270,7 @@ class ConnectionPool:
         if response.status >= 300:
             reason = f"the proxy {proxy.host}:{proxy.port} answered {response.status}"
             raise CannotConnect(reason)
-        transport = connection.transport
-        assert transport is not None
-        connection.transport = await asyncio.get_running_loop().start_tls(
-            transport, connection, self._get_tls(), server_hostname=address.host
-        )
+        await connection.encrypt(self._get_tls(), address.host)
 
     async def _resolve(self, host: str, port: int) -> list[AddressInfo]:
         """Return the addresses of a name; requests that start together share one look-up."""
