@@ -419,6 +419,7 @@ async def test_test_commands_are_commands_and_no_prose(ask: Ask) -> None:
         ("Run tests using `bin/test`.", True),
         ("Run `rspec` first.", True),
         ("    ./script/test", True),
+        ("npm test # Runs all tests", True),
         ("We like `pytest` a lot.", False),
         ("The folder bin/test_data has files.", False),
     ],
