@@ -15,9 +15,9 @@ from mudroom._core.events import (
     Delta,
 )
 from mudroom._core.messages import ToolCallBlock, Usage
-from mudroom.cli.interactive.choice import Choice, match_answer
 from mudroom.cli.interactive.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Panel
+from mudroom.cli.interactive.questions.choice import Choice, match_answer
 from mudroom.cli.interactive.status_line import StatusLine
 from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, measure_width, paint
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree

@@ -49,9 +49,7 @@ async def test_the_question_shows_the_whole_command_the_agent_and_the_reason(
 ) -> None:
     async with ModelServer(run_in_child(HIDDEN)) as server:
         await start_and_prompt(tmux, server)
-        shown = await tmux.expect(
-            "general (run 1.1.1) asks for bash", "Allow general to do this?", "3. no"
-        )
+        shown = await tmux.expect("general#1.1.1 wants to run a command", "▸ 1. yes", "3. no")
         assert (
             "touch made [300 blanks] ; rm\\u{202e} -rf x\\u{200b}" in shown
             and "\u202e" not in shown
@@ -70,9 +68,9 @@ async def test_a_command_allowed_for_the_session_is_not_asked_again(
         run_in_child("echo x >> made", "echo x >> made", "echo y >> other")
     ) as server:
         await start_and_prompt(tmux, server)
-        await tmux.expect("echo x >> made", "▸ 1. yes", "2. yes, also for the rest of this session")
+        await tmux.expect("echo x >> made", "2. yes, always in this session: this exact command")
         await tmux.press("2")
-        await tmux.expect("echo y >> other", "Allow general to do this?")
+        await tmux.expect("echo y >> other", "▸ 1. yes")
         assert (mudroom.project / "made").read_text() == "x\nx\n", (
             "the same command again was not asked"
         )
@@ -84,7 +82,7 @@ async def test_a_command_allowed_for_the_session_is_not_asked_again(
 async def test_the_model_reads_the_reason_of_a_no(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(run_in_child("touch made")) as server:
         await start_and_prompt(tmux, server)
-        await tmux.expect("touch made", "Allow general to do this?")
+        await tmux.expect("touch made", "▸ 1. yes")
         await tmux.say("use another name")
         await tmux.expect("all done")
         messages = str([request.messages for request in server.requests])
@@ -96,10 +94,10 @@ async def test_the_model_reads_the_reason_of_a_no(tmux: Tmux, mudroom: Mudroom) 
 @pytest.mark.parametrize(
     ("answer", "echo", "is_allowed"),
     [
-        ("y", "allowed: the user said yes", True),
-        ("Yes", "allowed: the user said yes", True),
-        ("n", "denied: the user said no", False),
-        ("no", "denied: the user said no", False),
+        ("y", "Allowed once.", True),
+        ("Yes", "Allowed once.", True),
+        ("n", "Denied.", False),
+        ("no", "Denied.", False),
     ],
 )
 async def test_typed_yes_and_no_mean_what_they_say(
@@ -107,7 +105,7 @@ async def test_typed_yes_and_no_mean_what_they_say(
 ) -> None:
     async with ModelServer(run_in_child("touch made")) as server:
         await start_and_prompt(tmux, server)
-        await tmux.expect("touch made", "Allow general to do this?")
+        await tmux.expect("touch made", "▸ 1. yes")
         await tmux.say(answer)
         await tmux.expect(echo)
         await tmux.expect("all done")
@@ -125,7 +123,7 @@ async def test_shift_tab_changes_the_permission_mode(tmux: Tmux, mudroom: Mudroo
             await tmux.expect("all done")
             assert (mudroom.project / "made").exists(), "in a sandbox it is not asked in this mode"
         else:
-            await tmux.expect("Allow general to do this?")
+            await tmux.expect("▸ 1. yes")
 
 
 async def test_the_first_line_of_a_conversation_names_its_sandbox(tmux: Tmux) -> None:

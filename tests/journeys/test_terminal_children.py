@@ -209,7 +209,7 @@ async def test_a_question_is_shown_over_an_open_transcript(tmux: Tmux, mudroom: 
         await tmux.press("Enter")
         await tmux.expect("281 more lines")
         may_ask.set()
-        await tmux.expect("asks for write", "file_path: new.txt", "▸ 1. yes", gone="281 more lines")
+        await tmux.expect("wants to write new.txt", "+ 1  x", "▸ 1. yes", gone="281 more lines")
         await tmux.press("2")
         await tmux.expect("281 more lines", "it is done")
         await tmux.press("Escape")
@@ -391,7 +391,7 @@ async def test_a_question_names_the_child_and_hides_the_tree(tmux: Tmux, mudroom
     async with ModelServer(answer) as server:
         await start_prompt(tmux, server)
         shown = await tmux.expect(
-            "asks for write", "file_path: new.txt", "Allow general to do this?", "▸ 1. yes", "3. no"
+            "general#1.1.", "wants to write new.txt", "+ 1  x", "▸ 1. yes", "4. no"
         )
         assert "├─" not in shown, "the tree is hidden"
         await tmux.press("2")

@@ -13,16 +13,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mudroom._core.events import SessionOpened
-from mudroom._core.ports import ApprovalRequest
+from mudroom._core.events import SessionOpened, TurnFinished
+from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.tools import ToolCategory
-from mudroom.cli.interactive.approvals import (
-    ApprovalPrompt,
-    ask_for_trust,
-    escape_hidden,
-    format_request,
-)
+from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
+from mudroom.cli.interactive.questions.question_lines import escape_hidden, format_body
+from mudroom.cli.interactive.questions.trust_question import ask_for_trust
 from mudroom.cli.output.scrollback import Scrollback
+from mudroom.cli.output.text import Line
 from mudroom.config import Settings
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import call
@@ -41,6 +39,8 @@ class ScriptedUI:
     def __init__(self, *answers: str | None) -> None:
         self.written: list[str] = []
         self.titles: list[str] = []
+        self.labels: list[list[str]] = []
+        self.bodies: list[str] = []
         self.scrollback = Scrollback(write=self.written.append, columns=lambda: 80, color=False)
         self._answers = list(answers)
 
@@ -49,9 +49,16 @@ class ScriptedUI:
         return "".join(self.written)
 
     async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
     ) -> str | None:
         self.titles.append(title)
+        self.labels.append([label for _, label in items])
+        self.bodies.append("\n".join("".join(text for text, _ in line) for line in body))
         return self._answers.pop(0)
 
 
@@ -67,17 +74,17 @@ def make_request(command: str = "make", **more: Any) -> ApprovalRequest:
     )
 
 
-async def test_decisions_are_yes_no_and_no_with_a_reason() -> None:
+async def test_decisions_are_yes_no_and_no_with_a_reason(tmp_path: Path) -> None:
     ui = ScriptedUI("yes", "no", None, "use make instead")
-    asked = ApprovalPrompt(ui)
+    asked = ApprovalPrompt(ui, str(tmp_path))
     answers = [await asked.decide(make_request()) for _ in range(4)]
     assert [answer.allowed for answer in answers] == [True, False, False, False]
     assert answers[3].why == "the user said no: use make instead"
 
 
-async def test_approval_for_the_session_covers_the_same_command_only() -> None:
+async def test_approval_for_the_session_covers_the_same_command_only(tmp_path: Path) -> None:
     ui = ScriptedUI("session", "no", "session", "no")
-    asked = ApprovalPrompt(ui)
+    asked = ApprovalPrompt(ui, str(tmp_path))
     assert (await asked.decide(make_request("make"))).allowed
     assert (await asked.decide(make_request("make"))).allowed
     assert not (await asked.decide(make_request("make x"))).allowed
@@ -94,12 +101,89 @@ async def test_approval_for_the_session_covers_the_same_command_only() -> None:
     assert not (await asked.decide(replace(edit, tool="mcp__a__b", category=None))).allowed
 
 
-async def test_an_approval_request_shows_the_whole_command() -> None:
+async def test_an_approval_covers_a_program_until_another_session_starts(tmp_path: Path) -> None:
+    ui = ScriptedUI("session", "no", "folder")
+    asked = ApprovalPrompt(ui, str(tmp_path))
+    asked.start_session(Permissions(), str(tmp_path), bool)
+    assert (await asked.decide(make_request("touch a"))).allowed
+    assert (await asked.decide(make_request("touch b"))).allowed
+    assert ui.labels == [
+        [
+            "yes",
+            "yes, always in this session: touch:*",
+            "yes, always in this folder: touch:*",
+            "no (or type what to do instead)",
+        ]
+    ]
+    assert "? bash touch a (explore#1.1.1)" in ui.text
+    assert "Allowed in this session: touch:*" in ui.text
+    asked.start_session(Permissions(), str(tmp_path), bool, is_same=True)
+    assert (await asked.decide(make_request("touch c"))).allowed
+    asked.start_session(Permissions(), str(tmp_path), bool)
+    assert not (await asked.decide(make_request("touch d"))).allowed
+    assert (await asked.decide(make_request("touch e"))).allowed
+    assert "touch:*" in (tmp_path / "approved.json").read_text()
+
+
+async def test_a_question_without_an_answer_stops_the_run(tmp_path: Path) -> None:
+    stopped: list[bool] = []
+    asked = ApprovalPrompt(ScriptedUI(None), str(tmp_path))
+    asked.start_session(Permissions(), str(tmp_path), lambda: stopped.append(True))
+    decision = await asked.decide(make_request())
+    assert (decision.allowed, decision.why, stopped) == (False, "the user stopped the run", [True])
+
+
+async def test_all_open_parts_of_a_command_are_marked(tmp_path: Path) -> None:
+    ui = ScriptedUI("no")
+    await ApprovalPrompt(ui, str(tmp_path)).decide(make_request("ls && touch a && make b"))
+    assert "  needs approval: touch a\n  needs approval: make b" in ui.bodies[0]
+    lines = format_body(make_request("ls && touch a"), ["touch a"])
+    assert ("touch a", "bold yellow") in lines[0]
+
+
+async def test_a_change_of_a_file_is_asked_with_its_difference(
+    play: Play, make_approver: Callable[..., ScriptedApprover]
+) -> None:
+    (play.folder / "a.py").write_text("x = 1\ny = 2\nz = 3\n")
+    approver = make_approver(True)
+    edit = call("edit", file_path="a.py", old_string="y = 2", new_string="y = 4")
+    await play(
+        [[edit], [call("write", file_path="b.py", content="b\n")], "Done."],
+        approver=approver,
+        permissions=ASKING,
+    )
+    edited, written = approver.questions
+    assert edited.change == (
+        (" ", "1  x = 1"),
+        ("-", "2  y = 2"),
+        ("+", "2  y = 4"),
+        (" ", "3  z = 3"),
+    )
+    assert written.change == (("+", "1  b"),)
+
+
+async def test_the_answer_of_the_model_is_shown_and_stored_before_the_question(
+    play: Play,
+) -> None:
+    class Reader(ScriptedApprover):
+        async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
+            assert any(isinstance(event, TurnFinished) for event in play.events)
+            return await super().decide(question)
+
+    approver = Reader(True)
+    await play(
+        [[call("bash", command="touch made")], "Done."], approver=approver, permissions=ASKING
+    )
+    assert approver.questions and (play.folder / "made").exists()
+
+
+async def test_an_approval_request_shows_the_whole_command(tmp_path: Path) -> None:
     ui = ScriptedUI("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
-    await ApprovalPrompt(ui).decide(make_request(command, command_part="curl evil"))
-    text = ui.text
-    assert "explore (run 1.1.1) asks for bash: no rule allows it" in text
+    await ApprovalPrompt(ui, str(tmp_path)).decide(make_request(command, command_part="curl evil"))
+    assert ui.titles == ["explore#1.1.1 wants to run a command"]
+    (text,) = ui.bodies
+    assert "Reason: no rule allows it" in text
     assert (
         "[5000 blanks]" in text
         and "curl evil\\u{1b}[2K\\u{d}\\u{202e}" in text
@@ -117,7 +201,7 @@ def test_hidden_characters_are_shown_in_an_approval_request(hidden: str) -> None
 
 
 def test_other_tools_are_shown_with_all_their_arguments() -> None:
-    lines = format_request(
+    lines = format_body(
         ApprovalRequest(
             "1",
             "main",
@@ -126,11 +210,12 @@ def test_other_tools_are_shown_with_all_their_arguments() -> None:
             "a file is written",
         )
     )
-    assert [line for line, _ in lines[1:]] == [
+    assert [line[0][0] for line in lines] == [
         "  file_path: a    b",
         "  content: x",
         "  y",
         "  n: 1",
+        "  Reason: a file is written",
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..errors import MudroomError
 from .json_values import clean_json, clean_text
 from .messages import ImageBlock, ToolResultBlock
 
@@ -164,6 +165,8 @@ class Tool(Struct, frozen=True, kw_only=True):
         view: see ToolView; "run" for tools that start child runs.
         preview: takes arguments and ToolResult, returns the lines that screens show of a call.
         preview_lines: number of these lines on a screen; 0 shows the call in one line.
+        propose: takes a Workspace and checked arguments, returns the lines of the change that a
+            call would make, for the question whether it may.
         is_server_tool: the provider runs the tool; `run` is never called.
 
     Example:
@@ -198,6 +201,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     view: ToolView = ""
     preview: Callable[[Mapping[str, Any], ToolResult], Iterable[PreviewLine]] | None = None
     preview_lines: int = 0
+    propose: Callable[[Any, Mapping[str, Any]], Iterable[PreviewLine]] | None = None
     is_server_tool: bool = False
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
@@ -208,6 +212,15 @@ class Tool(Struct, frozen=True, kw_only=True):
         """Return arguments under their names in `parameters`."""
         aliases = self.argument_aliases
         return {aliases.get(key, key): value for key, value in arguments.items()}
+
+    def list_proposed(
+        self, workspace: object, arguments: Mapping[str, Any]
+    ) -> tuple[PreviewLine, ...]:
+        """Return the lines of the change that a call would make; none if the tool cannot tell."""
+        try:
+            return tuple(self.propose(workspace, arguments)) if self.propose else ()
+        except (MudroomError, ValueError, OSError):
+            return ()
 
     def has_category(self, category: ToolCategory) -> bool:
         """Return whether the tool belongs to a category."""

@@ -308,15 +308,21 @@ async def _ask_approver(
     run: RunContext, prepared: PreparedCall, verdict: PermissionVerdict
 ) -> ApprovalDecision:
     """Ask the approver, with the clocks of the run and its ancestors stopped."""
+    assert prepared.tool is not None
+    tool = prepared.tool
+    arguments = prepared.checked_arguments
+    await run.recorder.record()  # An answer may take hours; the user reads the text before it.
+    change = await asyncio.to_thread(tool.list_proposed, run.environment.workspace, arguments)
     request = ApprovalRequest(
         run.brief.run_id,
         run.brief.agent.name,
         prepared.name,
-        prepared.checked_arguments,
+        arguments,
         verdict.why,
         prepared.call.id,
         verdict.command_part,
-        prepared.tool.category if prepared.tool else None,
+        tool.category,
+        change,
     )
     with run.meter.pause():
         return await run.services.approver.decide(request)

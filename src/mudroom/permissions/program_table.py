@@ -67,6 +67,20 @@ NEVER_ALLOWED = split_word_set(
 Their name does not tell what they run, or what they change for later commands.
 """
 
+SUBCOMMAND_PROGRAMS = split_word_set(
+    "git npm pnpm yarn cargo go make gmake pip pip3 poetry pdm hatch rake bundle dotnet mvn gradle "
+    "helm terraform gh brew apt apt-get dnf systemctl rustup conda nox tox "
+    "just task mix composer swift zig bazel nx turbo"
+)
+"""Programs whose first argument says what they do: an approval covers only this subcommand."""
+RUNNING_SUBCOMMANDS = split_word_set("run run-script exec x dlx")
+"""Subcommands whose next argument says what they run: an approval covers only this."""
+CAUTIOUS_PROGRAMS = split_word_set(
+    "rm rmdir mv dd chmod chown chgrp kill pkill killall shred truncate mount umount curl wget "
+    "ssh scp sftp rsync nc ncat socat reboot shutdown crontab at tee docker podman kubectl"
+)
+"""Programs for which one approval never covers other arguments."""
+
 RUN_FLAG = re.compile(r"-(exec|execdir|ok|okdir|x|X)|--(pre|exec|exec-batch|hostname-bin)")
 """Flags whose next word is a program to run."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import msgspec
 
+from .._platform.private_files import replace_private_file
 from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
 
@@ -70,7 +70,5 @@ def untrust_folder(home: str, folder: str) -> bool:
 
 def _write(home: str, folders: set[str]) -> None:
     os.makedirs(home, mode=0o700, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=home, prefix=TRUST_FILE)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.format(msgspec.json.encode(sorted(folders))) + b"\n")
-    os.replace(name, Path(home, TRUST_FILE))
+    data = msgspec.json.format(msgspec.json.encode(sorted(folders))) + b"\n"
+    replace_private_file(Path(home, TRUST_FILE), data)

@@ -41,6 +41,8 @@ _MAGIC: Sequence[tuple[bytes, str]] = (
 _BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 _MAGIC_BYTES = tuple(magic for magic, _ in _MAGIC)
 _STREAM_BUFFER = 1 << 18  # bytes
+MAX_PROPOSED_BYTES = 1 << 20
+"""Size of a file up to which a proposed change is shown as a difference."""
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 """Locks that runs share: a path always gets the same one. It is held from reading to renaming."""
 

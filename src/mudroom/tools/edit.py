@@ -7,7 +7,6 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from msgspec import Struct
@@ -15,8 +14,10 @@ from msgspec import Struct
 from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
+from ..projections.differences import diff_texts
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
+    MAX_PROPOSED_BYTES,
     FileText,
     decode_text,
     describe_binary,
@@ -54,6 +55,19 @@ parse = build_parser(Arguments)
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Replace the text."""
     return await asyncio.to_thread(_edit, ctx.workspace, arguments)
+
+
+def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
+    """Return the difference that the call would make; empty if it would fail."""
+    checked = parse(dict(arguments))
+    data = workspace.read(workspace.locate(checked.file_path), 0, MAX_PROPOSED_BYTES + 1)
+    if len(data) > MAX_PROPOSED_BYTES or describe_binary(data[:8_192]):
+        return []
+    file = decode_text(data)
+    for old, new in _list_interpretations(checked, file):
+        if old in file.text:
+            return diff_texts(file.text, file.text.replace(old, new))
+    return []
 
 
 def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
@@ -127,7 +141,8 @@ def _replace(
         )
     workspace.write(path, data)
     where = f"line {numbers[0]}" if count == 1 else f"{count} places"
-    return ToolResult(f"edited {path} ({where})", changes=(path,), detail={"replaced": count})
+    detail = {"replaced": count, "line": numbers[0]}
+    return ToolResult(f"edited {path} ({where})", changes=(path,), detail=detail)
 
 
 def _find_lines(text: str, old: str) -> list[int]:
@@ -178,14 +193,11 @@ def get_file_key(arguments: Arguments) -> str:
     return os.path.normpath(arguments.file_path)
 
 
-def preview(arguments: Mapping[str, Any], result: ToolResult) -> Iterator[PreviewLine]:
-    """Yield the difference between old_string and new_string."""
-    old = str(arguments.get("old_string", "")).splitlines()
-    new = str(arguments.get("new_string", "")).splitlines()
-    difference = difflib.unified_diff(old, new, n=2, lineterm="")
-    for line in islice(difference, 2, None):  # the first two lines hold file names
-        if not line.startswith("@@"):
-            yield line[:1], line[1:]
+def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
+    """Return the difference between old_string and new_string."""
+    old = str(arguments.get("old_string", ""))
+    new = str(arguments.get("new_string", ""))
+    return diff_texts(old, new, first_line=int(result.detail.get("line", 0)))
 
 
 EDIT = Tool(
@@ -200,6 +212,7 @@ EDIT = Tool(
     path_argument="file_path",
     preview=preview,
     preview_lines=24,
+    propose=propose,
     get_key=get_file_key,
     argument_aliases={
         "path": "file_path",

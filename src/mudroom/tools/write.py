@@ -13,9 +13,13 @@ from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
+from ..projections.differences import diff_texts
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
+    MAX_PROPOSED_BYTES,
     count_lines,
+    decode_text,
+    describe_binary,
     get_file_lock,
     make_error_result,
     uses_crlf,
@@ -62,6 +66,17 @@ def _has_crlf(workspace: Workspace, path: str) -> bool:
         return False  # a new file; for any other problem `write` raises
 
 
+def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewLine]:
+    """Return the difference between the file and the new content."""
+    content = str(arguments.get("content", ""))
+    try:
+        data = workspace.read(workspace.locate(str(arguments["file_path"])), 0, MAX_PROPOSED_BYTES)
+    except WorkspaceError:
+        data = b""  # a new file
+    before = "" if describe_binary(data[:8_192]) else decode_text(data).text
+    return diff_texts(before, content)
+
+
 def get_file_key(arguments: Arguments) -> str:
     """Return the file's path, normalised without looking at the workspace."""
     return os.path.normpath(arguments.file_path)
@@ -84,6 +99,7 @@ WRITE = Tool(
     path_argument="file_path",
     preview=preview,
     preview_lines=8,
+    propose=propose,
     get_key=get_file_key,
     argument_aliases={
         "path": "file_path",

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..messages import ToolCallBlock
 from ..runs import Brief
-from ..tools import Tool, ToolCategory
+from ..tools import PreviewLine, Tool, ToolCategory
 from .workspace import Workspace
 
 
@@ -20,6 +20,8 @@ class ApprovalRequest(Struct, frozen=True):
         why: reason why it must be confirmed.
         command_part: the part of a command that the request is about, or "".
         category: kind of the tool, see Tool.category.
+        change: lines of the change to a file that the call would make, see PreviewLine; empty if
+            the tool cannot tell.
 
     Example:
         request = ApprovalRequest("1", "main", "bash", {"command": "make"}, why="no rule allows it")
@@ -33,6 +35,7 @@ class ApprovalRequest(Struct, frozen=True):
     call_id: str = ""
     command_part: str = ""
     category: ToolCategory | None = None
+    change: tuple[PreviewLine, ...] = ()
 
 
 class ApprovalDecision(Struct, frozen=True):

@@ -10,6 +10,7 @@ from ..._core.tool_names import is_known_elsewhere
 from ...config import Settings
 from ...errors import UnknownName, UsageError
 from ...permissions import settings as permission_files
+from ...permissions.approved_rules import load_approved
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
 
 MODES = [mode.value for mode in Mode]
@@ -32,6 +33,7 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
     files forbid.
     """
     from_files = permission_files.load_permission_files(cwd, user_home=os.environ.get("HOME", ""))
+    approved = load_approved(settings.home, cwd)
     allowed = _parse_setting(settings, "allowed_tools", Verdict.ALLOW)
     denied = _parse_setting(settings, "disallowed_tools", Verdict.DENY)
     if settings.permission_mode:
@@ -55,7 +57,7 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
         if error and not is_known_elsewhere(rule.tool):
             notices.append(f"the rule has no effect: {error}")
     permissions = Permissions(
-        rules=(*from_files.rules, *allowed, *denied),
+        rules=(*from_files.rules, *approved, *allowed, *denied),
         mode=mode,
         can_ask=can_ask,
         denies_unlisted=bool(allowed),

@@ -20,6 +20,7 @@ from ..._engine.compaction import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
 from ...journals.sessions import open_store, read_events
+from ...permissions.rules import Rule
 from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
@@ -59,13 +60,19 @@ class QuestionUI(Protocol):
         ...
 
     async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
     ) -> str | None:
         """Ask the user to choose one item; return its value, or None if the user cancels.
 
         Arguments:
             items: pairs of value and label.
             free_text: return typed text as the answer, too.
+            body: lines between the title and the items.
         """
         ...
 
@@ -125,7 +132,8 @@ class Conversation:
         session: may be opened after this object is created.
         commands: slash commands by name, the slash included.
 
-    `resources` closes with the session; commands add context managers to it.
+    `resources` closes with the session; commands add context managers to it. `approved_rules` are
+    the rules that the user approved in this session.
     """
 
     def __init__(
@@ -145,6 +153,7 @@ class Conversation:
         self.is_busy = False
         self.last_answer = ""
         self.resources = AsyncExitStack()
+        self.approved_rules: Sequence[Rule] = ()
         self._shell_outputs: list[str] = []
         self._shell: asyncio.Task[str] | None = None
         session.watch(self._apply)

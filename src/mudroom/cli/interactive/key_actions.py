@@ -11,10 +11,10 @@ from prompt_toolkit.buffer import Buffer
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
-from .choice import Choice, match_answer
 from .line_queue import LineQueue
 from .panel import Panel
 from .paste import PasteStore
+from .questions.choice import Choice, match_answer
 
 if TYPE_CHECKING:
     from .conversation import Conversation, NextStep
@@ -156,7 +156,7 @@ class KeyActions:
         twice = now - self._escaped_at < DOUBLE_PRESS_SECONDS
         self._escaped_at = now
         if panel.choice:
-            panel.answer_choice(None)
+            self._dismiss_question()
         elif panel.target_run_id or panel.pager:
             panel.target_run_id = ""
             panel.pager = None
@@ -178,13 +178,18 @@ class KeyActions:
         if twice:
             self._close()
         elif self._panel.choice:
-            self._panel.answer_choice(None)
+            self._dismiss_question()
         elif self.conversation and (self.is_busy or self._queue.lines):
             self._stop(self.conversation)
         elif self.buffer.text:
             self.buffer.reset()
         else:
             self._print("Press Ctrl-C again or Ctrl-D to exit.")
+
+    def _dismiss_question(self) -> None:
+        """Close the question without an answer. The run that asked it stops itself."""
+        self._panel.answer_choice(None)
+        self._return_queued_lines()
 
     def leave(self) -> None:
         """Ctrl+D: exit."""
@@ -303,6 +308,9 @@ class KeyActions:
     def _stop(self, conversation: Conversation) -> None:
         """Stop the run and move the queued lines back into the input line."""
         conversation.interrupt()
+        self._return_queued_lines()
+
+    def _return_queued_lines(self) -> None:
         if queued := "\n".join(self._queue.take_all()):
             self.buffer.text = f"{queued}\n{self.buffer.text}".rstrip("\n")
             self.buffer.cursor_position = len(self.buffer.text)

@@ -13,8 +13,8 @@ from ...projections.safe_text import sanitize, sanitize_line
 from ..output.live_tree import MAX_PENDING_LINES, MAX_RUNS
 from ..output.text import Glyphs, Line, truncate, wrap_last_lines
 from ..output.tree_lines import TreeStyle, format_tree_by_run
-from .choice import Choice
 from .line_queue import LineQueue
+from .questions.choice import Choice
 from .status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class Panel:
     def key_hint(self) -> str:
         """The keys that can be used now."""
         if self.choice:
+            if self._is_busy:
+                return "enter, y, n: answer, esc: stop"
             return "enter: select, esc: cancel"
         if self.target_run_id:
             return "enter: send, esc: back"
@@ -77,9 +79,13 @@ class Panel:
             return "m: message, w: wrap up, x: stop, esc: back"
         if self.selected_run_id:
             return "enter: open, m: message, w: wrap up, x: stop"
-        if self.conversation and self.conversation.is_busy:
+        if self._is_busy:
             return "esc: stop, ctrl+s: send now" if self._queue.lines else "esc: stop"
         return ""
+
+    @property
+    def _is_busy(self) -> bool:
+        return self.conversation is not None and self.conversation.is_busy
 
     @property
     def target_name(self) -> str:
@@ -128,7 +134,7 @@ class Panel:
             step: number of rows, negative for up. With nothing marked, the nearest end is marked.
         """
         if self.choice:
-            self.choice.index = (self.choice.index + step) % len(self.choice.items)
+            self.choice.move(step)
         elif self.pager:
             self.pager.lines_from_end -= step
         elif self._shown_run_ids:

@@ -21,10 +21,10 @@ from ..output.plain_progress import PlainProgress
 from ..output.progress import should_color
 from ..output.scrollback import Scrollback
 from ..output.signals import handle_signals
-from ..output.text import choose_glyphs
-from .choice import match_answer
+from ..output.text import Line, choose_glyphs
 from .conversation import Conversation
 from .line_queue import LineQueue
+from .questions.choice import match_answer
 
 PROMPT = "mudroom >> "
 
@@ -86,11 +86,17 @@ class PlainUI:
         return line
 
     async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
     ) -> str | None:
         """Ask for the number of an item, or for text. Questions wait for one another."""
         async with self._choice_lock:
             self._write(f"{title}\n")
+            self.scrollback.write_lines(*body)
             for n, (_, label) in enumerate(items, 1):
                 self._write(f"  {n}. {sanitize_line(label)}\n")
             try:

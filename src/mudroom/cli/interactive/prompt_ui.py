@@ -23,7 +23,6 @@ from ...config import Settings
 from ...projections.safe_text import sanitize
 from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
-from .choice import Choice
 from .completion import PromptCompleter
 from .input_history import create_history_file
 from .key_actions import NEXT_MODE_COMMAND, KeyActions
@@ -32,6 +31,7 @@ from .line_queue import LineQueue
 from .mentions import MentionCompletions, find_mention
 from .panel import Panel
 from .prompt_screen import PromptScreen
+from .questions.choice import Choice
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -151,13 +151,18 @@ class PromptUI:
         self._buffer.cursor_position = len(text)
 
     async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
     ) -> str | None:
         """Ask the user to choose in the panel. Questions wait for one another."""
         async with self._choice_lock:
             if self._queue.is_closed:
                 return None
-            choice = Choice(title, items, free_text=free_text)
+            choice = Choice(title, items, free_text=free_text, body=body)
             self._panel.choice = choice
             self._screen.redraw()
             try:

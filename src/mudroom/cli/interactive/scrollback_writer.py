@@ -7,6 +7,7 @@ from collections import Counter
 from ..._core.events import (
     AnyEvent,
     MessageSent,
+    PermissionDecided,
     RunFinished,
     ToolCallFinished,
     ToolCallStarted,
@@ -41,6 +42,7 @@ class ScrollbackWriter:
         self._show_tasks = show_tasks
         self._answer = AnswerStream(self._write, self._mark_cut_off)
         self._calls: dict[str, ToolCallStarted] = {}
+        self._denied_calls: set[str] = set()
         self._task_total = 0
         self._outcomes: Counter[RunState] = Counter()
         self._has_call_above = False
@@ -62,6 +64,10 @@ class ScrollbackWriter:
             case ToolCallStarted():
                 self._calls[event.call.id] = event
                 self._task_total += event.view == "run"
+            case PermissionDecided(verdict="ask", allowed=False):
+                self._denied_calls.add(event.call_id)
+            case ToolCallFinished() if event.call_id in self._denied_calls:
+                self._calls.pop(event.call_id, None)  # The question and its answer were printed.
             case ToolCallFinished():
                 self._write_call(event)
             case MessageSent():
@@ -99,6 +105,8 @@ class ScrollbackWriter:
     def _write_call(self, event: ToolCallFinished) -> None:
         never_started = ToolCallStarted(at=0.0, call=ToolCallBlock(event.call_id, event.name, {}))
         started = self._calls.pop(event.call_id, never_started)
+        if started is never_started and not event.refused:
+            return  # The run was stopped before the call.
         children = self._tree.children(event.run)
         child = next((run for run in children if run.call_id == event.call_id), None)
         self._latest = (started, event.result, child)

@@ -13,8 +13,9 @@ from ..actions.preload import preload_context_windows
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
 from ..output.sandbox_notice import describe_sandbox
-from .approvals import ApprovalPrompt, ask_for_trust
 from .conversation import UI, Conversation, NextStep
+from .questions.approvals import ApprovalPrompt
+from .questions.trust_question import ask_for_trust
 from .slash_commands.registry import COMMANDS
 from .slash_commands.session import print_recap
 
@@ -29,7 +30,7 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
     start = options.start
     preload_context_windows(options.settings.model)
     settings = await ask_for_trust(ui, options.settings, options.cwd)
-    approver = ApprovalPrompt(ui)
+    approver = ApprovalPrompt(ui, settings.home)
     step = NextStep()
     previous = ""
     while step.exit_code is None:
@@ -41,6 +42,13 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
         conversation = Conversation(session, ui, settings, COMMANDS)
         conversation.status.mode = loaded.permissions.mode
         async with session, conversation.resources:
+            approver.start_session(
+                loaded.permissions,
+                session.cwd,
+                conversation.interrupt,
+                is_same=bool(previous) and start.resume == previous,
+            )
+            conversation.approved_rules = approver.rules
             await name_session(session, settings.home, start)
             if start.resume:
                 await conversation.load_history()

@@ -123,6 +123,26 @@ def wrap(line: str, columns: int) -> Iterator[str]:
     yield line
 
 
+def split_line(line: Line, columns: int) -> Iterator[Line]:
+    """Split a line into rows of at most `columns`, anywhere; styles stay, nothing is left out."""
+    columns = max(2, columns)
+    row: list[tuple[str, str]] = []
+    used = 0
+    for text, style in line:
+        text = text.expandtabs(4)
+        while text:
+            head = truncate(text, columns - used, "") if used < columns else ""
+            if head:
+                row.append((head, style))
+            used += measure_width(head)
+            text = text[len(head) :]
+            if text:
+                yield row
+                row = []
+                used = 0
+    yield row
+
+
 def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:
     """Return the last `count` lines of a text after wrapping it to `columns`."""
     text = text.strip("\n")[-count * columns :]

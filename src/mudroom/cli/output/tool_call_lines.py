@@ -15,7 +15,7 @@ from ...tools import find_builtin_tool
 from .text import Glyphs, Line, fit_with_figures, measure_width, truncate
 from .tree_lines import describe_outcome, format_figures
 
-_STYLES = {"+": "green", "-": "red"}
+DIFFERENCE_STYLES = {"+": "green", "-": "red"}
 """Styles of added and removed lines; others are dim."""
 _MAX_ERROR_LINES = 3
 
@@ -108,4 +108,4 @@ def _format_preview(
     elif tool and tool.preview:
         for sign, line in tool.preview(call.arguments, result):
             prefix = f"{sign} " if sign else ""
-            yield f"{prefix}{sanitize(line)}", _STYLES.get(sign, "dim")
+            yield f"{prefix}{sanitize(line)}", DIFFERENCE_STYLES.get(sign, "dim")

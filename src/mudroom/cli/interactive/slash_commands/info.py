@@ -67,7 +67,8 @@ async def permissions(conversation: Conversation, _: str) -> None:
     session = conversation.session
     loaded, notices = load_permissions(conversation.settings, session.cwd, can_ask=True)
     conversation.print_text(f"mode {loaded.mode}; sandbox {session.sandbox.tier}")
-    for line in [str(rule) for rule in loaded.rules] or ["no rules"]:
+    rules = dict.fromkeys([*loaded.rules, *conversation.approved_rules])
+    for line in [str(rule) for rule in rules] or ["no rules"]:
         conversation.print_text(f"  {line}")
     for notice in notices:
         conversation.print_text(f"  note: {notice}", "yellow")

@@ -1,0 +1,169 @@
+"""Permission questions: the user allows a tool call, once or by a rule, or denies it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+from ...._core.ports import ApprovalDecision, ApprovalRequest
+from ...._core.tools import ToolCategory
+from ....permissions.approved_rules import ApprovedRules, keep_approved
+from ....permissions.rules import Permissions, Rule
+from ....projections.safe_text import sanitize
+from ....tools import make_builtin_tools
+from ...output.text import wrap
+from ..conversation import QuestionUI
+from .question_lines import format_body, format_call, format_title
+
+YES, SESSION, FOLDER, NO = "yes", "session", "folder", "no"
+
+
+class ApprovalPrompt:
+    """The port Approver, implemented by asking in a UI.
+
+    Arguments:
+        home: mudroom's state folder; rules that the user keeps for a folder are stored there.
+    """
+
+    def __init__(self, ui: QuestionUI, home: str) -> None:
+        self._ui = ui
+        self._home = home
+        self._folder = "."
+        self._lock = asyncio.Lock()
+        self._exact_calls: set[str] = set()
+        self._stop: Callable[[], object] = bool
+        self._approved = _make_rules(Permissions(), ".")
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that the user approved in this session."""
+        return self._approved.rules
+
+    def start_session(
+        self,
+        permissions: Permissions,
+        folder: str,
+        stop: Callable[[], object],
+        *,
+        is_same: bool = False,
+    ) -> None:
+        """Ask for the calls of this session from now on.
+
+        Arguments:
+            stop: stops the run.
+            is_same: the session was opened again; its approved rules still apply.
+        """
+        rules = self.rules if is_same else []
+        if not is_same:
+            self._exact_calls.clear()
+        self._folder = folder
+        self._stop = stop
+        self._approved = _make_rules(permissions, folder)
+        self._approved.add(*rules)
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Ask the user, unless an approved rule allows the call.
+
+        Requests wait for one another, because the answer to one can approve the next one.
+        """
+        async with self._lock:
+            return await self._ask(request)
+
+    async def _ask(self, request: ApprovalRequest) -> ApprovalDecision:
+        if self._is_approved(request):
+            return ApprovalDecision(True, "allowed for this session")
+        rules = self._approved.suggest(request.tool, request.arguments)
+        findings = self._approved.list_open_findings(request.tool, request.arguments)
+        choice = await self._ui.choose(
+            format_title(request),
+            _make_items(request, rules),
+            free_text=True,
+            body=format_body(request, [finding.command for finding in findings]),
+        )
+        decision, echo = self._make_decision(request, rules, choice)
+        self._print_answer(request, decision, echo)
+        if choice is None:
+            self._stop()
+        return decision
+
+    def _is_approved(self, request: ApprovalRequest) -> bool:
+        if _make_exact_key(request) in self._exact_calls:
+            return True
+        return self._approved.allow(request.tool, request.arguments)
+
+    def _make_decision(
+        self, request: ApprovalRequest, rules: tuple[Rule, ...], choice: str | None
+    ) -> tuple[ApprovalDecision, str]:
+        """Return the decision of a choice, and its text for the user; approve rules."""
+        match choice:
+            case "yes":
+                return ApprovalDecision(True, "the user said yes"), "Allowed once."
+            case "session":
+                self._approve(request, rules)
+                about = _describe_rules(request, rules)
+                why = "the user said yes, for this session"
+                return ApprovalDecision(True, why), f"Allowed in this session: {about}"
+            case "folder":
+                keep_approved(self._home, self._folder, rules)
+                self._approve(request, rules)
+                about = _describe_rules(request, rules)
+                why = "the user said yes, for this folder"
+                return ApprovalDecision(True, why), f"Allowed in this folder: {about}"
+            case None:
+                return ApprovalDecision(False, "the user stopped the run"), "Stopped."
+            case "no":
+                return ApprovalDecision(False, "the user said no"), "Denied."
+            case _:
+                return ApprovalDecision(False, f"the user said no: {choice}"), f"Denied: {choice}"
+
+    def _approve(self, request: ApprovalRequest, rules: tuple[Rule, ...]) -> None:
+        self._approved.add(*rules)
+        if not rules:
+            self._exact_calls.add(_make_exact_key(request))
+
+    def _print_answer(
+        self, request: ApprovalRequest, decision: ApprovalDecision, echo: str
+    ) -> None:
+        """Print the call and the answer, so that they stay on the screen."""
+        scrollback = self._ui.scrollback
+        glyphs = scrollback.glyphs
+        rows = list(wrap(sanitize(echo), scrollback.columns() - 5))
+        scrollback.write_lines(
+            *([(part, "bold")] for part in wrap(f"? {format_call(request)}", scrollback.columns())),
+            *(
+                [(f"  {' ' * len(glyphs.hook) if n else glyphs.hook}", "dim"), (row, style)]
+                for style in ["green" if decision.allowed else "yellow"]
+                for n, row in enumerate(rows)
+            ),
+        )
+
+
+def _make_rules(permissions: Permissions, folder: str) -> ApprovedRules:
+    return ApprovedRules(
+        permissions,
+        workspace=os.path.realpath(folder),
+        user_home=os.environ.get("HOME", "/"),
+        tools=make_builtin_tools(),
+    )
+
+
+def _make_items(request: ApprovalRequest, rules: tuple[Rule, ...]) -> list[tuple[str, str]]:
+    about = _describe_rules(request, rules)
+    items = [(YES, "yes"), (SESSION, f"yes, always in this session: {about}")]
+    if rules:
+        items.append((FOLDER, f"yes, always in this folder: {about}"))
+    return [*items, (NO, "no (or type what to do instead)")]
+
+
+def _describe_rules(request: ApprovalRequest, rules: tuple[Rule, ...]) -> str:
+    """Return what approved rules cover."""
+    if not rules:
+        return "this exact command"
+    if request.category is ToolCategory.WRITE and all(rule.pattern == "/**" for rule in rules):
+        return "change any file of this folder"
+    return ", ".join(rule.pattern or rule.tool for rule in rules)
+
+
+def _make_exact_key(request: ApprovalRequest) -> str:
+    return f"{request.tool} {request.arguments}"

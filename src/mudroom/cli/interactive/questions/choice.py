@@ -1,0 +1,105 @@
+"""A question with a list of answers, and the answers that a user may type."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ....projections.safe_text import sanitize_line
+from ...output.text import Glyphs, Line, split_line, truncate, wrap
+
+MIN_BODY_ROWS = 3
+"""Rows kept for the body of a question, before answers are left out."""
+
+_SHORT = {"y": "yes", "n": "no"}
+
+
+def match_answer(items: Sequence[tuple[str, str]], text: str) -> str | None:
+    """Return the value of the item that a typed line names: by number, value or label, y or n.
+
+    None if it names no item.
+    """
+    text = text.strip().lower()
+    if text.isdecimal() and 0 < int(text) <= len(items):
+        return items[int(text) - 1][0]
+    text = _SHORT.get(text, text)
+    matches = (value for value, label in items if text in (value.lower(), label.lower()))
+    return next(matches, None)
+
+
+class Choice:
+    """A question with a list of answers, one of them marked.
+
+    Arguments:
+        items: pairs of value and label.
+        free_text: accept a typed line as the answer, too.
+        body: lines between the title and the answers; they scroll if they do not fit.
+
+    `result` is set to the value of the chosen item, the typed line, or None.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
+    ) -> None:
+        self.title = title
+        self.items = items
+        self.allows_free_text = free_text
+        self.body = body
+        self.index = 0
+        self.first_row = 0
+        self.result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+    def resolve(self, value: str | None) -> None:
+        """Set the result, unless it is set already."""
+        if not self.result.done():
+            self.result.set_result(value)
+
+    def move(self, step: int) -> None:
+        """Move the mark by one row; a larger step scrolls the body, if there is one."""
+        if self.body and abs(step) > 1:
+            self.first_row += step
+        else:
+            self.index = (self.index + step) % len(self.items)
+
+    def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
+        """Return the title, a part of the body, and as many answers as fit."""
+        title: list[Line] = [
+            [(part, "bold")] for part in wrap(sanitize_line(self.title, 2000), columns)
+        ]
+        room = max(1, height - len(title) - (MIN_BODY_ROWS if self.body else 0))
+        answers = self._format_answers(columns, room, glyphs)
+        body = self._format_body(columns, height - len(title) - len(answers))
+        return [*title, *body, *answers]
+
+    def _format_answers(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
+        """Return the answers that fit; they are wrapped if there are rows for all of them."""
+        first = max(0, min(self.index - height // 2, len(self.items) - height))
+        answers: list[str] = []
+        for n, (_, label) in enumerate(self.items):
+            mark = glyphs.mark if n == self.index else " "
+            answers.append(f"{mark} {n + 1}. {sanitize_line(label)}")
+        rows = [list(wrap(answer, columns - 5)) for answer in answers]
+        if sum(map(len, rows)) > height:
+            rows = [[truncate(answer, columns, glyphs.more)] for answer in answers]
+            rows = [row if first <= n < first + height else [] for n, row in enumerate(rows)]
+        return [
+            [(part if not at else f"     {part}", "cyan reverse" if n == self.index else "")]
+            for n, parts in enumerate(rows)
+            for at, part in enumerate(parts)
+        ]
+
+    def _format_body(self, columns: int, height: int) -> list[Line]:
+        """Return the rows of the body that fit, and a note of which they are."""
+        rows = [row for line in self.body for row in split_line(line, columns)]
+        if len(rows) <= height:
+            return rows
+        room = max(1, height - 1)
+        self.first_row = max(0, min(self.first_row, len(rows) - room))
+        last = self.first_row + room
+        note = f"  rows {self.first_row + 1}-{last} of {len(rows)}: page up, page down"
+        return [*rows[self.first_row : last], [(truncate(note, columns), "yellow")]]

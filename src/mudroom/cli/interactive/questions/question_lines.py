@@ -1,0 +1,107 @@
+"""Text of an approval request: who asks for what, the difference or the command, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ...._core.ports import ApprovalRequest
+from ...._core.tools import ToolCategory
+from ....projections.safe_text import make_call_title, sanitize_line
+from ....tools import find_builtin_tool
+from ...output.text import Line
+from ...output.tool_call_lines import DIFFERENCE_STYLES
+
+_LONG_GAP = re.compile(r" {24,}|\n{5,}")
+_VERBS = {ToolCategory.RUN: "run a command", ToolCategory.NETWORK: "send a request"}
+
+
+def format_title(request: ApprovalRequest) -> str:
+    """Return one line: the agent and what it wants to do."""
+    agent = sanitize_line(request.agent)
+    child = "." in request.run_id
+    who = f"{agent}#{request.run_id}" if child else "The main agent"
+    return f"{who} wants to {_describe_act(request)}"
+
+
+def format_call(request: ApprovalRequest) -> str:
+    """Return one line: the call, and the child that asked for it."""
+    tool = find_builtin_tool(request.tool)
+    title = make_call_title(request.arguments, tool)
+    child = f" ({sanitize_line(request.agent)}#{request.run_id})" if "." in request.run_id else ""
+    return f"{sanitize_line(f'{request.tool} {title}')}{child}"
+
+
+def format_body(request: ApprovalRequest, parts: Sequence[str] = ()) -> list[Line]:
+    """Return the difference or all arguments, and the reason; no character is hidden.
+
+    Arguments:
+        parts: the parts of a command that need approval; they are marked.
+    """
+    command = request.arguments.get("command")
+    if request.category is ToolCategory.RUN and isinstance(command, str):
+        lines = list(_format_command(command, parts or [request.command_part]))
+    elif request.change:
+        lines = [
+            [(f"  {sign or ' '} {escape_hidden(text)}", DIFFERENCE_STYLES.get(sign, "dim"))]
+            for sign, text in request.change
+        ]
+    else:
+        text = escape_hidden(_format_arguments(request.arguments))
+        lines = [[(f"  {line}", "bold")] for line in text.split("\n")]
+    return [*lines, [(f"  Reason: {escape_hidden(request.why)}", "dim")]]
+
+
+def _describe_act(request: ApprovalRequest) -> str:
+    if request.category is ToolCategory.WRITE:
+        tool = find_builtin_tool(request.tool)
+        return f"{sanitize_line(request.tool)} {make_call_title(request.arguments, tool)}"
+    kind = _VERBS.get(request.category) if request.category else None
+    return kind or f"use {sanitize_line(request.tool)}"
+
+
+def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
+    """Yield the lines of a command, with its open parts in bold yellow, and these parts again."""
+    shown = escape_hidden(command)
+    open_parts = [escape_hidden(part) for part in parts if part.strip()]
+    open_parts = [part for part in open_parts if part.strip() != shown.strip()]
+    if not open_parts:
+        yield from ([(f"  {line}", "bold")] for line in shown.split("\n"))
+        return
+    pattern = "|".join(map(re.escape, sorted(open_parts, key=len, reverse=True)))
+    line: list[tuple[str, str]] = [("  ", "")]
+    for n, piece in enumerate(re.split(f"({pattern})", shown)):
+        style = "bold yellow" if n % 2 else ""
+        first, *others = piece.split("\n")
+        line.append((first, style))
+        for text in others:
+            yield line
+            line = [("  ", ""), (text, style)]
+    yield line
+    for part in dict.fromkeys(open_parts):
+        text = " ".join(part.split("\n"))
+        yield [(f"  needs approval: {text}", "dim")]
+
+
+def escape_hidden(text: str) -> str:
+    """Make hidden text visible.
+
+    Characters that are not printed become their code points; long runs of spaces or empty lines
+    become a count.
+    """
+
+    def count_gap(match: re.Match[str]) -> str:
+        kind = "blanks" if match[0][0] == " " else "empty lines"
+        return f" [{len(match[0])} {kind}] "
+
+    text = _LONG_GAP.sub(count_gap, text).replace("\t", "    ")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{{{ord(c):x}}}" for c in text)
+
+
+def _format_arguments(arguments: dict[str, object]) -> str:
+    return "\n".join(
+        f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        for name, value in arguments.items()
+    )

@@ -1,0 +1,98 @@
+"""Rules that the user approves at the prompt: what they cover, and where they are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mudroom.cli.actions.load_permissions import load_permissions
+from mudroom.config import Settings
+from mudroom.errors import UsageError
+from mudroom.permissions.approved_rules import (
+    ApprovedRules,
+    format_rule,
+    keep_approved,
+    load_approved,
+)
+from mudroom.permissions.rules import Permissions
+from mudroom.tools import make_builtin_tools
+
+
+def make_rules(folder: Path, permissions: Permissions | None = None) -> ApprovedRules:
+    return ApprovedRules(
+        permissions or Permissions(),
+        workspace=str(folder),
+        user_home="/root",
+        tools=make_builtin_tools(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "suggested"),
+    [
+        ("touch made", ["bash(touch:*)"]),
+        ("git push origin main", ["bash(git push:*)"]),
+        ("npm run build:all -- -v", ["bash(npm run build:all:*)"]),
+        ("cd a && touch b && make test", ["bash(touch:*)", "bash(make test:*)"]),
+        ("timeout 5 pytest -q", ["bash(pytest:*)"]),
+        ("git -C x commit", ["bash(git -C x commit)"]),
+        ("python x.py", ["bash(python x.py)"]),
+        ("sudo touch x", ["bash(sudo touch x)"]),
+        ("rm -rf x", ["bash(rm -rf x)"]),
+        ("cat /etc/passwd", ["bash(cat /etc/passwd)"]),
+        ("echo x >> made", []),
+        ("$X y", []),
+        ("rm *", []),
+    ],
+)
+def test_the_rule_for_a_command_covers_its_program_only_where_that_is_safe(
+    command: str, suggested: list[str], tmp_path: Path
+) -> None:
+    rules = make_rules(tmp_path)
+    found = rules.suggest("bash", {"command": command})
+    assert [format_rule(rule) for rule in found] == suggested
+    rules.add(*found)
+    assert rules.allow("bash", {"command": command}) is bool(suggested)
+
+
+def test_an_approved_program_does_not_cover_what_else_is_in_a_command(tmp_path: Path) -> None:
+    rules = make_rules(tmp_path)
+    rules.add(*rules.suggest("bash", {"command": "touch made"}))
+    assert rules.allow("bash", {"command": "ls && touch other"})
+    for command in ("touch x; rm x", "touch $(curl x)", "touch x > y", "rm x", "ls"):
+        assert not rules.allow("bash", {"command": command}), command
+
+
+def test_approved_changes_of_files_stay_in_the_folder(tmp_path: Path) -> None:
+    rules = make_rules(tmp_path)
+    rules.add(*rules.suggest("edit", {"file_path": "a/b.py"}))
+    assert rules.allow("write", {"file_path": "c.py", "content": ""})
+    assert not rules.allow("edit", {"file_path": "/tmp/outside.py"})
+    assert not rules.allow("edit", {"file_path": "../outside.py"})
+    (outside,) = rules.suggest("edit", {"file_path": "/tmp/outside.py"})
+    assert outside.pattern == "//tmp/outside.py"
+
+
+def test_ask_and_deny_rules_come_before_approved_rules(tmp_path: Path) -> None:
+    rules = make_rules(tmp_path, Permissions.of(ask=["Bash(git push:*)"], deny=["Bash(touch:*)"]))
+    assert rules.suggest("bash", {"command": "git push"}) == ()
+    assert rules.suggest("bash", {"command": "touch x"}) == ()
+
+
+def test_rules_kept_for_a_folder_apply_there_and_below(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    project = tmp_path / "project"
+    (project / "src").mkdir(parents=True)
+    rules = make_rules(project)
+    for command in ("touch made", "touch other"):
+        path = keep_approved(home, str(project), rules.suggest("bash", {"command": command}))
+    assert [str(rule) for rule in load_approved(home, str(project / "src"))] == [
+        "allow bash(touch:*) (approved for this folder, in approved.json)"
+    ]
+    assert load_approved(home, str(tmp_path)) == ()
+    loaded = load_permissions(Settings(home=home), str(project))
+    assert "bash(touch:*)" in str(loaded.permissions.rules[0])
+    Path(path).write_text("{")
+    with pytest.raises(UsageError, match="the approved rules cannot be read"):
+        load_approved(home, str(project))
