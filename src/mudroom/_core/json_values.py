@@ -15,6 +15,7 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 
 _OBJECTS = (dict, Mapping)
 _LISTS = (list, tuple)
+_NUMBERS = (int, float)
 
 MAX_DEPTH = 200
 """Levels of lists and objects in one value. Python's parsers and encoders fail at about 1,000."""
@@ -34,6 +35,29 @@ def clean_text(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
+    """Return whether a value can be recorded as it is, by a quick test.
+
+    False also for a few values that can be recorded, such as texts that are not ASCII.
+    """
+    if isinstance(value, str):
+        return value.isascii()
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(value, _NUMBERS):
+        return not find_json_fault(value)
+    if not levels:
+        return False
+    if type(value) is dict:
+        for key, item in cast("dict[object, object]", value).items():
+            if not isinstance(key, str) or not key.isascii() or not is_clean_json(item, levels - 1):
+                return False
+        return True
+    if type(value) is list:
+        return all(is_clean_json(item, levels - 1) for item in cast("list[object]", value))
+    return False
 
 
 def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
@@ -72,7 +96,7 @@ def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
         return clean_text(value)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int | float):
+    if isinstance(value, _NUMBERS):
         fault = find_json_fault(value)
         return f"({fault})" if fault else value
     is_object = isinstance(value, _OBJECTS)

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .json_values import clean_json, clean_text, find_json_fault
+from .json_values import clean_json, clean_text, find_json_fault, is_clean_json
 
 
 class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
@@ -281,14 +281,16 @@ def get_sendable_arguments(call: ToolCallBlock) -> dict[str, Any]:
 
 def clean_call(call: ToolCallBlock) -> ToolCallBlock:
     """Return a tool call in a form that can be recorded; `malformed` says why it cannot run."""
-    fault = find_json_fault(call.arguments)
+    is_clean = is_clean_json(call.arguments)
+    fault = "" if is_clean else find_json_fault(call.arguments)
     if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         # Only a model in this process sends other values.
         fault = f"a value of type {type(call.arguments).__name__} is no object"
+    arguments = call.arguments if is_clean else clean_json(call.arguments)
     return ToolCallBlock(
         clean_text(call.id),
         clean_text(call.name),
-        {} if fault else cast("dict[str, Any]", clean_json(call.arguments)),
+        {} if fault else cast("dict[str, Any]", arguments),
         fault or clean_text(call.malformed),
         clean_text(call.signature),
     )

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import MudroomError
-from .json_values import clean_json, clean_text
+from .json_values import clean_json, clean_text, is_clean_json
 from .messages import ImageBlock, ToolResultBlock
 
 
@@ -95,14 +95,13 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
 def clean_result(result: ToolResult) -> ToolResult:
     """Return a result in a form that can be recorded and sent to a model."""
     texts = (result.text, result.display, result.spill, *result.reads, *result.changes)
-    detail = clean_json(result.detail)
-    if all(map(str.isascii, texts)) and detail == result.detail:
+    if all(map(str.isascii, texts)) and is_clean_json(result.detail):
         return result
     return replace(
         result,
         text=clean_text(result.text),
         display=clean_text(result.display),
-        detail=detail,
+        detail=clean_json(result.detail),
         reads=tuple(map(clean_text, result.reads)),
         changes=tuple(map(clean_text, result.changes)),
         spill=clean_text(result.spill),

@@ -46,10 +46,14 @@ class Evidence:
                 self.calls[outcome.name] = self.calls.get(outcome.name, 0) + 1
             self.failed += result.error
             self._files_read.update(dict.fromkeys(result.reads))
-            self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
-            self._folders_of_writes |= list_folders_above(result.changes)
-            self._observed_changes.update(dict.fromkeys(result.observed_changes))
+            if result.changes or result.observed_changes:
+                self._add_changes(result)
             self.unknown_changes = self.unknown_changes or result.unknown_changes
+
+    def _add_changes(self, result: ToolResult) -> None:
+        self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
+        self._folders_of_writes |= list_folders_above(result.changes)
+        self._observed_changes.update(dict.fromkeys(result.observed_changes))
 
     @property
     def files_read(self) -> tuple[str, ...]:

@@ -33,8 +33,8 @@ class LoopDetector:
 
     def __init__(self) -> None:
         self._turns: list[Turn] = []
-        self._equal_counts = dict.fromkeys(range(1, LONGEST_PERIOD + 1), 0)
-        """Period -> number of turns in a row that equal the turn one period before."""
+        self._equal_counts: dict[int, int] = {}
+        """Period -> number of turns in a row that equal the turn one period before, if any."""
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
         """Add a turn and return how many times in a row the pattern came that ends with it.
@@ -44,12 +44,15 @@ class LoopDetector:
         calls = {call.id: (call.name, call.arguments) for call in message.tool_calls}
         results = [(*calls[outcome.call_id], hash(outcome.result.text)) for outcome in outcomes]
         turn = results or [message.text.strip()]
+        earlier_turns = self._turns
+        earlier_counts = self._equal_counts
+        self._turns = [*earlier_turns[1 - LONGEST_PERIOD :], turn]
+        self._equal_counts = {}
         repeats = 1
-        for period, equal_count in self._equal_counts.items():
-            is_equal = len(self._turns) >= period and turn == self._turns[-period]
-            count = equal_count + 1 if is_equal else 0
-            self._equal_counts[period] = count
-            if count % period == 0:
-                repeats = max(repeats, count // period + 1)
-        self._turns = [*self._turns[1 - LONGEST_PERIOD :], turn]
+        for period, earlier_turn in enumerate(reversed(earlier_turns), 1):
+            if turn == earlier_turn:
+                count = earlier_counts.get(period, 0) + 1
+                self._equal_counts[period] = count
+                if count % period == 0:
+                    repeats = max(repeats, count // period + 1)
         return repeats

@@ -25,6 +25,7 @@ from .._core.messages import (
     user_message,
 )
 
+_ILLEGAL_CHARACTERS = re.compile("[^A-Za-z0-9_-]")
 NO_RESULT = "No result of this call was recorded."
 EMPTY_MESSAGE = user_message("(Nothing was recorded here.)")
 
@@ -118,4 +119,4 @@ def _reserve_id(call_id: str, ids: set[str]) -> str:
 
 def make_wire_id(call_id: str) -> str:
     """Return a call id in the characters that every wire accepts."""
-    return re.sub("[^A-Za-z0-9_-]", "_", call_id)
+    return _ILLEGAL_CHARACTERS.sub("_", call_id)

@@ -224,9 +224,11 @@ def _sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[Sto
 
 def collect_reminders(run: RunContext) -> list[str]:
     """Return the reminders that the tools have after a batch of calls."""
+    makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
+    if not makers:
+        return []
     context = CallContext(run)
-    notes = [tool.make_reminder(context) for tool in run.tools.values() if tool.make_reminder]
-    return [note for note in notes if note]
+    return [note for make_reminder in makers if (note := make_reminder(context))]
 
 
 async def _restore_memo(

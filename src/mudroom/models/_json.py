@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from .._core.json_values import clean_text, find_json_fault
+from .._core.json_values import clean_text, find_json_fault, is_clean_json
 from ..errors import quote_value
 
 _T = TypeVar("_T")
@@ -83,6 +83,9 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
         return {}, clean(text)
     if isinstance(value, dict):
         arguments = cast("dict[str, object]", value)
+        if is_clean_json(arguments) and "\\u0000" not in text:
+            fault = _find_repeated_key(text, len(arguments))
+            return {} if fault else arguments, fault
         fault = find_json_fault(arguments) or _find_repeated_key(text, len(arguments))
         return {} if fault else _clean_mapping(arguments), fault
     return {}, clean(text)

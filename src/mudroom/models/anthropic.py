@@ -176,6 +176,8 @@ def _decode_searches(message: AssistantMessage) -> dict[ProviderBlock, dict[str,
         for block in message.content
         if isinstance(block, ProviderBlock)
     }
+    if not blocks:
+        return {}
     ids = Counter(block.get("tool_use_id") or block.get("id") for block in blocks.values())
     return {
         block: data
