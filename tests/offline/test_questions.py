@@ -231,7 +231,7 @@ async def test_a_subfolder_names_the_root_of_its_repository(ask: Ask, tmp_path: 
 async def test_a_project_without_a_readme_is_not_described(ask: Ask) -> None:
     report = await ask({"src/a.py": "x = 1\n"}, "what is this?")
     assert "No line that looks like a description was recognised" in report.text
-    assert "No such heading and no line of prose was recognised in a README" in report.text
+    assert "No README with a heading of the top level or a line of prose was" in report.text
 
 
 def monorepo() -> dict[str, str]:
