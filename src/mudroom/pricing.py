@@ -19,7 +19,7 @@ _PROVIDER_IDS = {
 
 
 def calculate_cost(model: str, usage: Usage) -> float | None:
-    """Return the price of tokens in US dollars, None if the price of the model is unknown.
+    """Return the price of tokens and web searches in US dollars, None if one of them is unknown.
 
     The price that the provider told counts first.
 
@@ -38,11 +38,14 @@ def calculate_cost(model: str, usage: Usage) -> float | None:
         output_tokens=usage.output_tokens,
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
+        web_searches=usage.searches,
     )
     provider_id = _PROVIDER_IDS.get(provider, provider)
     try:
         price = genai_prices.calc_price(tokens, model_ref=name, provider_id=provider_id)
     except LookupError:
+        return None
+    if usage.searches and getattr(price.model_price, "web_searches_kcount", None) is None:
         return None
     rates = (price.model_price.input_mtok, price.model_price.output_mtok)
     is_listed = any(rate is not None for rate in rates)

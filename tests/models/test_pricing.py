@@ -36,6 +36,28 @@ def test_a_priced_model_costs_money() -> None:
     assert cost is not None and cost > 0
 
 
+@pytest.mark.parametrize(
+    ("model", "price"),
+    [
+        ("anthropic:claude-sonnet-5-5", 0.01),
+        ("openai:gpt-6.1-sol", 0.01),
+        ("google:gemini-3-pro-preview", 0.014),
+        ("google:gemini-flash-latest", 0.014),
+        ("ollama:qwen3", 0.0),
+    ],
+)
+def test_each_search_costs_money(model: str, price: float) -> None:
+    tokens = Usage(1_000, 100)
+    without = calculate_cost(model, tokens)
+    cost = calculate_cost(model, tokens + Usage(searches=3))
+    assert without is not None and cost == pytest.approx(without + 3 * price)
+
+
+def test_a_search_without_a_known_price_makes_the_cost_unknown() -> None:
+    assert calculate_cost("openai:gpt-4.1-nano", Usage(1_000, 100)) is not None
+    assert calculate_cost("openai:gpt-4.1-nano", Usage(1_000, 100, searches=1)) is None
+
+
 def test_the_price_that_the_provider_told_counts_first() -> None:
     assert calculate_cost("anthropic:claude-sonnet-4-5", Usage(5, 5, usd=0.25)) == 0.25
     assert calculate_cost("openrouter:some/unknown", Usage(5, 5, usd=0.25)) == 0.25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Session
-from mudroom._core.events import TurnFinished
+from mudroom._core.events import Delta, ModelCallRetried, TurnFinished
 from mudroom._core.messages import (
     AssistantMessage,
     ProviderBlock,
@@ -19,8 +20,12 @@ from mudroom._core.messages import (
     user_message,
 )
 from mudroom._core.ports import RequestConfig
+from mudroom._core.tools import Tool
+from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
+from mudroom.cli.output.plain_progress import PlainProgress
+from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.session_markdown import render_session_markdown
-from mudroom.cli.output.stream_json import to_anthropic_message
+from mudroom.cli.output.stream_json import StreamJson, to_anthropic_message
 from mudroom.cli.output.transcript_lines import render_transcript
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models import model_facts
@@ -30,12 +35,14 @@ from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.openai.responses import ResponsesModel
+from mudroom.projections.run_tree import RunTree
 from mudroom.testing import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-5-5",
     "openai-responses": "openai-responses:gpt-5.5",
+    "google": "google:gemini-3-pro-preview",
 }
 USE: dict[str, Any] = {
     "type": "server_tool_use",
@@ -94,6 +101,13 @@ def make_anthropic_answer(*blocks: tuple[dict[str, Any], list[dict[str, Any]]], 
     return encode_events([*events, {"type": "message_stop"}])
 
 
+READ_TOOL = Tool(
+    name="read",
+    description="Reads a file.",
+    parameters={"type": "object"},
+    parse=dict,
+    run=lambda *_: None,  # type: ignore[arg-type]
+)
 SEARCH_DELTAS = [
     {"type": "input_json_delta", "partial_json": part}
     for part in ("", '{"query": "de', 'pth of mud"}')
@@ -115,8 +129,9 @@ ANTHROPIC_SEARCH = make_anthropic_answer(
 
 def make_responses_answer(*items: dict[str, Any]) -> Fault:
     events = [
-        {"type": "response.output_item.done", "output_index": index, "item": item}
+        {"type": f"response.output_item.{step}", "output_index": index, "item": item}
         for index, item in enumerate(items)
+        for step in ("added", "done")
     ]
     response = {"id": "resp_1", "model": "gpt", "usage": {"input_tokens": 5093, "output_tokens": 9}}
     return encode_events([*events, {"type": "response.completed", "response": response}])
@@ -132,7 +147,52 @@ RESPONSES_SEARCH = make_responses_answer(
         "arguments": '{"file_path":"a"}',
     },
 )
-SEARCHES = {"anthropic": ANTHROPIC_SEARCH, "openai-responses": RESPONSES_SEARCH}
+GOOGLE_PARTS: list[dict[str, Any]] = [
+    {
+        "toolCall": {
+            "toolType": "GOOGLE_SEARCH_WEB",
+            "id": "tju3qkc9",
+            "args": {"queries": ["depth of mud"]},
+        },
+        "thoughtSignature": "EpYSCpMSCAIS",
+    },
+    {
+        "toolResponse": {
+            "toolType": "GOOGLE_SEARCH_WEB",
+            "id": "tju3qkc9",
+            "response": {"search_suggestions": "<div></div>"},
+        },
+        "thoughtSignature": "EtoGCtcGCAIS",
+    },
+    {"text": "It is deep."},
+    {
+        "functionCall": {"name": "read", "args": {"file_path": "a"}, "id": "c1"},
+        "thoughtSignature": "EsUBCsIBAQw5",
+    },
+]
+GROUNDING: dict[str, Any] = {
+    "webSearchQueries": ["depth of mud", ""],
+    "groundingChunks": [{"web": {"uri": "https://mud.example/", "title": "On Mud"}}],
+    "searchEntryPoint": {"renderedContent": "<div></div>"},
+}
+
+
+def make_google_answer(parts: list[dict[str, Any]], grounding: dict[str, Any]) -> Fault:
+    """Return a stream with a chunk for each part; the last one has the sources."""
+    chunks: list[dict[str, Any]] = [
+        {"candidates": [{"content": {"role": "model", "parts": [part]}}]} for part in parts
+    ]
+    chunks[-1]["candidates"][0] |= {"finishReason": "STOP", "groundingMetadata": grounding}
+    chunks[-1]["usageMetadata"] = {"promptTokenCount": 50, "candidatesTokenCount": 9}
+    body = "".join(f"data: {json.dumps(chunk)}\r\n\r\n" for chunk in chunks)
+    return Fault(body=body.encode(), content_type="text/event-stream")
+
+
+SEARCHES = {
+    "anthropic": ANTHROPIC_SEARCH,
+    "openai-responses": RESPONSES_SEARCH,
+    "google": make_google_answer(GOOGLE_PARTS, GROUNDING),
+}
 
 
 def search_first(request: ServerRequest) -> ServerAnswer:
@@ -141,7 +201,11 @@ def search_first(request: ServerRequest) -> ServerAnswer:
 
 
 def find_search_tool(request: ServerRequest) -> list[dict[str, Any]]:
-    return [tool for tool in request.json["tools"] if "web_search" in tool.get("type", "")]
+    return [
+        tool
+        for tool in request.json["tools"]
+        if "web_search" in tool.get("type", "") or "googleSearch" in tool
+    ]
 
 
 class Served:
@@ -154,7 +218,9 @@ class Served:
         facts = model_facts.find_facts("claude-sonnet-5-5")
         facts = replace(facts, server_tools=frozenset({"web_search"}), encrypts_reasoning=True)
         host = server.url.removeprefix("http://")
-        for name, base in (("claude-sonnet-5-5", host), ("gpt-5.5", f"{host}/v1")):
+        bases = {"claude-sonnet-5-5": host, "gpt-5.5": f"{host}/v1"}
+        bases["gemini-3-pro-preview"] = f"{host}/v1beta"
+        for name, base in bases.items():
             monkeypatch.setitem(model_facts._learnt, (name, base), facts)
 
     def open(self, wire: str, **options: Any) -> Session:
@@ -164,6 +230,8 @@ class Served:
             "ANTHROPIC_BASE_URL": url,
             "OPENAI_API_KEY": "k",
             "OPENAI_BASE_URL": f"{url}/v1",
+            "GEMINI_API_KEY": "k",
+            "GEMINI_BASE_URL": f"{url}/v1beta",
         }
         home = str(self.folder / "home")
         defaults: dict[str, Any] = {"allow_net": True, "sandbox": "off"}
@@ -193,11 +261,16 @@ async def test_a_search_goes_back_unchanged_after_a_tool_call(
     assert len(requests) == 2
     for request in requests:
         (tool,) = find_search_tool(request)
-        assert tool["type"] in ("web_search_20250305", "web_search")
+        assert tool.get("type") in ("web_search_20250305", "web_search", None)
     if wire == "anthropic":
         text = {"type": "text", "text": "It is deep.", "citations": [CITATION]}
         call = READ | {"input": {"file_path": "a"}}
         assert requests[1].messages[1]["content"] == [USE, RESULT, text, call]
+    elif wire == "google":
+        assert requests[1].messages[1]["parts"] == GOOGLE_PARTS
+        assert [request.json["toolConfig"] for request in requests] == [
+            {"includeServerSideToolInvocations": True}
+        ] * 2
     else:
         item = {name: value for name, value in SEARCH_ITEM.items() if name != "id"}
         assert item in requests[1].messages
@@ -207,7 +280,7 @@ async def test_a_search_goes_back_unchanged_after_a_tool_call(
 async def test_a_resumed_session_sends_searches_only_to_their_own_wire(
     wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (other,) = set(MODELS) - {wire}
+    other = "google" if wire == "anthropic" else "anthropic"
     resume = ""
     async with ModelServer(search_first) as server:
         served = Served(server, tmp_path, monkeypatch)
@@ -217,7 +290,7 @@ async def test_a_resumed_session_sends_searches_only_to_their_own_wire(
             assert report.reason is Reason.GOAL, report.error
             resume = session.id
         _, _, foreign, own = server.requests
-    marks = ("srvtoolu_01", "encrypted_index", "web_search_call", "depth of mud")
+    marks = ("srvtoolu_01", "encrypted_index", "web_search_call", "depth of mud", "toolCall")
     sent = json.dumps(foreign.messages)
     assert not [mark for mark in marks if mark in sent]
     assert "It is deep." in sent
@@ -294,21 +367,54 @@ async def test_a_failed_search_is_shown_with_its_reason(
     assert texts == ["searched the web: depth of mud", "the search failed: max_uses_exceeded"]
 
 
-async def test_a_refused_search_tool_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("wire", "message"),
+    [
+        ("openai-responses", "Web search is not enabled for this organization."),
+        ("google", "Tool use with function calling is unsupported by the model."),
+        ("google", "Built-in tools ({google_search}) and Function Calling cannot be combined."),
+        ("google", "Search Grounding is not supported."),
+    ],
+)
+async def test_a_refused_search_tool_is_left_out_and_the_retry_says_so(
+    wire: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answer(request: ServerRequest) -> ServerAnswer:
         if not find_search_tool(request):
             return "Done."
-        message = "Web search is not enabled for this organization."
         error = {"type": "error", "error": {"type": "invalid_request_error", "message": message}}
         return Fault(status=400, body=json.dumps(error).encode())
 
     async with ModelServer(lambda request: answer(request)) as server:
         served = Served(server, tmp_path, monkeypatch)
-        async with served.open("openai-responses") as session:
-            report = await session.run("How deep is mud?")
-    assert (report.reason, report.text) == (Reason.GOAL, "Done.")
+        async with served.open(wire) as session:
+            events: list[AnyEvent] = []
+            session.watch(events.append)
+            reports = [await session.run("How deep is mud?") for _ in range(2)]
+        searches = [len(find_search_tool(request)) for request in server.requests]
+    assert [(report.reason, report.text) for report in reports] == [(Reason.GOAL, "Done.")] * 2
+    assert searches == [1, 0, 0]
+    (retry,) = [event for event in events if isinstance(event, ModelCallRetried)]
+    assert retry.error.endswith("sent again: the model does not search the web")
+
+
+async def test_a_last_request_without_calls_keeps_one_tool_setting_for_gemini() -> None:
+    model = make_model(GoogleModel, "gemini-3-pro-preview")
+    config = RequestConfig(system="s", tools=(READ_TOOL,), server_tools=("web_search",))
+    body = json.loads(model.start_conversation(config).build_body(tools=False))
+    assert body["toolConfig"] == {
+        "includeServerSideToolInvocations": True,
+        "functionCallingConfig": {"mode": "NONE"},
+    }
+    assert [list(tool) for tool in body["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+
+
+def test_an_interrupted_search_of_gemini_is_not_sent() -> None:
+    call = ProviderBlock("toolCall", json.dumps(GOOGLE_PARTS[0]), "searched the web: mud")
+    answer = make_answer("google", call, TextBlock("I search."))
+    model = make_model(GoogleModel, "gemini-3-pro-preview")
+    body = build_body(model, user_message("go"), answer, tools=("web_search",))
+    assert body["contents"][1]["parts"] == [{"text": "I search."}]
 
 
 # --- where it is offered
@@ -395,7 +501,11 @@ async def test_a_notice_says_why_the_tool_is_missing(
         (make_model(ResponsesModel, "gpt-6.1-sol"), True),
         (make_model(ResponsesModel, "gpt-5.5", base_url="https://gateway.example/v1"), False),
         (make_model(OpenAIModel, "gpt-5.5"), False),
-        (make_model(GoogleModel, "gemini-3-pro-preview"), False),
+        (make_model(GoogleModel, "gemini-3-pro-preview"), True),
+        (make_model(GoogleModel, "gemini-flash-latest"), True),
+        (make_model(GoogleModel, "gemini-2.5-pro"), False),
+        (make_model(GoogleModel, "gemini-3-pro-image-preview"), False),
+        (make_model(GoogleModel, "gemini-3-pro-preview", base_url="http://127.0.0.1/v1"), False),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -421,13 +531,14 @@ def test_stream_json_shows_searches_as_server_tool_use() -> None:
     assert message["content"] == [use | {"input": SEARCH_ITEM["action"]}, RESULT]
 
 
+@pytest.mark.parametrize("wire", ["anthropic", "google"])
 async def test_transcript_and_export_show_query_and_sources(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with ModelServer(search_first) as server:
         served = Served(server, tmp_path, monkeypatch)
         journal = MemoryJournal()
-        async with served.open("anthropic", journal=journal) as session:
+        async with served.open(wire, journal=journal) as session:
             await session.run("How deep is mud?")
         stored = [event async for event in journal.read()]
     for shown in (render_transcript(stored, "1"), "".join(render_session_markdown(stored))):
@@ -437,3 +548,101 @@ async def test_transcript_and_export_show_query_and_sources(
 
 def test_searches_add_up() -> None:
     assert Usage(1, searches=2) + Usage(searches=1) == Usage(1, searches=3)
+
+
+@pytest.mark.parametrize("wire", MODELS)
+async def test_a_line_says_when_a_search_starts_and_ends(
+    wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = io.StringIO()
+    screen = PlainProgress(progress, RunTree(), verbose=True)
+    json_lines = StreamJson(session="s", cwd="/", model="m", tools=(), agents=())
+    async with ModelServer(search_first) as server:
+        served = Served(server, tmp_path, monkeypatch)
+        async with served.open(wire) as session:
+            events: list[AnyEvent] = []
+            session.watch(events.append)
+            session.watch(screen.on_event)
+            await session.run("How deep is mud?")
+    searches = [
+        (event.kind, event.text)
+        for event in events
+        if isinstance(event, Delta) and event.kind.startswith("search")
+    ]
+    query = "" if wire == "openai-responses" else ": depth of mud"
+    start = f"searching the web{query}"
+    assert searches == [
+        ("search_start", start),
+        ("search_end", "searched the web: depth of mud"),
+    ]
+    lines = progress.getvalue().splitlines()
+    assert f"[main#1] {start}" in lines
+    assert "[main#1] searched the web: depth of mud" in lines
+    system = [
+        (line["status"], line["text"])
+        for event in events
+        for line in json_lines.make_event_lines(event)
+        if line.get("subtype") == "web_search"
+    ]
+    assert system == [("started", start), ("finished", "searched the web: depth of mud")]
+
+
+async def test_a_failed_search_ends_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    failed = make_anthropic_answer(
+        (USE | {"input": {}}, SEARCH_DELTAS),
+        (RESULT | {"content": error}, []),
+        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "No answer."}]),
+        stop="end_turn",
+    )
+    async with ModelServer(lambda _: failed) as server:
+        async with Served(server, tmp_path, monkeypatch).open("anthropic") as session:
+            events: list[AnyEvent] = []
+            session.watch(events.append)
+            await session.run("How deep is mud?")
+    ends = [e.text for e in events if isinstance(e, Delta) and e.kind == "search_end"]
+    assert ends == ["the search failed: unavailable"]
+
+
+CITED_TEXTS = ("I search.", "Mud is ", "deep", ", they say.")
+CITED_ANSWER = make_anthropic_answer(
+    ({"type": "text", "text": ""}, [{"type": "text_delta", "text": CITED_TEXTS[0]}]),
+    (USE | {"input": {}}, SEARCH_DELTAS),
+    (RESULT, []),
+    *(
+        ({"type": "text", "text": ""}, [{"type": "text_delta", "text": text}])
+        for text in CITED_TEXTS[1:]
+    ),
+    stop="end_turn",
+)
+
+
+async def test_the_parts_of_a_cited_sentence_are_one_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The screen shows each text once, and the search between the texts around it."""
+    shown: list[str] = []
+    scrollback = Scrollback(write=shown.append, columns=lambda: 60, color=False)
+    tree = RunTree()
+    writer = ScrollbackWriter(scrollback, tree)
+    async with ModelServer(lambda _: CITED_ANSWER) as server:
+        journal = MemoryJournal()
+        async with Served(server, tmp_path, monkeypatch).open(
+            "anthropic", journal=journal
+        ) as session:
+            session.watch(tree.apply)
+            session.watch(writer.apply)
+            report = await session.run("How deep is mud?")
+        stored = [event async for event in journal.read()]
+    assert report.text == "I search.\nMud is deep, they say."
+    lines = [line for line in "".join(shown).splitlines() if line.strip()]
+    assert lines == ["I search.", "● searched the web: depth of mud", "Mud is deep, they say."]
+    assert "Mud is deep, they say." in render_transcript(stored, "1")
+    body = build_body(
+        make_model(OpenAIModel, "m", base_url="http://127.0.0.1/v1"),
+        user_message("go"),
+        *(event.message for event in stored if isinstance(event, TurnFinished)),
+    )
+    assert body["messages"][-1]["content"] == "I search.\n\nMud is deep, they say."

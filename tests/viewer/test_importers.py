@@ -15,7 +15,9 @@ from mudroom._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
+from mudroom._core.messages import ProviderBlock
 from mudroom._core.runs import Reason
+from mudroom.cli.output.transcript_lines import render_transcript
 from mudroom.errors import UsageError
 from mudroom.importers import read_claude_log, read_codex_log
 from mudroom.projections.ledger import Ledger
@@ -484,3 +486,49 @@ def test_a_file_that_is_no_log_is_a_usage_error(tmp_path: Path, read: Any) -> No
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no session log of"):
         read(tmp_path / "empty")
+
+
+def get_provider_texts(events: list[StoredEvent]) -> list[str]:
+    return [
+        block.text
+        for event in events
+        if isinstance(event, TurnFinished)
+        for block in event.message.content
+        if isinstance(block, ProviderBlock)
+    ]
+
+
+def test_steps_of_claude_servers_are_shown(tmp_path: Path) -> None:
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search"}
+    page = {"type": "web_search_result", "title": "On Mud", "url": "https://mud.example/"}
+    fetch = {"type": "server_tool_use", "id": "s2", "name": "code_execution"}
+    output = {"type": "code_execution_result", "stdout": "7"}
+    lines = Lines()
+    lines.add("user", "How deep is mud?", 0).says(
+        1,
+        search | {"input": {"query": "depth of mud"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [page]},
+        fetch | {"input": {"code": "3 + 4"}},
+        {"type": "code_execution_tool_result", "tool_use_id": "s2", "content": output},
+        make_text_block("Deep."),
+        server_tool_use={"web_search_requests": 1},
+    )
+    _, events = read_claude_log(write(tmp_path / "c0ffee.jsonl", lines.rows))
+    assert get_provider_texts(events) == [
+        "searched the web: depth of mud",
+        "found:\nOn Mud https://mud.example/",
+        'code_execution: {"code":"3 + 4"}',
+        'result: {"type":"code_execution_result","stdout":"7"}',
+    ]
+    (report,) = [event.report for event in events if isinstance(event, RunFinished)]
+    assert (report.text, report.usage.searches) == ("Deep.", 1)
+    assert "searched the web: depth of mud" in render_transcript(events, "1")
+
+
+def test_searches_of_codex_are_shown(tmp_path: Path) -> None:
+    action = {"type": "search", "query": "depth of mud"}
+    payload = {"type": "web_search_call", "status": "completed", "action": action}
+    rows = make_codex_rows()
+    search = rows[-1] | {"payload": payload}
+    _, events = read_codex_log(write(tmp_path / "rollout.jsonl", [*rows[:-1], search, rows[-1]]))
+    assert get_provider_texts(events) == ["searched the web: depth of mud"]

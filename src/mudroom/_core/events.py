@@ -213,7 +213,11 @@ class RunFinished(Event, frozen=True, tag="run_finished"):
 
 
 class Delta(Event, frozen=True, tag="delta"):
-    """Streamed text of an answer; shown, never stored. `kind`: "text", "thinking" or "call"."""
+    """Streamed text of an answer, or one line about a web search; shown, never stored.
+
+    Arguments:
+        kind: "text", "thinking", "call", "search_start" or "search_end".
+    """
 
     kind: str
     text: str

@@ -21,6 +21,7 @@ class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
 
     Arguments:
         signature: opaque data of the provider, sent back unchanged to the same wire.
+        is_continuation: the text continues the text block before it, in the same line.
 
     Example:
         UserMessage((TextBlock("Which testing framework?"),))
@@ -28,6 +29,7 @@ class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
 
     text: str
     signature: str = ""
+    is_continuation: bool = False
 
 
 class ImageBlock(Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
@@ -234,7 +236,8 @@ class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defa
     @property
     def text(self) -> str:
         """Text of all text blocks, one per line; without thinking and tool calls."""
-        return "\n".join(b.text for b in self.content if isinstance(b, TextBlock) and b.text)
+        blocks = join_texts(self.content)
+        return "\n".join(b.text for b in blocks if isinstance(b, TextBlock) and b.text)
 
     @property
     def tool_calls(self) -> tuple[ToolCallBlock, ...]:
@@ -253,6 +256,18 @@ Example:
 """
 
 
+def join_texts(blocks: Iterable[UserBlock | AssistantBlock]) -> list[UserBlock | AssistantBlock]:
+    """Return the blocks; each text is joined with its continuations and loses its signature."""
+    joined: list[UserBlock | AssistantBlock] = []
+    for block in blocks:
+        last = joined[-1] if joined else None
+        if isinstance(block, TextBlock) and block.is_continuation and isinstance(last, TextBlock):
+            joined[-1] = replace(last, text=last.text + block.text, signature="")
+        else:
+            joined.append(block)
+    return joined
+
+
 def clean_answer(answer: AssistantMessage) -> AssistantMessage:
     """Return an answer of a model in a form that can be recorded and sent again."""
     return replace(
@@ -267,7 +282,8 @@ def _clean_block(block: AssistantBlock) -> AssistantBlock:
     if isinstance(block, ToolCallBlock):
         return clean_call(block)
     if isinstance(block, TextBlock):
-        return TextBlock(clean_text(block.text), clean_text(block.signature))
+        text = clean_text(block.text)
+        return TextBlock(text, clean_text(block.signature), block.is_continuation)
     if isinstance(block, ProviderBlock):
         return ProviderBlock(block.kind, clean_text(block.data), clean_text(block.text))
     redacted = clean_text(block.redacted)

@@ -22,10 +22,10 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import (
+    AssistantBlock,
     AssistantMessage,
     StopReason,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     Usage,
 )
@@ -34,8 +34,6 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from ..projections.safe_text import make_call_title
 from ..tools import find_builtin_tool
-
-AnswerBlock = TextBlock | ThinkingBlock | ToolCallBlock
 
 
 class TurnBuilder:
@@ -51,7 +49,7 @@ class TurnBuilder:
         self.key = key
         self.started_at = started_at
         self.finished_at = started_at
-        self.content: list[AnswerBlock] = []
+        self.content: list[AssistantBlock] = []
         self.usage = Usage()
 
     @property
@@ -158,7 +156,7 @@ class RunBuilder:
         self._next_usage = Usage()
         self._calls: dict[str, ToolCallStarted] = {}
 
-    def add_answer(self, at: float, blocks: Iterable[AnswerBlock], key: str = "") -> TurnBuilder:
+    def add_answer(self, at: float, blocks: Iterable[AssistantBlock], key: str = "") -> TurnBuilder:
         """Add blocks of an answer to the open turn if it has the same key, else to a new turn."""
         previous_at = self.last_at
         self.last_at = max(self.last_at, at)

@@ -12,8 +12,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from .._core.events import StoredEvent
-from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from .._core.messages import AssistantBlock, TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from ..errors import UsageError
+from ..projections.web_searches import read_anthropic_step
 from ._jsonl import (
     Row,
     extract_text,
@@ -26,7 +27,7 @@ from ._jsonl import (
     to_object,
     to_objects,
 )
-from ._run_builder import AnswerBlock, RunBuilder, build_session, starts_run
+from ._run_builder import RunBuilder, build_session, starts_run
 
 _MESSAGE_TYPES = ("user", "assistant", "system")
 
@@ -269,19 +270,21 @@ def _is_prompt(row: Row) -> bool:
     return not has_results and not is_injected_text(extract_text(content))
 
 
-def _to_blocks(entries: list[Row]) -> Iterator[AnswerBlock]:
+def _to_blocks(entries: list[Row]) -> Iterator[AssistantBlock]:
     for entry in entries:
-        match entry.get("type"):
+        match kind := entry.get("type"):
             case "text":
                 yield TextBlock(str(entry.get("text", "")))
             case "thinking":
                 yield ThinkingBlock(str(entry.get("thinking", "")))
             case "redacted_thinking":
                 yield ThinkingBlock("", redacted="withheld")
-            case "tool_use" | "server_tool_use":
+            case "tool_use":
                 call_id = str(entry.get("id", ""))
                 name = str(entry.get("name", ""))
                 yield ToolCallBlock(call_id, name, to_object(entry.get("input")))
+            case str() if kind.endswith(("_tool_use", "_tool_result")):
+                yield read_anthropic_step(entry)
             case _:
                 continue
 
@@ -294,4 +297,5 @@ def _to_usage(counts: Row) -> Usage:
         output_tokens=to_count(counts.get("output_tokens")),
         cache_read_tokens=cache_read,
         cache_write_tokens=cache_written,
+        searches=to_count(to_object(counts.get("server_tool_use")).get("web_search_requests")),
     )

@@ -10,6 +10,7 @@ from typing import Any, cast
 from .._core.events import StoredEvent
 from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from ..errors import UsageError
+from ..projections.web_searches import read_responses_search
 from ._jsonl import (
     Row,
     extract_text,
@@ -173,6 +174,8 @@ def _add_response_item(run: RunBuilder, payload: Row, kind: str, at: float) -> N
         summary = payload.get("summary")
         redacted = "" if to_objects(summary) else "withheld"
         run.add_answer(at, [ThinkingBlock(extract_text(summary), redacted=redacted)])
+    elif kind == "web_search_call":
+        run.add_answer(at, [read_responses_search(payload)])
     elif kind in _CALL_TYPES:
         run.add_answer(at, [_to_call(kind, payload)])
     elif kind.endswith("_call_output"):

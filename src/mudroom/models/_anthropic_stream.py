@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -20,6 +20,7 @@ from .._core.messages import (
 )
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
+from ..projections.web_searches import FOUND, read_anthropic_step
 from ._http import StreamCut, StreamError
 from ._json import clean, encode, make_decoder, parse_arguments
 from ._tool_names import ToolNames
@@ -146,17 +147,21 @@ class _PartialBlock:
         self._texts.append(chunk.text)
         return chunk if chunk.text else None
 
-    def finish(self, names: ToolNames) -> AssistantBlock | None:
+    def finish(self, names: ToolNames, previous: AssistantBlock | None) -> AssistantBlock | None:
         """Return the complete block; None for an empty text and for unknown blocks.
 
-        The signature of a text holds its citations.
+        The signature of a text holds its citations. A text with citations comes in parts.
+
+        Arguments:
+            previous: the block before it.
         """
         text = "".join(self._texts)
         start = self._start
         match start.type:
             case "text":
                 citations = encode(self._citations).decode() if self._citations else ""
-                return TextBlock(clean(text), citations) if text else None
+                is_continuation = isinstance(previous, TextBlock)
+                return TextBlock(clean(text), citations, is_continuation) if text else None
             case "thinking":
                 return ThinkingBlock(clean(text), self._signature)
             case "redacted_thinking":
@@ -168,28 +173,17 @@ class _PartialBlock:
                     arguments, malformed = parse_arguments(text)
                 return ToolCallBlock(start.id, names.from_wire(start.name), arguments, malformed)
             case _:
-                return _to_search_block(self._raw, text) if self._raw else None
+                return self.finish_search()
 
-
-def _to_search_block(raw: dict[str, Any], text: str) -> ProviderBlock:
-    """Return the block of a search or of its result.
-
-    Arguments:
-        raw: start of the block. text: the streamed arguments of a search.
-    """
-    if raw["type"] == "server_tool_use":
-        if text:
-            raw = raw | {"input": parse_arguments(text)[0]}
-        shown = f"searched the web: {raw.get('input', {}).get('query', '')}"
-    else:
-        results = raw.get("content")
-        if isinstance(results, list):
-            sources = cast("list[dict[str, Any]]", results)
-            lines = [f"{each.get('title', '')} {each.get('url', '')}" for each in sources]
-            shown = "\n".join(["found:", *lines])
-        else:
-            shown = f"the search failed: {(results or {}).get('error_code', 'no reason')}"
-    return ProviderBlock(raw["type"], encode(raw).decode(), clean(shown))
+    def finish_search(self) -> ProviderBlock | None:
+        """Return the block of a web search or of its result; None for all other blocks."""
+        raw = self._raw
+        if not raw:
+            return None
+        arguments = "".join(self._texts)
+        return read_anthropic_step(
+            raw | {"input": parse_arguments(arguments)[0]} if arguments else raw
+        )
 
 
 class AnthropicReader:
@@ -208,6 +202,7 @@ class AnthropicReader:
         self._counts: dict[str, int] = {}
         self._stop: str | None = None
         self._has_events = False
+        self._search = ""
         self.is_done = False
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
@@ -231,8 +226,12 @@ class AnthropicReader:
             raise ModelGarbled("no event of a Messages stream arrived")
         if self._start is None or not self.is_done:
             raise StreamCut
-        blocks = (self._blocks[index].finish(self._names) for index in sorted(self._blocks))
-        content = _ensure_unique_ids([block for block in blocks if block is not None])
+        blocks: list[AssistantBlock] = []
+        for index in sorted(self._blocks):
+            previous = blocks[-1] if blocks else None
+            block = self._blocks[index].finish(self._names, previous)
+            blocks += [block] if block is not None else []
+        content = _ensure_unique_ids(blocks)
         return AssistantMessage(
             content,
             usage=_to_usage(self._counts),
@@ -262,6 +261,9 @@ class AnthropicReader:
                 self._blocks[index] = _PartialBlock(event.content_block, raw)
                 if event.content_block.text:
                     return (StreamChunk("text", event.content_block.text),)
+                return self._announce_search(index, is_start=False)
+            case "content_block_stop" if event.index is not None:
+                return self._announce_search(event.index, is_start=True)
             case "message_delta":
                 self._stop = event.delta.stop_reason if event.delta is not None else None
                 self._add_counts(event.usage)
@@ -274,6 +276,18 @@ class AnthropicReader:
             case _:
                 pass
         return ()
+
+    def _announce_search(self, index: int, *, is_start: bool) -> Sequence[StreamChunk]:
+        """Return the line of a search whose query is complete, or whose result arrives."""
+        block = self._blocks.get(index)
+        search = block.finish_search() if block else None
+        if search is None or (search.kind == "server_tool_use") is not is_start:
+            return ()
+        if is_start:
+            self._search = search.text
+            return (StreamChunk("search_start", search.text.replace("searched", "searching", 1)),)
+        is_success = search.text.startswith(FOUND)
+        return (StreamChunk("search_end", self._search if is_success else search.text),)
 
     def _add_counts(self, usage: _Usage | None) -> None:
         """Replace the counts that are set: each event reports totals and may leave some out."""

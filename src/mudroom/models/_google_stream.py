@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.messages import (
+    AssistantBlock,
     AssistantMessage,
+    ProviderBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -18,12 +22,15 @@ from .._core.messages import (
 )
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
+from ..projections.web_searches import describe_sources, make_provider_block
 from ._http import StreamCut, StreamError
 from ._json import clean, encode, make_decoder, parse_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
 
 WIRE = "google"
+GROUNDING = "groundingMetadata"
+"""Kind of a block with the sources of an answer; it is not sent back."""
 OWN_ID_PREFIX = "mudroom_"
 """Prefix of the ids that mudroom gives to calls without one; such ids are not sent back."""
 
@@ -35,6 +42,8 @@ class _FunctionCall(Struct):
 
 
 class _Part(Struct, rename="camel"):
+    tool_call: dict[str, Any] | None = None
+    tool_response: dict[str, Any] | None = None
     text: str | None = None
     thought: bool = False
     thought_signature: str = ""
@@ -45,8 +54,25 @@ class _Content(Struct):
     parts: list[_Part] | None = None
 
 
+class _Page(Struct):
+    uri: str | None = None
+    title: str | None = None
+
+
+class _Source(Struct):
+    web: _Page | None = None
+
+
+class _Grounding(Struct, rename="camel", omit_defaults=True):
+    """The queries of web searches, and the pages that the answer uses."""
+
+    web_search_queries: list[str] | None = None
+    grounding_chunks: list[_Source] | None = None
+
+
 class _Candidate(Struct, rename="camel"):
     content: _Content | None = None
+    grounding_metadata: _Grounding | None = None
     finish_reason: str | None = None
 
 
@@ -107,10 +133,13 @@ class GoogleReader:
         self._wire = wire
         self._id = ""
         self._finish_reason = ""
-        self._blocks: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+        self._blocks: list[AssistantBlock] = []
+        self._queries: list[str] = []
+        self._sources: list[_Source] = []
         self._usage = Usage()
         self._has_valid_chunk = False
         self._has_only_foreign_chunks = False
+        self._last_search = ""
 
     @property
     def is_done(self) -> bool:
@@ -143,16 +172,13 @@ class GoogleReader:
             raise ModelGarbled("no part of the answer is a generateContent chunk")
         if not self._finish_reason:
             raise StreamCut
-        content = tuple(
-            block if isinstance(block, ToolCallBlock) else _clean_block(block)
-            for block in self._blocks
-        )
+        content = (*map(_clean_block, self._blocks), *self._make_source_blocks())
         # An unknown reason without content means that the prompt was blocked.
         is_answer = content or self._finish_reason == _MALFORMED_CALL
         default = StopReason.OTHER if is_answer else StopReason.REFUSAL
         return AssistantMessage(
             content,
-            usage=self._usage,
+            usage=replace(self._usage, searches=len(self._queries)),
             model=self._model,
             wire=self._wire,
             id=self._id,
@@ -163,10 +189,14 @@ class GoogleReader:
         if candidate.finish_reason:
             self._finish_reason = candidate.finish_reason
         chunks: list[StreamChunk] = []
+        if candidate.grounding_metadata:
+            self._add_grounding(candidate.grounding_metadata)
         parts = candidate.content.parts if candidate.content else None
         for part in parts or ():
             if part.function_call is not None:
                 chunks.append(self._add_call(part.function_call, part.thought_signature))
+            elif step := part.tool_call or part.tool_response:
+                chunks.append(self._add_search(step, part))
             elif part.text is not None:
                 kind = ThinkingBlock if part.thought else TextBlock
                 self._add_text(kind, part.text, part.thought_signature)
@@ -182,6 +212,44 @@ class GoogleReader:
         self._blocks.append(ToolCallBlock(call_id, name, arguments, signature=signature))
         return StreamChunk("call", text)
 
+    def _add_search(self, step: dict[str, Any], part: _Part) -> StreamChunk:
+        """Add a search, or its result; return the line that users read."""
+        kind = "toolCall" if part.tool_call else "toolResponse"
+        data: dict[str, Any] = {kind: step}
+        if part.thought_signature:
+            data["thoughtSignature"] = part.thought_signature
+        if part.tool_call:
+            queries = _find_queries(step)
+            self._add_queries(queries)
+            self._last_search = f"searched the web: {'; '.join(queries)}"
+            self._blocks.append(make_provider_block(kind, data, self._last_search))
+            return StreamChunk(
+                "search_start", self._last_search.replace("searched", "searching", 1)
+            )
+        self._blocks.append(make_provider_block(kind, data, "the search has ended"))
+        return StreamChunk("search_end", self._last_search)
+
+    def _add_grounding(self, grounding: _Grounding) -> None:
+        """Add queries and pages; chunks of a stream repeat them."""
+        self._add_queries(grounding.web_search_queries or ())
+        self._sources = grounding.grounding_chunks or self._sources
+
+    def _add_queries(self, queries: Iterable[str]) -> None:
+        """Add queries; the same query is charged once, an empty one not at all."""
+        known = set(self._queries)
+        self._queries += [query for query in queries if query.strip() and query not in known]
+
+    def _make_source_blocks(self) -> list[ProviderBlock]:
+        """Return a block with the queries and the pages; none without a search."""
+        if not self._queries and not self._sources:
+            return []
+        pages = [source.web for source in self._sources if source.web]
+        text = describe_sources((page.title or "", page.uri or "") for page in pages)
+        if not any(isinstance(block, ProviderBlock) for block in self._blocks):
+            text = f"searched the web: {'; '.join(self._queries)}\n{text}"
+        data = msgspec.to_builtins(_Grounding(self._queries, self._sources))
+        return [make_provider_block(GROUNDING, data, text)]
+
     def _add_text(
         self, kind: type[TextBlock] | type[ThinkingBlock], text: str, signature: str
     ) -> None:
@@ -195,13 +263,24 @@ class GoogleReader:
             and not last.signature
             and (isinstance(last, kind) or not text)
         ):
-            self._blocks[-1] = type(last)(last.text + text, signature=signature)
+            self._blocks[-1] = replace(last, text=last.text + text, signature=signature)
         elif text:
-            self._blocks.append(kind(text, signature=signature))
+            block = kind(text, signature=signature)
+            if isinstance(block, TextBlock) and isinstance(last, TextBlock):
+                block = replace(block, is_continuation=True)
+            self._blocks.append(block)
 
 
-def _clean_block(block: TextBlock | ThinkingBlock) -> TextBlock | ThinkingBlock:
-    return type(block)(clean(block.text), signature=block.signature)
+def _clean_block(block: AssistantBlock) -> AssistantBlock:
+    if isinstance(block, TextBlock | ThinkingBlock):
+        return replace(block, text=clean(block.text))
+    return block
+
+
+def _find_queries(call: dict[str, Any]) -> list[str]:
+    arguments: dict[str, Any] = call.get("args") or {}
+    queries = arguments.get("queries") or [arguments.get("query") or ""]
+    return [str(query) for query in queries]
 
 
 def _to_usage(usage: _Usage) -> Usage:

@@ -19,8 +19,10 @@ from .._core.messages import (
     Message,
     ProviderBlock,
     StopReason,
+    TextBlock,
     ToolResultBlock,
     UserMessage,
+    join_texts,
     resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
@@ -372,6 +374,13 @@ def describe_stop(
     reason = resolve_stop_reason(reasons.get(own_reason, default), content)
     is_complete = reason in (StopReason.END, StopReason.CALLS)
     return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own_reason}
+
+
+def join_message_text(message: Message) -> str:
+    """Return the texts of a message as paragraphs, for wires with one text per message."""
+    blocks = join_texts(message.content)
+    texts = [clean(block.text) for block in blocks if isinstance(block, TextBlock)]
+    return "\n\n".join(text for text in texts if text.strip())
 
 
 def format_result_text(result: ToolResultBlock) -> str:

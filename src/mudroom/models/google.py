@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
+
+import msgspec
 
 from .._core.messages import (
     AssistantMessage,
@@ -20,11 +23,11 @@ from .._core.messages import (
 )
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
-from ._google_stream import OWN_ID_PREFIX, WIRE, GoogleReader
+from ._google_stream import GROUNDING, OWN_ID_PREFIX, WIRE, GoogleReader
 from ._images import make_image_label
 from ._json import clean, encode
 from ._tool_names import ToolNames
-from ._wire import WireModel, get_sampling
+from ._wire import WireConversation, WireModel, get_sampling
 from .model_facts import find_facts
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
@@ -40,6 +43,7 @@ class GoogleModel(WireModel):
     WIRE = WIRE
     BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
     TOOLS_OFF = b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
+    SERVER_TOOLS = MappingProxyType({"web_search": {"googleSearch": {}}})
 
     def normalize_model(self, model: str) -> str:
         """Return the id of a model without "models/" in front."""
@@ -58,15 +62,22 @@ class GoogleModel(WireModel):
         fields: dict[str, Any] = {}
         if system := clean(config.system):
             fields["systemInstruction"] = {"parts": [{"text": system}]}
+        tools: list[dict[str, Any]] = []
         if config.tools:
             declarations = [_encode_tool(tool, names) for tool in config.tools]
-            fields["tools"] = [{"functionDeclarations": declarations}]
+            tools.append({"functionDeclarations": declarations})
+        if tools := tools + self.encode_server_tools(config):
+            fields["tools"] = tools
         sampling = get_sampling(config, self.facts)
         fields["generationConfig"] = {
             "maxOutputTokens": self.facts.choose_max_tokens(config.max_tokens),
             **{_SAMPLING_NAMES[name]: value for name, value in sampling.items()},
         }
         return encode(fields)[:-1] + b',"contents":['
+
+    def make_conversation(self, config: RequestConfig) -> WireConversation:
+        """Return a conversation without messages."""
+        return _GoogleConversation(self, config)
 
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
         """Return a content of the API; none if the message has no sendable content."""
@@ -93,8 +104,11 @@ class GoogleModel(WireModel):
         is_own = message.wire == self.wire
         is_unsigned = not is_own or find_facts(message.model).takes_unsigned_calls
         is_signature_missing = is_unsigned and not self.facts.takes_unsigned_calls
+        unanswered = _find_unanswered_searches(message)
         for block in message.content:
             if isinstance(block, ProviderBlock):
+                if is_own and block.kind != GROUNDING and block not in unanswered:
+                    yield msgspec.json.decode(block.data)
                 continue
             signature = {}
             if is_own and block.signature:
@@ -109,6 +123,33 @@ class GoogleModel(WireModel):
                     yield {"text": text, "thought": True} | signature
             elif text := clean(block.text):
                 yield {"text": text} | signature
+
+
+class _GoogleConversation(WireConversation):
+    """A conversation with its tool settings at the end of the body, where they are one object."""
+
+    def _make_end(self, *, tools: bool) -> bytes:
+        config = self._prefix.config
+        if not self._model.encode_server_tools(config):
+            return super()._make_end(tools=tools)
+        # Searches beside functions are refused without this field.
+        settings: dict[str, Any] = {"includeServerSideToolInvocations": True}
+        if config.tools and not tools:
+            settings["functionCallingConfig"] = {"mode": "NONE"}
+        return b'],"toolConfig":%b}' % encode(settings)
+
+
+def _find_unanswered_searches(message: AssistantMessage) -> set[ProviderBlock]:
+    """Return the searches that were interrupted, which have no result."""
+    calls: dict[str, ProviderBlock] = {}
+    for block in message.content:
+        if isinstance(block, ProviderBlock):
+            part: dict[str, Any] = msgspec.json.decode(block.data)
+            if block.kind == "toolCall":
+                calls[part["toolCall"].get("id", "")] = block
+            elif block.kind == "toolResponse":
+                calls.pop(part["toolResponse"].get("id", ""), None)
+    return set(calls.values())
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

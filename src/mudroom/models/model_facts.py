@@ -158,6 +158,13 @@ _ROWS = (
         host=r"^([^/:]+\.)?api\.openai\.com(:\d+)?(/|$)",
         **_SEARCH,
     ),
+    # Gemini 2 has no search beside functions.
+    _make_row(
+        "gemini-",
+        r"gemini-([3-9]|\d\d|(flash|flash-lite|pro)-latest)(?!.*(image|tts|live|audio|embed))",
+        host=r"^generativelanguage\.googleapis\.com(/|$)",
+        **_SEARCH,
+    ),
     _make_row(host=_OPENAI, serves_responses=True, limit_field="max_completion_tokens"),
     _make_row(
         host=r"^api\.mistral\.ai", needs_short_ids=True, refused=frozenset({"stream_options"})
@@ -203,6 +210,10 @@ _UNSUPPORTED = re.compile(
     r"(?i)unsupported|not supported|not support|unrecognized|unknown|not permitted|forbidden"
     r"|deprecated|cannot both|not allowed"
 )
+_NO_SEARCH = re.compile(
+    r"(?i)(web|google)[ _]?search|search grounding|built-in tool|server.?side.?tool"
+    r"|tool use with function calling"
+)
 _FIELD = re.compile(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
     r"|reasoning_effort)\b"
@@ -235,7 +246,7 @@ def learn_facts(facts: ModelFacts, refusal: str) -> tuple[ModelFacts, str] | Non
         if (match := pattern.search(refusal)) and int(match[1]) != facts.output_cap:
             cap = int(match[1])
             return replace(facts, output_cap=cap), f"answers have at most {cap:,} tokens"
-    if facts.server_tools and re.search(r"(?i)web[ _]search", refusal):
+    if facts.server_tools and _NO_SEARCH.search(refusal):
         return replace(facts, server_tools=frozenset()), "the model does not search the web"
     match = _FIELD.search(refusal)
     if match is None or not _UNSUPPORTED.search(refusal):

@@ -8,7 +8,6 @@ from .._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
-    TextBlock,
     ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
@@ -21,7 +20,13 @@ from ._images import make_image_label
 from ._json import clean, encode
 from ._ollama_stream import OllamaReader
 from ._tool_names import ToolNames
-from ._wire import WireConversation, WireModel, format_result_text, get_sampling
+from ._wire import (
+    WireConversation,
+    WireModel,
+    format_result_text,
+    get_sampling,
+    join_message_text,
+)
 
 
 class OllamaModel(WireModel):
@@ -129,8 +134,7 @@ def _encode_assistant_message(
 
     Thinking is sent only to the server it came from.
     """
-    texts = [clean(block.text) for block in message.content if isinstance(block, TextBlock)]
-    text = "\n\n".join(text for text in texts if text.strip())
+    text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
     if not text and not calls:
         return []

@@ -35,10 +35,31 @@ def to_anthropic_block(block: AssistantBlock) -> dict[str, Any]:
 
 def _to_search(block: ProviderBlock) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.json.decode(block.data)
-    if block.kind != "web_search_call":
-        return data
-    head = {"type": "server_tool_use", "id": data.get("id", ""), "name": "web_search"}
-    return head | {"input": data.get("action") or {}}
+    match block.kind:
+        case "web_search_call":
+            return _to_search_use(data.get("id", ""), data.get("action"))
+        case "toolCall":
+            return _to_search_use(data["toolCall"].get("id", ""), data["toolCall"].get("args"))
+        case "toolResponse":
+            return _to_search_result(data["toolResponse"].get("id", ""), [])
+        case "groundingMetadata":
+            chunks: list[dict[str, Any]] = data.get("groundingChunks") or []
+            return _to_search_result("", [chunk.get("web") or {} for chunk in chunks])
+        case _:
+            return data
+
+
+def _to_search_use(call_id: str, arguments: dict[str, Any] | None) -> dict[str, Any]:
+    head = {"type": "server_tool_use", "id": call_id, "name": "web_search"}
+    return head | {"input": arguments or {}}
+
+
+def _to_search_result(call_id: str, pages: list[dict[str, Any]]) -> dict[str, Any]:
+    content = [
+        {"type": "web_search_result", "title": page.get("title"), "url": page.get("uri")}
+        for page in pages
+    ]
+    return {"type": "web_search_tool_result", "tool_use_id": call_id, "content": content}
 
 
 def to_anthropic_usage(usage: Usage) -> dict[str, int]:

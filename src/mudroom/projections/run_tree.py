@@ -53,7 +53,7 @@ class RunView(Struct, kw_only=True, eq=False):
         tool_call_count: finished calls, without refused ones.
         failed_calls: calls that gave an error; refused ones count too.
         open_calls: views of the tool calls that have not finished, by call id.
-        last_action: the last tool call as one line, safe to print.
+        last_action: the last tool call or web search as one line, safe to print.
         usage: tokens of the run itself.
         descendant_usage: tokens of all runs below it.
         streamed_tail: end of the answer that is streaming.
@@ -200,6 +200,9 @@ def _apply_delta(run: RunView, event: Delta) -> None:
     run.pending_retry = None
     if event.kind == "text":
         run.streamed_tail = (run.streamed_tail + event.text)[-TAIL_LENGTH:]
+    elif event.kind.startswith("search_"):
+        run.streamed_tail = ""
+        run.last_action = sanitize_line(event.text, TAIL_LENGTH)
 
 
 def _apply_retried(run: RunView, event: ModelCallRetried) -> None:

@@ -32,7 +32,11 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
 
 
 class StreamChunk(Struct, frozen=True, tag=True):
-    """A part of a streamed answer. `kind`: "text", "thinking", "call", or "" (no text yet)."""
+    """A part of a streamed answer, or one line about a web search of the provider.
+
+    Arguments:
+        kind: "text", "thinking", "call", "search_start", "search_end", or "" (no text yet).
+    """
 
     kind: str
     text: str

@@ -6,6 +6,7 @@ from collections import Counter
 
 from ..._core.events import (
     AnyEvent,
+    Delta,
     MessageSent,
     PermissionDecided,
     RunFinished,
@@ -17,11 +18,11 @@ from ..._core.messages import ToolCallBlock
 from ..._core.runs import InboxMessage
 from ..._core.tools import ToolResult
 from ...projections.run_tree import RunState, RunTree, RunView
-from ...projections.safe_text import sanitize
+from ...projections.safe_text import sanitize, sanitize_line
 from ..output.answer_stream import AnswerStream
 from ..output.markdown import render_markdown
 from ..output.scrollback import Scrollback
-from ..output.text import Line
+from ..output.text import Line, truncate
 from ..output.tool_call_lines import format_tool_call
 
 MAX_LISTED_TASKS = 12
@@ -70,6 +71,8 @@ class ScrollbackWriter:
                 self._calls.pop(event.call_id, None)  # The question and its answer were printed.
             case ToolCallFinished():
                 self._write_call(event)
+            case Delta(kind="search_end"):
+                self._write_search(event.text)
             case MessageSent():
                 self._write_message(event.message)
             case RunFinished():
@@ -101,6 +104,13 @@ class ScrollbackWriter:
         sender = "" if message.sender == "user" else f"message from {message.sender}: "
         text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
         self._scrollback.write_lines([(text, "cyan")])
+
+    def _write_search(self, text: str) -> None:
+        self._has_call_above = True
+        scrollback = self._scrollback
+        line = f"{scrollback.glyphs.head}{sanitize_line(text)}"
+        shown = truncate(line, scrollback.columns() - 1, scrollback.glyphs.more)
+        scrollback.write_lines([(shown, "")])
 
     def _write_call(self, event: ToolCallFinished) -> None:
         never_started = ToolCallStarted(at=0.0, call=ToolCallBlock(event.call_id, event.name, {}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
+from ..._core.messages import AssistantMessage, TextBlock
 from .markdown import MarkdownBlocks
 
 
@@ -36,13 +37,16 @@ class AnswerStream:
             case Delta(kind="text"):
                 self._streamed += event.text
                 self._write_text(self._blocks.feed(event.text))
+            case Delta():
+                # The text after a step of the model is a block of its own.
+                self._write_text(self._blocks.take_rest())
             case ModelCallRetried():
                 self._break_off()
             case TurnFailed():
                 self._last_answer = self._streamed.strip() or self._last_answer
                 self._break_off()
             case TurnFinished():
-                self._finish(event.message.text)
+                self._finish(event.message)
             case RunFinished():
                 if event.report.text.strip() != self._last_answer:
                     self._write_text(event.report.text)
@@ -50,12 +54,13 @@ class AnswerStream:
             case _:
                 pass
 
-    def _finish(self, text: str) -> None:
+    def _finish(self, message: AssistantMessage) -> None:
         """Write the part of a complete answer that was not streamed."""
-        was_streamed = text.strip() == self._streamed.strip()
-        self._write_text(self._blocks.take_rest() if was_streamed else text)
+        texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+        was_streamed = "".join(texts).strip() == self._streamed.strip()
+        self._write_text(self._blocks.take_rest() if was_streamed else message.text)
         self._reset()
-        self._last_answer = text.strip()
+        self._last_answer = message.text.strip()
 
     def _break_off(self) -> None:
         if self._streamed.strip():

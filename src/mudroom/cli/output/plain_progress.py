@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from ..._core.events import AnyEvent, ModelCallRetried, RunFinished, RunStarted, ToolCallStarted
+from ..._core.events import (
+    AnyEvent,
+    Delta,
+    ModelCallRetried,
+    RunFinished,
+    RunStarted,
+    ToolCallStarted,
+)
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize_line
 from .progress import Progress
@@ -20,7 +27,7 @@ class PlainProgress(Progress):
 
     Arguments:
         stream: usually stderr.
-        verbose: write a line for every tool call of every run, too.
+        verbose: write a line for every tool call and web search of every run, too.
     """
 
     def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:
@@ -48,7 +55,7 @@ class PlainProgress(Progress):
                 return f"{name} {describe_outcome(run)} ({figures})"
             case ModelCallRetried():
                 return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
-            case ToolCallStarted() if self._verbose:
+            case Delta(kind="search_start" | "search_end") | ToolCallStarted() if self._verbose:
                 return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
             case _:
                 return ""

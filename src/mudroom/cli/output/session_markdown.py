@@ -16,6 +16,7 @@ from ..._core.messages import (
     ToolCallBlock,
     ToolResultBlock,
     append_placeholders,
+    join_texts,
 )
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
@@ -51,7 +52,7 @@ def _render_run(run: RunView, messages: Iterable[Message]) -> Iterator[str]:
 def _render_message(message: Message) -> Iterator[str]:
     is_answer = isinstance(message, AssistantMessage)
     yield "\n**Answer**\n" if is_answer else "\n**Input**\n"
-    for block in message.content:
+    for block in join_texts(message.content):
         if isinstance(block, ToolCallBlock):
             arguments = block.malformed or json.dumps(block.arguments, ensure_ascii=False, indent=1)
             yield f"\nCall of `{sanitize_line(block.name)}`:\n{_make_code_block(arguments, 'json')}"

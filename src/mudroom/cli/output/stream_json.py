@@ -15,6 +15,7 @@ import msgspec
 from ..._core.budgets import Limit
 from ..._core.events import (
     AnyEvent,
+    Delta,
     ModelCallRetried,
     NoteInjected,
     PermissionDecided,
@@ -148,6 +149,10 @@ class StreamJson:
                 )
             case ModelCallRetried():
                 yield self._make_retry_line(run, event)
+            case Delta(kind="search_start" | "search_end"):
+                status = "started" if event.kind == "search_start" else "finished"
+                fields = {"status": status, "text": event.text, **_make_place_fields(run)}
+                yield self._make_line("system", subtype="web_search", **fields)
             case RunFinished() if run.brief.depth:
                 self._reports.append(event.report)
                 yield self._make_notification(run, event)

@@ -19,6 +19,7 @@ from ..._core.messages import (
     ToolResultBlock,
     UserBlock,
     append_placeholders,
+    join_texts,
 )
 from ...errors import UnknownName
 from ...projections.ledger import Ledger, describe_ledger
@@ -137,7 +138,7 @@ class _TranscriptFormatter:
             else:
                 yield [("user", "bold cyan")]
                 has_open_calls = False
-            for block in message.content:
+            for block in join_texts(message.content):
                 yield from self._format_block(block)
         if has_open_calls:
             yield [("", "")]

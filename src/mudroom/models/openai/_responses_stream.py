@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from ..._core.messages import (
     AssistantBlock,
@@ -19,8 +19,9 @@ from ..._core.messages import (
 )
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
+from ...projections.web_searches import read_responses_search
 from .._http import StreamCut
-from .._json import clean, encode, make_decoder
+from .._json import clean, make_decoder
 from .._tool_names import ToolNames
 from .._wire import describe_stop
 from ._chat_stream import build_tool_call, to_stream_error
@@ -151,14 +152,24 @@ class ResponsesReader:
             return [StreamChunk(chunk_kind, event.delta)] if isinstance(event.delta, str) else ()
         if kind == "response.reasoning_summary_part.added" and event.summary_index:
             return [StreamChunk("thinking", _SUMMARY_SEPARATOR)]
-        if kind == "response.output_item.done" and event.item:
-            index = len(self._items) if event.output_index is None else event.output_index
-            self._items[index] = event.item
-        elif kind == "response.failed":
+        if event.item:
+            return self._read_item(event, event.item)
+        if kind == "response.failed":
             raise to_stream_error(event.response.error if event.response else None)
-        elif kind in _LAST_EVENTS:
+        if kind in _LAST_EVENTS:
             self._last = event.response or _Response()
         return ()
+
+    def _read_item(self, event: _Event, item: _Item) -> Sequence[StreamChunk]:
+        """Keep a finished item; return the line of a search that starts or ends."""
+        is_search = item.type == "web_search_call"
+        if event.type == "response.output_item.added" and is_search:
+            return [StreamChunk("search_start", "searching the web")]
+        if event.type != "response.output_item.done":
+            return ()
+        index = len(self._items) if event.output_index is None else event.output_index
+        self._items[index] = item
+        return [StreamChunk("search_end", _to_search_block(item).text)] if is_search else ()
 
     def finish(self) -> AssistantMessage:
         """Return the whole answer.
@@ -216,12 +227,7 @@ def _to_block(item: _Item) -> TextBlock | ThinkingBlock | ProviderBlock | None:
 
 
 def _to_search_block(item: _Item) -> ProviderBlock:
-    action = item.action or {}
-    fields = {"type": item.type, "id": item.id, "status": item.status, "action": item.action}
-    data = encode({name: value for name, value in fields.items() if value is not None})
-    target = action.get("query") or action.get("pattern") or action.get("url") or ""
-    verb = "searched the web" if action.get("type", "search") == "search" else "read the web"
-    return ProviderBlock(item.type, data.decode(), clean(f"{verb}: {target}"))
+    return read_responses_search(asdict(item))
 
 
 def _count_searches(items: Sequence[_Item]) -> int:

@@ -27,7 +27,13 @@ from ...errors import ModelRefused
 from .._images import has_images, make_data_url, make_image_label
 from .._json import clean, encode
 from .._tool_names import ToolNames, fit_call_id
-from .._wire import REFUSED_CALLS, WireModel, format_result_text, get_sampling
+from .._wire import (
+    REFUSED_CALLS,
+    WireModel,
+    format_result_text,
+    get_sampling,
+    join_message_text,
+)
 from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from ._refused_calls import read_refused_calls
 
@@ -123,7 +129,7 @@ def _encode_user_message(message: UserMessage, *, merge_text: bool) -> list[dict
     entries = [
         _encode_result(block) for block in message.content if isinstance(block, ToolResultBlock)
     ]
-    content = _encode_items(message) if has_images(message) else _join_texts(message)
+    content = _encode_items(message) if has_images(message) else join_message_text(message)
     if not content:
         return entries
     if not entries or not merge_text:
@@ -171,11 +177,6 @@ def _fit_ids(entries: list[dict[str, Any]], form: str, length: int) -> None:
             entry["tool_call_id"] = fit_call_id(entry["tool_call_id"], form, length)
 
 
-def _join_texts(message: Message) -> str:
-    texts = [clean(block.text) for block in message.content if isinstance(block, TextBlock)]
-    return "\n\n".join(text for text in texts if text.strip())
-
-
 def _encode_assistant_message(
     message: AssistantMessage, names: ToolNames, wire: str
 ) -> list[dict[str, Any]]:
@@ -184,7 +185,7 @@ def _encode_assistant_message(
     Reasoning is sent only to the server it came from, in the field in which it came. Servers that
     send it as plain `reasoning` do not accept it.
     """
-    text = _join_texts(message)
+    text = join_message_text(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
     if not text and not calls:
         return []

@@ -1,0 +1,68 @@
+"""Web searches of providers: their blocks in the record, with the text that users read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from .._core.json_values import clean_json, clean_text
+from .._core.messages import ProviderBlock
+
+FOUND = "found:"
+"""First line of the pages that a search found."""
+
+
+def make_provider_block(kind: str, data: object, text: str) -> ProviderBlock:
+    """Return a block of a provider.
+
+    Arguments:
+        data: the block as the provider has it. text: what users read.
+    """
+    encoded = msgspec.json.encode(clean_json(data)).decode()
+    return ProviderBlock(kind, encoded, clean_text(text).replace("\0", ""))
+
+
+def describe_sources(sources: Iterable[tuple[str, str]]) -> str:
+    """Return the lines of pages that a search found, from their titles and addresses."""
+    return "\n".join([FOUND, *(f"{title} {url}".strip() for title, url in sources)])
+
+
+def read_anthropic_step(raw: Mapping[str, Any]) -> ProviderBlock:
+    """Return the block of a search, of another step of the server, or of its result.
+
+    Arguments:
+        raw: a block of the Messages API.
+    """
+    kind = str(raw.get("type", ""))
+    is_result = kind.endswith("_result")
+    value: object = raw.get("content") if is_result else raw.get("input")
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if is_result and isinstance(value, list):
+        items = cast("list[object]", value)
+        pages = [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+        text = describe_sources((page.get("title", ""), page.get("url", "")) for page in pages)
+    elif is_result and (kind == "web_search_tool_result" or "error_code" in fields):
+        text = f"the search failed: {fields.get('error_code', 'no reason')}"
+    elif not is_result and raw.get("name") == "web_search":
+        text = f"searched the web: {fields.get('query', '')}"
+    else:
+        label = "result" if is_result else str(raw.get("name", ""))
+        text = f"{label}: {msgspec.json.encode(value).decode()}"
+    return make_provider_block(kind, raw, text)
+
+
+def read_responses_search(item: Mapping[str, Any]) -> ProviderBlock:
+    """Return the block of a search, or of a page that the model opened.
+
+    Arguments:
+        item: a `web_search_call` of the Responses API.
+    """
+    names = ("type", "id", "status", "action")
+    action: dict[str, Any] = item.get("action") or {}
+    queries = "; ".join(map(str, action.get("queries") or ()))
+    target = action.get("query") or queries or action.get("pattern") or action.get("url") or ""
+    verb = "searched the web" if action.get("type", "search") == "search" else "read the web"
+    data = {name: item[name] for name in names if item.get(name) is not None}
+    return make_provider_block("web_search_call", data, f"{verb}: {target}")
