@@ -315,7 +315,7 @@ def test_a_signature_on_an_empty_part_belongs_to_the_text_before_it() -> None:
         chunk({"text": "", "thoughtSignature": "s"}),
         chunk({"text": "c"}, finish="STOP"),
     )
-    assert answer.content == (TextBlock("ab", "s"), TextBlock("c"))
+    assert answer.content == (TextBlock("ab", "s"), TextBlock("c", is_continuation=True))
 
 
 def test_an_answer_without_finish_reason_is_incomplete() -> None:
