@@ -66,7 +66,7 @@ class Lines:
         self.rows.append(row)
         return self
 
-    def says(self, at: int, *blocks: Row, name: str = "m1", **usage: int) -> "Lines":
+    def says(self, at: int, *blocks: Row, name: str = "m1", **usage: Any) -> "Lines":
         used = {
             "input_tokens": 10,
             "cache_read_input_tokens": 90,
