@@ -89,6 +89,7 @@ async def test_a_cut_search_ends_not_done(ask: Ask) -> None:
     tree = {f"a{n}.py": f"{' ' * n}x = thing  # {'-' * 60}\n" * 200 for n in range(9)}
     report = await ask(tree, "Where is `thing`?")
     assert "⚠ Not everything was searched" in report.text and report.reason is Reason.ERROR
+    assert report.error == "the model refused the request or did only a part of it"
 
 
 async def test_a_definition_is_seen_among_very_many_uses(ask: Ask) -> None:
@@ -512,3 +513,10 @@ async def test_answers_say_that_tracked_files_may_be_left_out(ask: Ask) -> None:
         "What is the technology stack?",
     ):
         assert rule in (await ask(tree, prompt)).text
+
+
+async def test_lines_are_counted_in_one_way(ask: Ask) -> None:
+    tree = {"a.c": "\n".join(f"int x{n};" for n in range(336)), "b.h": "int y;\n"}
+    assert "| `a.c` | 336 lines" in (await ask(tree, "Summarise a.c")).text
+    text = (await ask(tree, "How many lines of C are there?")).text
+    assert "| `.c` | 1 | 336 |" in text and "| **Total** | 2 | 337 |" in text
