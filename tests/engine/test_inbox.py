@@ -19,7 +19,7 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
-from mudroom._engine.inbox import format_message
+from mudroom._engine.inbox.inbox import format_message
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.journal import SqliteJournal

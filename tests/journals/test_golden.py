@@ -14,6 +14,7 @@ from mudroom._core.events import (
     MessageSent,
     RunFinished,
     RunStarted,
+    RunWaiting,
     SessionOpened,
     StoredEvent,
     ToolCallStarted,
@@ -30,7 +31,11 @@ from mudroom.testing.sample_events import every_event
 
 GOLDEN = Path(__file__).with_name("golden")
 VERSIONS = [1, 2]
-FIRST_VERSION: dict[type[StoredEvent], int] = {MessageSent: 2, MessageDelivered: 2}
+FIRST_VERSION: dict[type[StoredEvent], int] = {
+    MessageSent: 2,
+    MessageDelivered: 2,
+    RunWaiting: 2,
+}
 """Record version that introduced an event, if not the first."""
 ID = "00000000-0000-4000-8000-000000000001"
 
@@ -77,6 +82,12 @@ def test_the_current_version_is_written_as_its_golden_file() -> None:
     lines = (GOLDEN / f"version-{SCHEMA_VERSION}.jsonl").read_bytes().splitlines()
     assert [encode(event) for event in every_event()] == lines
     assert [upgrade(line) for line in lines] == lines
+
+
+def test_a_message_without_a_kind_is_read() -> None:
+    line = b'{"type":"message_sent","at":1.0,"message":{"id":"m1","text":"x","sender":"user"}}'
+    event = decode(line)
+    assert isinstance(event, MessageSent) and event.message.kind == "message"
 
 
 def test_no_tag_means_an_event_in_one_version_and_another_in_the_next() -> None:

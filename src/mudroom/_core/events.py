@@ -13,6 +13,7 @@ SessionOpened
     ToolCallStarted               intent: stored before the tool acts
       FileWriteIntended           stored before the file is written
     ToolCallFinished              result: stored before the next step depends on it
+    RunWaiting                    the run waits for its background children; no request is sent
   RunFinished                     the report
 SessionClosed
 
@@ -98,6 +99,16 @@ class MessageDelivered(NoteInjected, frozen=True, kw_only=True, tag="message_del
     """A message becomes part of the next request; `text` is its text as the model reads it."""
 
     message_id: str
+
+
+class RunWaiting(Event, frozen=True, tag="run_waiting"):
+    """The run has no more to do and waits for the first message of its background children.
+
+    Arguments:
+        runs: ids of the children that work.
+    """
+
+    runs: tuple[str, ...] = ()
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
@@ -231,6 +242,7 @@ StoredEvent = (
     | NoteInjected
     | MessageSent
     | MessageDelivered
+    | RunWaiting
     | TurnStarted
     | TurnFinished
     | TurnFailed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from msgspec import Struct, field
 
@@ -95,11 +95,14 @@ class InboxMessage(Struct, frozen=True):
     Arguments:
         id: unique in the session; a message that is sent twice is delivered once.
         sender: "user", "mudroom", or the run id of the sender.
+        kind: "notification": the engine says that background work of the run has ended; `sender`
+            is the id of that work.
     """
 
     id: str
     text: str
     sender: str = "user"
+    kind: Literal["message", "notification"] = "message"
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):

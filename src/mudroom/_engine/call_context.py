@@ -22,24 +22,34 @@ class CallContext:
     Arguments:
         call: None outside of a call, for `Tool.make_reminder`.
         position: number of the call in its answer, from 1.
+        turn: turn of the call; None for the current one.
 
     Attributes:
         writes: files that the call wrote.
     """
 
     def __init__(
-        self, run: RunContext, call: ToolCallBlock | None = None, position: int = 0
+        self,
+        run: RunContext,
+        call: ToolCallBlock | None = None,
+        position: int = 0,
+        turn: int | None = None,
     ) -> None:
         self.run = run
         self.call = call
         self.position = position
         self.writes: list[str] = []
         self.run_id = run.run_id
-        self.turn = run.turn
+        self.turn = run.turn if turn is None else turn
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def place(self) -> str:
+        """Run, turn and position of the call: the id of the work that it starts."""
+        return f"{self.run_id}.{self.turn}.{self.position}"
 
     @cached_property
     def workspace(self) -> Workspace:

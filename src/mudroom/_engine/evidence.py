@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from .._core.runs import Report
 from .._core.tools import ToolResult
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
@@ -54,6 +55,14 @@ class Evidence:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
         self._folders_of_writes |= list_folders_above(result.changes)
         self._observed_changes.update(dict.fromkeys(result.observed_changes))
+
+    def add_report(self, report: Report) -> None:
+        """Add the files of a background child."""
+        self._files_read.update(dict.fromkeys(report.files_read))
+        self._files_changed.update(dict.fromkeys(report.files_changed))
+        self._folders_of_writes |= list_folders_above(report.files_written)
+        self._observed_changes.update(dict.fromkeys(report.observed_changes))
+        self.unknown_changes = self.unknown_changes or report.unknown_changes
 
     @property
     def files_read(self) -> tuple[str, ...]:

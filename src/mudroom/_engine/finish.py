@@ -103,6 +103,10 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
 async def finish_run(run: RunContext, ending: Ending) -> Report:
     """End the open calls, request a summary if the reason allows one, and store the report."""
     await run.control.barrier.close()
+    allows_summary = not ending.is_summary_requested and _allows_summary(run, ending)
+    grace = _choose_grace(ending) if allows_summary else None
+    is_time_up = ending.reason is Reason.TIMEOUT
+    await run.background.stop(grace, Reason.TIMEOUT if is_time_up else run.control.stop_reason)
     summary = ""
     if ending.is_summary_requested:
         await _close_open_calls(run, NOT_RUN, refused=True)

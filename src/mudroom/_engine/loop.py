@@ -18,6 +18,7 @@ from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import call_model, reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
+from .task import restart_children
 from .tool_calls import run_tool_calls
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
@@ -82,6 +83,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
     if past:
         resumption = await restore_run(run, past)
         await run.recorder.record(run.recorder.make_event(RunResumed))
+        await restart_children(run)
         if not any(isinstance(event, NoteInjected | TurnStarted) for event in past):
             await _call_start_hook(run)
         return resumption
@@ -131,18 +133,20 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
 async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
     """Return the ending of a run that reached its goal.
 
-    None continues the run: its outputs are refused, a hook has a note, or a message is new.
+    None continues the run: its outputs are refused, a hook has a note, or a message is new. While
+    a background child works, wait for a message first.
     """
+    if await run.background.wait_for_message():
+        return None
     if run.brief.agent.outputs:
         checks = run.services.output_checks
         if refusal := await checks.find_refusal(run.run_id, run.outputs.values):
             run.refuse_outputs(refusal)
             return _judge_outputs(run)
-    hooks = run.services.hooks
-    if hooks is None:
-        return goal
-    note = await hooks.before_finish(run.brief, run.conversation.answer_text)
-    check_hook_result("before_finish", note, str)
+    note = ""
+    if hooks := run.services.hooks:
+        note = await hooks.before_finish(run.brief, run.conversation.answer_text)
+        check_hook_result("before_finish", note, str)
     if note:
         run.add_note(note, origin="hook")
     return None if note or run.inbox.has_unread else goal
@@ -191,7 +195,7 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
         return None
     if run.inbox.has_unread:
         return None
-    if answer.text.strip():
+    if answer.text.strip() or run.outputs.has_every_value or run.background.is_open:
         return Ending(Reason.GOAL)
     if repeats > 1:
         return Ending(Reason.ERROR, "the model gave an empty answer twice")

@@ -36,6 +36,11 @@ class LoopDetector:
         self._equal_counts: dict[int, int] = {}
         """Period -> number of turns in a row that equal the turn one period before, if any."""
 
+    def clear(self) -> None:
+        """Forget all turns: a notification has changed the situation."""
+        self._turns.clear()
+        self._equal_counts = {}
+
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
         """Add a turn and return how many times in a row the pattern came that ends with it.
 

@@ -18,6 +18,8 @@ class Phase(Enum):
     """Stops its current work, then gives a summary."""
     ENDING = auto()
     """Has its reason, without a stop from outside, and may still give a summary."""
+    WAITING_FOR_CHILDREN = auto()
+    """Ends, and waits for the summaries of its background children."""
     SUMMARISING = auto()
     """Requests the summary."""
     CANCELLING = auto()
@@ -29,8 +31,8 @@ class Phase(Enum):
 class RunControl:
     """Phase of one run, the task that executes it, and the barrier for its file writes.
 
-    The task is cancelled only in the phases RUNNING and SUMMARISING, because only their code
-    handles a cancel. The steps that end a run are never interrupted.
+    The task is cancelled only in the phases RUNNING, WAITING_FOR_CHILDREN and SUMMARISING, because
+    only their code handles a cancel. The other steps that end a run are never interrupted.
 
     Attributes:
         barrier: closed at the end of the run, so that no file is written after it.
@@ -63,7 +65,7 @@ class RunControl:
         if self.phase in (Phase.CANCELLING, Phase.FINISHED):
             return False
         self.stop_reason = reason
-        if self.phase in (Phase.RUNNING, Phase.SUMMARISING):
+        if self.phase in (Phase.RUNNING, Phase.WAITING_FOR_CHILDREN, Phase.SUMMARISING):
             self._cancel_task()
         self.phase = Phase.CANCELLING
         return True

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from .._core.agents import WorkspaceKind
 from .._core.budgets import Limit
 from .._core.events import (
     FileWriteIntended,
@@ -14,6 +15,8 @@ from .._core.events import (
     NoteInjected,
     RunFinished,
     RunResumed,
+    RunStarted,
+    RunWaiting,
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
@@ -32,6 +35,7 @@ from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
 from .call_context import CallContext
 from .file_writes import hash_file
+from .inbox.notification import is_notification
 from .model_call import append_answer, charge
 from .phase import Phase
 from .run_context import RunContext
@@ -102,8 +106,8 @@ class _Restorer:
             run.batch.started[event.call_id] = event
         elif isinstance(event, ToolCallFinished):
             self._finish_call(event)
-        elif isinstance(event, MessageSent):
-            run.inbox.restore(event.message)
+        elif isinstance(event, MessageSent | RunWaiting):
+            self._restore_arrival(event)
         elif isinstance(event, NoteInjected):
             self._restore_note(event)
         elif isinstance(event, TurnStarted):
@@ -112,6 +116,14 @@ class _Restorer:
             self._finish_turn(event)
         elif isinstance(event, TurnFailed):
             run.conversation.keep_partial_answer(event.text)
+
+    def _restore_arrival(self, event: MessageSent | RunWaiting) -> None:
+        if isinstance(event, RunWaiting):
+            self._run.background.restore_wait(event.turn)
+            return
+        self._run.inbox.restore(event.message)
+        if event.message.kind == "notification":
+            self._restore_end_of_child(event.message.sender)
 
     def _restore_note(self, event: NoteInjected) -> None:
         run = self._run
@@ -122,6 +134,8 @@ class _Restorer:
         run.conversation.queue_text(event.text)
         if isinstance(event, MessageDelivered):
             run.inbox.restore_delivery(event.message_id)
+            if is_notification(event.text):
+                run.loop_detector.clear()
             return
         run.conversation.restored_notes.append(event.text)
         if event.refused is not None:
@@ -162,11 +176,32 @@ class _Restorer:
         if event.name == EMIT_TOOL and not event.refused and call:
             name = call.arguments.get("emit_variable_name", "")
             run.outputs.emit(name, call.arguments.get("emit_variable_value"))
-        if (child := event.result.detail.get("run")) is not None:
-            report = find_report(run.services.past_events.get(child, ()))
-            usage = report.usage if report else Usage()
-            usd = report.usd if report else 0.0
-            run.meter.add_usage(usage, usd, children=1 + event.result.detail.get("below", 0))
+        if (child := event.result.detail.get("run")) is None:
+            return
+        if event.result.detail.get("background") and call:
+            run.background.interrupted[child] = call
+        else:
+            self._charge_child(child, event.result.detail.get("below", 0))
+
+    def _charge_child(self, child: str, below: int) -> Report | None:
+        run = self._run
+        report = find_report(run.services.past_events.get(child, ()))
+        usage = report.usage if report else Usage()
+        usd = report.usd if report else 0.0
+        run.meter.add_usage(usage, usd, children=1 + below)
+        return report
+
+    def _restore_end_of_child(self, child: str) -> None:
+        """Charge a background child that has sent its notification, and add its evidence."""
+        past = self._run.services.past_events
+        below = sum(1 for _ in walk_descendants(past, child))
+        report = self._charge_child(child, below)
+        started = next(iter(past.get(child, ())), None)
+        is_copy = (
+            isinstance(started, RunStarted) and started.brief.workspace.kind is WorkspaceKind.COPY
+        )
+        if report and not is_copy:
+            self._run.evidence.add_report(report)
 
 
 def find_report(events: Sequence[StoredEvent]) -> Report | None:

@@ -14,7 +14,9 @@ from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
 from .conversation import Conversation, TokenRange, count_text_tokens, count_tokens
 from .evidence import Evidence
-from .inbox import Inbox
+from .inbox.background import BackgroundWork
+from .inbox.inbox import Inbox
+from .inbox.notification import is_notification
 from .loop_detection import LoopDetector
 from .meters.meter import Meter
 from .meters.run_timer import RunTimer
@@ -45,13 +47,13 @@ class RunContext:
     ) -> None:
         self.brief = brief
         self.services = services
-        self.worker = worker
         self.control = control
         self.environment = environment
         self.meter = meter
         self.timer = RunTimer(services.clock, meter)
         self.recorder = Recorder(services, brief.run_id)
         self.inbox = Inbox(self.recorder)
+        self.background = BackgroundWork(worker, self.inbox, self.recorder, control)
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
         offered = {name: toolbox[name] for name in brief.tools if name in toolbox}
@@ -158,8 +160,10 @@ class RunContext:
     async def deliver_messages(self) -> None:
         """Add the unread messages to the next message to the model."""
         if self.inbox.has_unread:
-            for text in await self.inbox.take_unread():
+            for text in await self.inbox.take_unread(self.services.spill_folder):
                 self.conversation.queue_text(text)
+                if is_notification(text):
+                    self.loop_detector.clear()
 
     def close_batch(self) -> list[CallOutcome]:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""

@@ -17,14 +17,16 @@ from msgspec.structs import replace
 
 from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec, choose_child_model
 from .._core.budgets import Budget, Grant
+from .._core.events import RunStarted
 from .._core.listings import find_entries, format_entries
 from .._core.ports import RunHandle
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tool_patterns import list_call_patterns, select_tools
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
 from .call_context import CallContext
 from .child_report import format_report
+from .inbox.notification import choose_status, make_notification
 from .run_context import RunContext
 
 _DESCRIPTION = (
@@ -37,6 +39,8 @@ _DESCRIPTION = (
 
 _FIND = "words; starts no child, but lists the agents that fit, with whole descriptions"
 
+_BACKGROUND = "return at once; the report comes later as a task-notification"
+
 _MAX_DESCRIPTION = 60
 """Maximum characters of the prompt's first line, the description if the call has none."""
 
@@ -46,6 +50,11 @@ _COPY_NOTE = (
 
 
 NO_REPORT = "a child ended without a report"
+
+STARTED = (
+    "Started {run} in the background. Its report comes by itself as a task-notification; you know "
+    "nothing of it before. Go on with other work, or end your turn."
+)
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +66,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     max_turns: int | None = None
     model: str | None = None
     find: str = ""
+    background: bool = False
 
 
 def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
@@ -81,6 +91,7 @@ def make_task_tool(
         "description": text | {"description": "3-5 words for the screen"},
         "agent": text | {"enum": list(agents)},
         "max_turns": {"type": "integer", "minimum": 1},
+        "background": {"type": "boolean", "description": _BACKGROUND},
     }
     if len(models) > 1:
         properties["model"] = text | {"enum": list(models)}
@@ -105,6 +116,7 @@ def make_task_tool(
             "subagent_type": "agent",
             "agent_name": "agent",
             "maxTurns": "max_turns",
+            "run_in_background": "background",
         },
     )
 
@@ -138,34 +150,103 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     if agent is None:
         hint = suggest_names(arguments.agent, [agent.name for agent in agents.values()])
         return ToolResult(f"There is no agent {arguments.agent!r}. {hint}", error=True)
+    if arguments.background and run.background.is_reported(context.place):
+        return _make_start_result(context.place)
     model = _resolve_model(run, agent, arguments)
     try:
         grant = _allocate(context, agent, arguments)
     except ValueError as error:
         text = f"No child was started: {error}. Ask for less, or do the rest yourself."
         return ToolResult(text, error=True)
+    brief = _make_brief(context, agent, arguments, model, grant)
     try:
         run.services.check_price(model, run.services.meters.get(grant))
-        brief = _make_brief(context, agent, arguments, model, grant)
         hooks = run.services.hooks
-        if hooks and (refusal := await hooks.on_child_start(run.brief, brief)):
-            return ToolResult(f"No child was started: {refusal}", error=True)
-        handle = run.worker.start(brief, grant)
-        if brief.workspace.kind is not WorkspaceKind.COPY:
-            run.evidence.open_windows[brief.call_id] = _ChildWindow(handle)
-        report = await _wait_for_report(run, handle)
-        if hooks:
-            await hooks.on_child_end(run.brief, brief, report)
-    finally:
-        meter = run.services.meters.close(grant)
-    text, spill = format_report(context, report)
-    if brief.workspace.kind is WorkspaceKind.COPY and report.turns:
-        text += _COPY_NOTE
-    detail: dict[str, Any] = {"run": report.run_id}
-    if meter.children:
-        detail["below"] = meter.children
-    is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
-    return ToolResult(text, is_error, detail=detail, spill=spill)
+        refusal = await hooks.on_child_start(run.brief, brief) if hooks else ""
+    except BaseException:
+        run.services.meters.close(grant)
+        raise
+    if refusal:
+        run.services.meters.close(grant)
+        return ToolResult(f"No child was started: {refusal}", error=True)
+    child = _Child(context, brief, grant)
+    if arguments.background:
+        run.background.add_child(child.handle, child.title, child.wait_for_notification())
+        return _make_start_result(context.place)
+    if brief.workspace.kind is not WorkspaceKind.COPY:
+        run.evidence.open_windows[brief.call_id] = _ChildWindow(child.handle)
+    return await child.wait_for_result()
+
+
+def _make_start_result(run_id: str) -> ToolResult:
+    detail = {"run": run_id, "background": True}
+    return ToolResult(STARTED.format(run=run_id), detail=detail)
+
+
+async def restart_children(run: RunContext) -> None:
+    """Continue the background children that an earlier process left without a notification."""
+    for run_id, call in run.background.interrupted.items():
+        turn, position = map(int, run_id.rsplit(".", 2)[1:])
+        context = CallContext(run, call, position, turn)
+        arguments = run.tools["task"].parse_arguments(call.arguments)
+        assert isinstance(arguments, TaskArguments)
+        result = await _run(context, replace(arguments, background=True))
+        if result.error:
+            run.inbox.put(make_notification(run_id, "failed", arguments.prompt, result.text))
+    run.background.interrupted.clear()
+    await asyncio.sleep(0)  # The children restore what they spent before the run spends more.
+
+
+class _Child:
+    """A child run that has started."""
+
+    def __init__(self, context: CallContext, brief: Brief, grant: Grant) -> None:
+        self._context = context
+        self._brief = brief
+        self._grant = grant
+        self.title = f"{brief.agent.name}: {brief.description}"
+        self.handle = context.run.background.worker.start(brief, grant)
+
+    async def wait_for_result(self) -> ToolResult:
+        """Wait for the end of the child and return the result of the call."""
+        report, below = await self._wait_for_report()
+        text, spill = self._format(report)
+        detail: dict[str, Any] = {"run": report.run_id}
+        if below:
+            detail["below"] = below
+        is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
+        return ToolResult(text, is_error, detail=detail, spill=spill)
+
+    async def wait_for_notification(self) -> InboxMessage:
+        """Wait for the end of the child and return the notification. An error is its text."""
+        run_id = self._brief.run_id
+        try:
+            report, _ = await self._wait_for_report()
+        except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
+            self._context.run.evidence.unknown_changes = NO_REPORT
+            return make_notification(run_id, "failed", self.title, str(error))
+        if self._brief.workspace.kind is not WorkspaceKind.COPY:
+            self._context.run.evidence.add_report(report)
+        text, _ = self._format(report)
+        return make_notification(run_id, choose_status(report.reason), self.title, text)
+
+    async def _wait_for_report(self) -> tuple[Report, int]:
+        """Return the report and the number of runs below the child."""
+        run = self._context.run
+        try:
+            report = await _wait_for_report(run, self.handle)
+            if hooks := run.services.hooks:
+                await hooks.on_child_end(run.brief, self._brief, report)
+        finally:
+            meter = run.services.meters.close(self._grant)
+        return report, meter.children
+
+    def _format(self, report: Report) -> tuple[str, str]:
+        """Return the report as the parent reads it, and the path of the whole text."""
+        text, spill = format_report(self._context, report)
+        if self._brief.workspace.kind is WorkspaceKind.COPY and report.turns:
+            text += _COPY_NOTE
+        return text, spill
 
 
 async def _wait_for_report(run: RunContext, handle: RunHandle) -> Report:
@@ -219,10 +300,13 @@ def _resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> s
 def _allocate(context: CallContext, agent: Agent, arguments: TaskArguments) -> Grant:
     """Reserve the child's budget. Raises ValueError if the parent's does not suffice."""
     run = context.run
+    recorded = next(iter(run.services.past_events.get(context.place, ())), None)
+    if isinstance(recorded, RunStarted):
+        return run.services.meters.reopen(run.meter, context.place, recorded.brief.budget)
     requested = Budget(turns=arguments.max_turns).with_defaults(agent.budget)
     return run.services.meters.allocate(
         run.meter,
-        f"{run.run_id}.{run.turn}.{context.position}",
+        context.place,
         requested.with_defaults(run.services.child_budget),
         run.timer.age,
     )

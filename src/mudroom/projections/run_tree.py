@@ -15,6 +15,7 @@ from .._core.events import (
     ModelCallRetried,
     RunFinished,
     RunStarted,
+    RunWaiting,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -33,7 +34,7 @@ _STOPPED = {Reason.TIMEOUT, Reason.MAX_TURNS, Reason.CANCELLED, Reason.BUDGET, R
 
 
 class RunState(StrEnum):
-    """State of a run. WAITING: all its open tool calls wait for child runs."""
+    """State of a run. WAITING: it waits for child runs, in tool calls or to end."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -193,7 +194,12 @@ def _discard_stream(run: RunView) -> None:
 
 def _apply_turn_started(run: RunView, event: TurnStarted) -> None:
     run.turn = event.turn
+    run.state = RunState.RUNNING
     _discard_stream(run)
+
+
+def _apply_waiting(run: RunView, _: RunWaiting) -> None:
+    run.state = RunState.WAITING
 
 
 def _apply_delta(run: RunView, event: Delta) -> None:
@@ -253,6 +259,7 @@ def _apply_run_finished(run: RunView, event: RunFinished) -> None:
 
 
 _HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
+    RunWaiting: _apply_waiting,
     TurnStarted: _apply_turn_started,
     Delta: _apply_delta,
     ModelCallRetried: _apply_retried,

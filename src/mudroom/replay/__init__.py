@@ -29,6 +29,7 @@ from ..models.replay_model import ReplayModel, remove_varying_text
 from ..output_filters.injection_marker import mark_injection
 from ..tools import make_builtin_tools
 from ..workers.local import LocalWorker
+from .recorded_background import RecordedBackground
 from .recorded_events import RecordedEvents, ReplayDiverged
 from .recorded_outcomes import RecordedHooks, RecordedOutcomes, RecordedOutputChecks
 from .recorded_stops import RecordedFault, RecordedMeters, RecordedStops
@@ -54,8 +55,10 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """
     stops = RecordedStops(events)
     journal = RecordedEvents(events, stops, remove_varying_text)
+    hooks = RecordedHooks(events, stops)
     with ScratchDir() as spill_folder:
-        worker = _ReplayWorker(_make_services(events, stops, journal, spill_folder), events, stops)
+        services = _make_services(events, stops, journal, hooks, spill_folder)
+        worker = _ReplayWorker(services, events, stops, journal, hooks)
         try:
             for brief in rebuild_briefs(events):
                 await _run_root(worker, journal, brief, worker.open_meter(brief))
@@ -99,6 +102,7 @@ def _make_services(
     events: Sequence[StoredEvent],
     stops: RecordedStops,
     journal: RecordedEvents,
+    hooks: RecordedHooks,
     spill_folder: str,
 ) -> SessionServices:
     """Return the services of a replay. Model and tools come from the record."""
@@ -111,7 +115,6 @@ def _make_services(
     environment = Environment(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
     )
-    hooks = RecordedHooks(events, stops)
     journal.on_run_start = lambda run_id: hooks.send_messages(run_id, 0)
     stops.on_stop = hooks.send_messages
     return SessionServices(
@@ -136,10 +139,18 @@ class _ReplayWorker(LocalWorker):
     """Worker that gives each run its recorded answers."""
 
     def __init__(
-        self, services: SessionServices, events: Sequence[StoredEvent], stops: RecordedStops
+        self,
+        services: SessionServices,
+        events: Sequence[StoredEvent],
+        stops: RecordedStops,
+        journal: RecordedEvents,
+        hooks: RecordedHooks,
     ) -> None:
         super().__init__(services, UNLIMITED)
+        self._events = events
         self._stops = stops
+        self._journal = journal
+        self._hooks = hooks
         self._child_models = _find_child_models(events)
         self._conversations = {
             conversation.run: conversation for conversation in rebuild_conversations(events)
@@ -160,6 +171,9 @@ class _ReplayWorker(LocalWorker):
             child_models=self._child_models.get(brief.run_id, {}),
         )
         run = RunContext(brief, meter, services, self, control, environment)
+        run.background = RecordedBackground(
+            run, self._events, self._journal, self._hooks, remove_varying_text
+        )
         self._stops.add_run(run)
         return run
 

@@ -160,15 +160,15 @@ class RecordedHooks(Hooks):
         self.send_messages(brief.run_id, self._calls[brief.run_id, call.id].turn)
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Send the messages and return the note with which the run continued."""
-        messages = self._messages.get(brief.run_id)
-        if messages:
-            self.send_messages(brief.run_id, messages[0][0])
-            return ""
+        """Return the note with which the run continued."""
         if notes := self._finish_notes.get(brief.run_id):
             return notes.pop(0)
         self._stops.stop_at_goal(brief.run_id)
         return ""
+
+    def has_messages(self, run_id: str, turn: int) -> bool:
+        """Return whether messages that were delivered until this turn wait to be sent."""
+        return any(sent_in <= turn for sent_in, _ in self._messages.get(run_id, ()))
 
     def send_messages(self, run_id: str, turn: int) -> None:
         """Send the messages to a run that were delivered until this turn."""

@@ -15,14 +15,15 @@ from .._core.events import (
     ToolCallStarted,
 )
 from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
-from .._core.runs import Brief
+from .._core.runs import Brief, Reason
 from .._core.tools import ToolResult
+from .._engine.inbox.notification import make_end_id
 from .._engine.resume import INTERRUPTED
 from ..projections.transcript import build_transcript
 
 
 class Violation(Struct, frozen=True):
-    """A broken promise: its name ("S1" to "S10"), the run, and a description."""
+    """A broken promise: its name ("S1" to "S11"), the run, and a description."""
 
     promise: str
     run: str
@@ -42,6 +43,7 @@ class CallRecord:
         self.started = started
         self.process = process
         self.result: ToolResult | None = None
+        self.has_child = False
 
     @property
     def is_interrupted(self) -> bool:
@@ -82,7 +84,8 @@ class RunRecord:
         answered: numbers of the turns with an answer. counted_turns: the same without the grace
             turn.
         requested: ids of the calls in the last answer. used_ids: ids of all calls.
-        children: call ids that started a child. runs_below: number of runs below this one.
+        runs_below: number of runs below this one.
+        messages: texts of the messages to the run by id, None until it reads them.
     """
 
     def __init__(self, started: RunStarted) -> None:
@@ -98,10 +101,33 @@ class RunRecord:
         self.requested: set[str] = set()
         self.used_ids: set[str] = set()
         self.calls: dict[str, CallRecord] = {}
-        self.children: set[str] = set()
         self.runs_below = 0
+        self.messages: dict[str, str | None] = {}
         self.usage = Usage()
         self.finished: RunFinished | None = None
+
+
+def check_messages(run_id: str, run: RunRecord) -> Iterator[Violation]:
+    """Yield violations of S11: messages that a run with the reason GOAL did not read."""
+    if run.finished is None or run.finished.report.reason is not Reason.GOAL:
+        return
+    for message_id, text in run.messages.items():
+        if text is None:
+            yield Violation("S11", run_id, f"it ended before it read message {message_id}")
+
+
+def check_notification(run_id: str, text: str, parent: RunRecord) -> Iterator[Violation]:
+    """Yield violations of S4: a background child whose parent did not get its report.
+
+    `text`: text of the report.
+    """
+    assert parent.finished is not None
+    notification = parent.messages.get(make_end_id(run_id))
+    if notification is None:
+        if parent.finished.report.reason is Reason.GOAL:
+            yield Violation("S4", run_id, "its parent continued without its report")
+    elif text not in notification and "has ended; read " not in notification:
+        yield Violation("S4", run_id, "its parent got a text that differs from its report")
 
 
 def conversation_errors(run_id: str, run: RunRecord) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""Invariant checker: reads a session's events and reports broken promises (S1 to S4, S7, S9, S10).
+"""Invariant checker: reads a session's events and reports broken promises (S1-S4, S7, S9-S11).
 
     assert not find_violations(open_reader(path).read(), effects=Counter(commands_that_ran))
 
@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from .._core.events import (
     FileWriteIntended,
+    MessageDelivered,
+    MessageSent,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -27,7 +29,14 @@ from .._core.events import (
 from .._core.runs import Reason
 from .._core.tool_names import normalize_tool_name
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
-from ._run_records import CallRecord, RunRecord, Violation, conversation_errors
+from ._run_records import (
+    CallRecord,
+    RunRecord,
+    Violation,
+    check_messages,
+    check_notification,
+    conversation_errors,
+)
 
 __all__ = ["Violation", "find_violations"]
 
@@ -93,7 +102,10 @@ class _SessionChecker:
                 run_id = ancestor.brief.run_id
                 self._report("S10", event, f"{name} after the end of run {run_id} above it")
         run.events.append(event)
-        self._check(run, event)
+        if isinstance(event, MessageSent | MessageDelivered):
+            self._check_message(run, event)
+        else:
+            self._check(run, event)
 
     def _check(self, run: RunRecord, event: StoredEvent) -> None:
         match event:
@@ -121,6 +133,19 @@ class _SessionChecker:
                 self._check_run_finished(run, event)
             case _:
                 pass
+
+    def _check_message(self, run: RunRecord, event: MessageSent | MessageDelivered) -> None:
+        if isinstance(event, MessageSent):
+            if event.message.id in run.messages:
+                self._report("S11", event, f"message {event.message.id} was stored twice")
+            run.messages[event.message.id] = None
+            return
+        message_id = event.message_id
+        if message_id not in run.messages:
+            self._report("S11", event, f"message {message_id} was read before it was stored")
+        elif run.messages[message_id] is not None:
+            self._report("S11", event, f"message {message_id} was read twice")
+        run.messages[message_id] = event.text
 
     def _check_turn_started(self, run: RunRecord, event: TurnStarted) -> None:
         turn = event.turn
@@ -243,9 +268,9 @@ class _SessionChecker:
         if parent is None or brief.call_id not in parent.calls:
             self._report("S1", event, f"it began before the intent of {call}")
             return
-        if brief.call_id in parent.children:
+        if parent.calls[brief.call_id].has_child:
             self._report("S4", event, f"{call} started another child before")
-        parent.children.add(brief.call_id)
+        parent.calls[brief.call_id].has_child = True
 
     def _with_ancestors(self, run: RunRecord | None) -> Iterator[RunRecord]:
         while run is not None:
@@ -256,6 +281,7 @@ class _SessionChecker:
         """Yield the violations that show only at the end of the record."""
         for run_id, run in self.runs.items():
             if run.finished is not None:
+                yield from check_messages(run_id, run)
                 yield from self._check_delivery(run_id, run, run.finished)
                 yield from conversation_errors(run_id, run)
             elif ended:
@@ -278,6 +304,9 @@ class _SessionChecker:
             return
         delivered_run = call.result.detail.get("run")
         text = finished.report.text.strip()[:REPORT_CAP] or NO_SUMMARY
+        if call.result.detail.get("background"):
+            yield from check_notification(run_id, text, parent)
+            return
         if delivered_run != run_id:
             problem = f"call {call_id} was answered with the report of run {delivered_run}"
             yield Violation("S4", run_id, problem)

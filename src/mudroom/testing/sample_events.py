@@ -16,6 +16,7 @@ from .._core.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    RunWaiting,
     SessionClosed,
     SessionOpened,
     StoredEvent,
@@ -156,6 +157,7 @@ def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
         NoteInjected(**stamp, text="All calls failed: try another way.", origin="user"),
         MessageSent(**stamp, message=InboxMessage("m1", "Be brief.")),
         MessageDelivered(**stamp, text="Be brief.", origin="user", message_id="m1"),
+        RunWaiting(**stamp, runs=("1.2.1.1.1", "1.2.1.1.2")),
     )
 
 

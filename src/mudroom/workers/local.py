@@ -103,6 +103,8 @@ class LocalRunHandle(TaskHandle):
         if not self._control.cancel(reason):
             return False
         self.stop_reason = reason
+        if self.run is not None:
+            self.run.background.cancel(reason)
         return True
 
 

@@ -118,7 +118,11 @@ class Meter:
         self.check_children()
         for limit in SHARED_LIMITS:
             self._check_amount(limit, getattr(requested, limit))
-        child = Meter(self._limit_child_budget(requested, seconds), self)
+        return self.reopen_child(self._limit_child_budget(requested, seconds))
+
+    def reopen_child(self, budget: Budget) -> Meter:
+        """Return a meter for a child with this budget, as its record has it; nothing is checked."""
+        child = Meter(budget, self)
         self.add_usage(Usage(), 0.0, children=1)
         child._is_reserved = True
         child._change_reserved(1)

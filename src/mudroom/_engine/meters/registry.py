@@ -33,6 +33,11 @@ class Meters:
         self._meters[run_id] = meter
         return Grant(run_id, meter.budget)
 
+    def reopen(self, parent: Meter, run_id: str, budget: Budget) -> Grant:
+        """Open a meter for a child that an earlier process started, with its recorded budget."""
+        self._meters[run_id] = parent.reopen_child(budget)
+        return Grant(run_id, budget)
+
     def get(self, grant: Grant) -> Meter:
         """Return the meter of a grant."""
         return self._meters[grant.run_id]

@@ -166,6 +166,10 @@ const HANDLERS = {
   note_injected: addNote,
   message_delivered: addNote,
 
+  run_waiting: (_, run) => {
+    run.state = "waiting";
+  },
+
   turn_started: (fold, run, event) => {
     run.turn = event.turn ?? 0;
     run.turns++;

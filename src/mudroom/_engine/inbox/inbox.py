@@ -6,10 +6,11 @@ import asyncio
 
 from msgspec.structs import replace
 
-from .._core.events import MessageDelivered, MessageSent
-from .._core.json_values import clean_text
-from .._core.runs import InboxMessage
-from .recorder import Recorder
+from ..._core.events import MessageDelivered, MessageSent
+from ..._core.json_values import clean_text
+from ..._core.runs import InboxMessage
+from ..recorder import Recorder
+from .notification import MAX_CHARACTERS, move_to_file
 
 
 class Inbox:
@@ -24,11 +25,24 @@ class Inbox:
         self._unread: dict[str, InboxMessage] = {}
         self._known_ids: set[str] = set()
         self._writes: dict[str, asyncio.Task[None]] = {}
+        self._arrival: asyncio.Future[None] | None = None
 
     @property
     def has_unread(self) -> bool:
         """True if a message waits to be read."""
         return bool(self._unread)
+
+    def knows(self, message_id: str) -> bool:
+        """Return whether a message was sent to the run, in this process or an earlier one."""
+        return message_id in self._known_ids
+
+    async def wait_for_message(self) -> None:
+        """Wait until there is an unread message."""
+        if self._unread:
+            return
+        if self._arrival is None or self._arrival.done():
+            self._arrival = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._arrival)
 
     def put(self, message: InboxMessage) -> None:
         """Add a message and start to store it. A message with a known id is dropped."""
@@ -41,14 +55,24 @@ class Inbox:
         )
         self._writes[message.id] = asyncio.create_task(self._recorder.record())
 
-    async def take_unread(self) -> list[str]:
-        """Return the texts of the unread messages, oldest first, and record their delivery."""
+    async def take_unread(self, folder: str) -> list[str]:
+        """Return the texts of the unread messages, and record their delivery.
+
+        Notifications come first, then messages of runs, then those of the user; each oldest first.
+
+        Arguments:
+            folder: for the notifications that are too long together.
+        """
         await self.flush()
-        messages = list(self._unread.values())
+        messages = sorted(self._unread.values(), key=_get_rank)
         self._unread = {}
         texts: list[str] = []
+        room = MAX_CHARACTERS
         for message in messages:
             text = format_message(message)
+            if message.kind == "notification":
+                room -= len(text)
+                text = text if room >= 0 else move_to_file(message, folder)
             event = self._recorder.make_event(
                 MessageDelivered, text=text, origin=message.sender, message_id=message.id
             )
@@ -75,14 +99,22 @@ class Inbox:
         """Add a message that is stored already."""
         self._known_ids.add(message.id)
         self._unread[message.id] = message
+        if self._arrival and not self._arrival.done():
+            self._arrival.set_result(None)
 
     def restore_delivery(self, message_id: str) -> None:
         """Mark a stored message as read."""
         self._unread.pop(message_id, None)
 
 
+def _get_rank(message: InboxMessage) -> int:
+    if message.kind == "notification" or message.sender == "mudroom":
+        return 0
+    return 2 if message.sender == "user" else 1
+
+
 def format_message(message: InboxMessage) -> str:
-    """Return the text as the model reads it: in `<message>` tags unless the user sent it."""
-    if message.sender == "user":
+    """Return the text as the model reads it: in `<message>` tags if another run sent it."""
+    if message.sender == "user" or message.kind == "notification":
         return message.text
     return f'<message from="{message.sender}">\n{message.text}\n</message>'

@@ -1,0 +1,72 @@
+"""Recorded background work: a run of a replay waits and gets its messages where the record says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .._core.events import MessageSent, RunWaiting, StoredEvent
+from .._core.runs import InboxMessage, Reason
+from .._engine.inbox.background import BackgroundWork
+from .._engine.run_context import RunContext
+from .recorded_events import RecordedEvents, wait_for_stop
+from .recorded_outcomes import RecordedHooks
+
+
+class RecordedBackground(BackgroundWork):
+    """Background work of one run of a replay.
+
+    The children run again. Their notifications are compared with the recorded ones; the run gets
+    the recorded ones, in the recorded turns.
+
+    Arguments:
+        remove_times: takes a text, returns it without measured times.
+    """
+
+    def __init__(
+        self,
+        run: RunContext,
+        events: Sequence[StoredEvent],
+        journal: RecordedEvents,
+        hooks: RecordedHooks,
+        remove_times: Callable[[str], str],
+    ) -> None:
+        super().__init__(run.background.worker, run.inbox, run.recorder, run.control)
+        self._run = run
+        self._journal = journal
+        self._hooks = hooks
+        self._remove_times = remove_times
+        own = [event for event in events if event.run == run.run_id]
+        self._waits = {event.turn: event.runs for event in own if isinstance(event, RunWaiting)}
+        self._texts = {
+            event.message.id: event.message.text for event in own if isinstance(event, MessageSent)
+        }
+
+    @property
+    def is_open(self) -> bool:
+        """True if the recorded run went on after this turn because of background work."""
+        turn = self._run.turn
+        return turn in self._waits or self._hooks.has_messages(self._run.run_id, turn)
+
+    def _deliver(self, message: InboxMessage) -> None:
+        """Compare a notification with the recorded one. The hooks send the recorded one."""
+        recorded = self._texts.get(message.id)
+        if recorded is None:
+            return  # The record ends before.
+        if self._remove_times(recorded) != self._remove_times(message.text):
+            text = f"a notification differs.\nrecorded: {recorded}\nnow:      {message.text}"
+            self._journal.diverge(text, f"run {self._run.run_id}")
+
+    async def wait_for_message(self) -> bool:
+        """Send the messages of this turn; wait for the stop of the run if it got none."""
+        run = self._run
+        if runs := self._waits.get(run.turn):
+            await self._record_wait(runs)
+        self._hooks.send_messages(run.run_id, run.turn)
+        if runs and not run.inbox.has_unread:
+            await wait_for_stop()
+        return run.inbox.has_unread
+
+    async def stop(self, grace: float | None, reason: Reason) -> None:
+        """Wait for the children: the record has their stops. Then send the last messages."""
+        await self._wait_until_ended()
+        self._hooks.send_messages(self._run.run_id, self._run.turn)
