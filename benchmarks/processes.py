@@ -17,6 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from .certificates import write_certificate
+
 _HERE = Path(__file__).resolve().parent.parent
 
 
@@ -28,6 +30,7 @@ class Figures(Struct, frozen=True):
         peak: memory in KiB.
         requests: number of requests.
         most: most requests at the same time.
+        lag, busy, collecting: figures of `benchmarks.crowd_subject`.
     """
 
     cpu: float
@@ -35,6 +38,9 @@ class Figures(Struct, frozen=True):
     peak: float
     requests: int
     most: int
+    lag: float = 0.0
+    busy: float = 0.0
+    collecting: float = 0.0
 
 
 class Bench:
@@ -57,8 +63,11 @@ class Bench:
                 f"There are forty characters in each line {number:02}\n"[-40:] * 50,
                 encoding="utf-8",
             )
+        self._certificate = Path(self.home, "certificate.pem")
+        key = Path(self.home, "key.pem")
+        write_certificate(self._certificate, key)
         server = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.server"],
+            [sys.executable, "-m", "benchmarks.server", str(self._certificate), str(key)],
             stdout=subprocess.PIPE,
             cwd=_HERE,
             text=True,
@@ -66,14 +75,24 @@ class Bench:
         self._stack.enter_context(server)
         self._stack.callback(server.terminate)
         assert server.stdout
-        self.url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        plain_port, tls_port = server.stdout.readline().split()
+        self.url = f"http://127.0.0.1:{plain_port}"
+        self.tls_url = f"https://127.0.0.1:{tls_port}"
         return self
 
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     def run(
-        self, which: str, children: int, turns: int, delay: int = 0, pieces: int = 0
+        self,
+        which: str,
+        children: int,
+        turns: int,
+        delay: int = 0,
+        *,
+        pieces: int = 0,
+        is_encrypted: bool = False,
+        module: str = "benchmarks.subject",
     ) -> Figures:
         """Measure one run in a process of its own.
 
@@ -81,13 +100,15 @@ class Bench:
             which: "mudroom" or "floor".
             delay: milliseconds before each answer.
             pieces: of the last answer of a child, streamed one at a time; 0 for one packet.
+            is_encrypted: connect with TLS.
+            module: the program of the process.
 
         Raises RuntimeError when the run did not do all its work.
         """
         run, prompt = self._make_prompt(children, turns, delay, pieces=pieces)
-        command = [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
+        url = self.tls_url if is_encrypted else self.url
         ended = subprocess.run(
-            command,
+            [sys.executable, "-m", module, which, url, self.folder, prompt],
             capture_output=True,
             text=True,
             cwd=_HERE,
@@ -100,7 +121,8 @@ class Bench:
             shape = f"{children} children × {turns} turns"
             raise RuntimeError(f"{which}, {shape}: {requests} requests\n{ended.stderr}")
         cost = json.loads(ended.stdout.splitlines()[-1])
-        return Figures(cost["cpu"], cost["wall"], cost["peak"], seen["requests"], seen["most"])
+        del cost["text"]
+        return Figures(**cost, requests=seen["requests"], most=seen["most"])
 
     def list_bodies(self, children: int, turns: int) -> list[tuple[str, str]]:
         """Return the requests of a mudroom run in order, as (conversation, body)."""
@@ -170,6 +192,7 @@ class Bench:
             "ANTHROPIC_BASE_URL": self.url,
             "ANTHROPIC_API_KEY": "none",
             "MUDROOM_HOME": self.home,
+            "SSL_CERT_FILE": str(self._certificate),
         }
         return {
             name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")

@@ -21,7 +21,8 @@ def _read_cpu_time() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, object]:
+async def measure(which: str, url: str, folder: str, prompt: str) -> dict[str, object]:
+    """Run a subject and return its cost."""
     children, turns = (int(part) for part in prompt.split(":")[3:5])
     async with AsyncExitStack() as stack:
         if which == "floor":
@@ -50,9 +51,9 @@ async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, 
 def _main() -> None:
     profile = cProfile.Profile() if os.environ.get("BENCH_PROFILE") else None
     figures = (
-        profile.runcall(asyncio.run, _measure(*sys.argv[1:]))
+        profile.runcall(asyncio.run, measure(*sys.argv[1:]))
         if profile
-        else asyncio.run(_measure(*sys.argv[1:]))
+        else asyncio.run(measure(*sys.argv[1:]))
     )
     if profile:
         profile.dump_stats(os.environ["BENCH_PROFILE"])

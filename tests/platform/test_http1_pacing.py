@@ -12,6 +12,7 @@ from mudroom._platform.http1.connection import Connection
 from mudroom._platform.http1.errors import ConnectionLost
 from mudroom._platform.http1.pacer import Pacer
 from mudroom._platform.http1.pool import ConnectionPool
+from mudroom._platform.wake_queue import WakeQueue
 
 from ..waiting import SECONDS, wait_until
 from .test_http1 import FRAMINGS, HELLO, OK, RawServer, make_certificate, open_pool, post
@@ -254,7 +255,7 @@ class CountingPacer(Pacer):
 
 async def test_only_small_reads_of_incomplete_bodies_wait() -> None:
     pacer = CountingPacer()
-    connection = Connection(lambda connection: None, pacer)
+    connection = Connection(lambda connection: None, pacer, WakeQueue())
     connection.connection_made(SilentTransport())
     connection.send(b"", b"")
     connection.data_received(OK + b"Content-Length: 100100\r\n\r\n")

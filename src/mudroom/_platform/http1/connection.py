@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
+from ..wake_queue import WakeQueue
 from .errors import ConnectionLost, HttpError, SilentServer
 from .pacer import Pacer
 from .parser import ResponseParser
@@ -24,6 +25,7 @@ class Connection(asyncio.Protocol):
     Arguments:
         on_idle: called when a released response has ended, so that the connection is free.
         pacer: decides when the next bytes of a long stream are read.
+        wakes: wakes the readers of many connections.
 
     Attributes:
         transport: set by the event loop; `encrypt` changes it.
@@ -31,14 +33,16 @@ class Connection(asyncio.Protocol):
         last_active: time of the event loop at which bytes moved last, or the request ended.
     """
 
-    def __init__(self, on_idle: Callable[[Connection], None], pacer: Pacer) -> None:
+    def __init__(
+        self, on_idle: Callable[[Connection], None], pacer: Pacer, wakes: WakeQueue
+    ) -> None:
         self.transport: asyncio.Transport | None = None
         self.is_closed = False
         self.last_active = 0.0
         self._on_idle = on_idle
         self._pacer = pacer
+        self._wakes = wakes
         self._socket: asyncio.Transport | None = None
-        self._loop = asyncio.get_running_loop()
         self._parser: ResponseParser | None = None
         self._parts: list[bytes] = []
         self._error: HttpError | None = None
@@ -58,12 +62,14 @@ class Connection(asyncio.Protocol):
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
         """Encrypt the connection. Raises OSError, ssl.SSLError."""
         assert self.transport is not None
-        self.transport = await self._loop.start_tls(self.transport, self, tls, server_hostname=host)
+        self.transport = await asyncio.get_running_loop().start_tls(
+            self.transport, self, tls, server_hostname=host
+        )
 
     def data_received(self, data: bytes) -> None:
         """Read bytes of the response (called by the event loop)."""
         parser = self._parser
-        now = self._loop.time()
+        now = asyncio.get_running_loop().time()
         self.last_active = now
         if parser is None:
             # Bytes on an idle connection answer no request.
@@ -107,7 +113,7 @@ class Connection(asyncio.Protocol):
         self._is_released = False
         self._unsent = 0
         self._started = 0.0
-        self.last_active = self._loop.time()
+        self.last_active = asyncio.get_running_loop().time()
         if len(body) <= _SMALL_BODY:
             transport.write(head + body)
         else:
@@ -187,7 +193,7 @@ class Connection(asyncio.Protocol):
         if not parser.is_complete:
             return
         self._parser = None
-        self.last_active = self._loop.time()
+        self.last_active = asyncio.get_running_loop().time()
         if not parser.is_reusable or parser.surplus:
             self.abort()
         self._on_idle(self)
@@ -217,14 +223,12 @@ class Connection(asyncio.Protocol):
         """Wait until bytes have arrived. Raises the error that ended the connection."""
         if self._error is not None:
             raise self._error
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
         if self._error is not None and not self._parts:
             raise self._error
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        if self._waiter is not None:
+            self._wakes.wake(self._waiter)
+            self._waiter = None

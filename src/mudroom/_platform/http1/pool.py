@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from ..wake_queue import WakeQueue
 from .addresses import Address, parse_url
 from .connection import Connection
 from .errors import (
@@ -100,6 +101,7 @@ class ConnectionPool:
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
         self._pacer = Pacer()
+        self._wakes = WakeQueue()
 
     def post(
         self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
@@ -211,7 +213,7 @@ class ConnectionPool:
             self._start_timer()
 
     async def _connect(self, address: Address) -> Connection:
-        connection = Connection(self._add_idle, self._pacer)
+        connection = Connection(self._add_idle, self._pacer, self._wakes)
         peer = address.proxy or address
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):

@@ -26,6 +26,7 @@ from zlib import crc32
 from ..._core.events import StoredEvent
 from ..._core.json_values import clean_text
 from ..._platform.private_files import make_private_folder
+from ..._platform.wake_queue import WakeQueue
 from ...errors import JournalError
 from ..encoding import encode
 from .batches import read_in_batches
@@ -50,9 +51,6 @@ TORN_TAIL_NOTICE = (
 
 _ROWS_PER_STATEMENT = 32
 """Maximum rows of one INSERT. The connection caches one compiled statement per number of rows."""
-
-_WAKEUPS_PER_TURN = 64
-"""Maximum waiters woken in one iteration of the event loop. More would delay other tasks."""
 
 _BUSY_APPENDS = 3
 """Appends in one commit from which on the next commit waits for more appends."""
@@ -97,6 +95,7 @@ class SqliteJournal:
         self._failure: _Failure | None = None
         self._is_closed = False
         self._appended = asyncio.Event()
+        self._wakes = WakeQueue()
 
     @classmethod
     def open(cls, path: str | Path, *, session: str, create: bool) -> SqliteJournal:
@@ -252,16 +251,9 @@ class SqliteJournal:
         self._connection.execute(_insert_statement(len(rows)), tuple(chain.from_iterable(rows)))
 
     def _wake(self, waiters: list[asyncio.Future[None]], failure: _Failure | None) -> None:
-        if len(waiters) > _WAKEUPS_PER_TURN and self._loop:
-            self._loop.call_soon(self._wake, waiters[_WAKEUPS_PER_TURN:], failure)
         self._wake_followers()
-        for waiter in waiters[:_WAKEUPS_PER_TURN]:
-            if waiter.done():
-                continue
-            if failure:
-                waiter.set_exception(self._make_error(failure))
-            else:
-                waiter.set_result(None)
+        for waiter in waiters:
+            self._wakes.wake(waiter, self._make_error(failure) if failure else None)
 
     def _wake_followers(self) -> None:
         self._appended.set()
