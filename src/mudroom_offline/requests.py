@@ -204,4 +204,4 @@ def _remove_folder(text: str) -> str:
     if len(folders) != 1:
         return text
     name = re.escape(folders[0])
-    return re.sub(rf"(?<![\w/])`?(?:\./)?{name}(?:/`?|`?(?![\w/.:]))", " ", text)
+    return re.sub(rf"(?<![\w/])`?(?:\./)?{name}(?:/`?|`?(?![\w/:]|\.\w))", " ", text)

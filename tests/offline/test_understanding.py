@@ -170,12 +170,15 @@ def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
         ("总结在 src/app/_core 下的所有 .py 文件", ["src/app/_core"]),
         ("Where is read/write used and/or defined in package.json?", []),
         ("Summarize what src/app.py does", []),
+        ("Summarize every Python file under src/app.", ["src/app"]),
+        ("Summarise the docs folder", ["docs"]),
     ],
 )
 def test_folders_are_understood_without_a_slash_at_their_end(
     prompt: str, folders: list[str]
 ) -> None:
     assert find_folders(prompt) == folders
+    assert not folders or not parse_prompt(prompt)[1] or len(folders) > 1
 
 
 @pytest.mark.parametrize(
