@@ -17,6 +17,7 @@ import msgspec
 
 from ._core.events import StoredEvent
 from ._platform.garbage_collector import collect_garbage_less_often
+from ._platform.open_files import raise_open_file_limit
 from .worker_services import build_worker_services
 from .workers.process.channel import Channel
 from .workers.process.messages import ToWorker, WorkerConfig
@@ -43,6 +44,7 @@ def main() -> None:
     Runs that have not ended are abandoned: their session is closed and cannot record them.
     """
     collect_garbage_less_often()
+    raise_open_file_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))
     with contextlib.suppress(msgspec.DecodeError):

@@ -6,6 +6,7 @@ import os
 import sys
 
 from .._platform.garbage_collector import collect_garbage_less_often
+from .._platform.open_files import raise_open_file_limit
 from .._version import __version__
 
 DEBUG_VARIABLE = "MUDROOM_DEBUG"
@@ -22,6 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"mudroom {__version__}")
         return
     collect_garbage_less_often()
+    raise_open_file_limit()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115

@@ -15,6 +15,7 @@ from .._platform.http1.errors import (
     InvalidRequest,
     MalformedResponse,
     SilentServer,
+    TooManyOpenFiles,
     UntrustedServer,
 )
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelRefused, ModelUnavailable
@@ -164,6 +165,13 @@ def classify_exception(
         message = f"{hints.provider} sent no data for {read_timeout:g} s"
         silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
         return RequestFailure(0, silent, is_retryable=True, allows_few_tries=True)
+    if isinstance(error, TooManyOpenFiles):
+        full = ModelUnavailable(
+            f"cannot open a connection to {hints.provider}: {error}",
+            where=where,
+            remedy="Raise the limit with `ulimit -n`, or run fewer children at once.",
+        )
+        return RequestFailure(0, full, is_retryable=True, allows_few_tries=True)
     if isinstance(error, CannotConnect):
         unreachable = ModelUnavailable(
             f"cannot reach {hints.provider}: {error}",

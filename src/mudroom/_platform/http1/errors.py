@@ -15,6 +15,10 @@ class CannotConnect(HttpError):
     """No connection to the server or to the proxy."""
 
 
+class TooManyOpenFiles(HttpError):
+    """No connection, since the process has as many open files as it may have."""
+
+
 class ForbiddenAddress(HttpError):
     """A server at an address that may not be contacted."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import os
-import resource
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from ..open_files import get_open_file_limit
 from ..wake_queue import WakeQueue
 from .addresses import Address, parse_url
 from .connection import Connection
@@ -18,10 +20,13 @@ from .errors import (
     ForbiddenAddress,
     InvalidRequest,
     MalformedResponse,
+    TooManyOpenFiles,
     UntrustedServer,
 )
 from .pacer import Pacer
 from .parser import ResponseParser
+
+log = logging.getLogger("mudroom")
 
 _CONNECT_TIMEOUT = 10.0
 """Seconds to open a connection, with names, proxy and encryption."""
@@ -96,10 +101,12 @@ class ConnectionPool:
         self._idle: dict[tuple[object, ...], list[Connection]] = {}
         self._busy: dict[Connection, tuple[object, ...]] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._slots = asyncio.Semaphore(_count_connections())
+        self._max_connections = _count_connections()
+        self._slots = asyncio.Semaphore(self._max_connections)
         self._addresses: dict[str, Address] = {}
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
+        self._has_warned = False
         self._pacer = Pacer()
         self._wakes = WakeQueue()
 
@@ -127,6 +134,8 @@ class ConnectionPool:
     ) -> Response:
         address = self._addresses.get(url) or self._parse_url(url)
         key = (*address.origin, address.proxy)
+        if self._slots.locked():
+            self._warn_of_limit()
         await self._slots.acquire()
         try:
             connection = self._take_idle(key) or await self._connect(address)
@@ -144,6 +153,16 @@ class ConnectionPool:
             self.give_back(connection, is_reusable=False)
             raise
         return response
+
+    def _warn_of_limit(self) -> None:
+        """Say once that requests wait for a connection."""
+        if not self._has_warned:
+            self._has_warned = True
+            log.warning(
+                "%d connections to models are open, as many as the limit of open files allows. "
+                "More requests wait. Raise the limit with `ulimit -n`.",
+                self._max_connections,
+            )
 
     def give_back(self, connection: Connection, *, is_reusable: bool) -> None:
         """End the use of a connection."""
@@ -229,6 +248,8 @@ class ConnectionPool:
                 raise CannotConnect(reason) from None
             if isinstance(error, ssl.SSLError):
                 raise UntrustedServer(str(error)) from error
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                raise TooManyOpenFiles(_describe(error)) from error
             if isinstance(error, OSError):
                 raise CannotConnect(_describe(error)) from error
             raise
@@ -318,10 +339,8 @@ def _build_head(method: str, address: Address, headers: Mapping[str, str], lengt
 
 def _count_connections() -> int:
     """Return how many connections may be open: three quarters of the files that may be."""
-    soft_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if soft_limit == resource.RLIM_INFINITY:
-        return _MAX_CONNECTIONS
-    return max(16, min(_MAX_CONNECTIONS, soft_limit * 3 // 4))
+    limit = get_open_file_limit()
+    return _MAX_CONNECTIONS if limit is None else max(16, min(_MAX_CONNECTIONS, limit * 3 // 4))
 
 
 def _is_ip_address(host: str) -> bool:
