@@ -330,9 +330,9 @@ class _Builder:
         if requested == "auto":
             requested = await self._models.choose_default() or self._use_offline_model()
         else:
-            await self._models.find_windows(requested)
+            await self._models.ask_servers(requested)
         if self._options.fallback_model:
-            await self._models.find_windows(self._options.fallback_model)
+            await self._models.ask_servers(self._options.fallback_model)
             requested = f"{requested},{self._options.fallback_model}"
         return self._models.get_model(requested).name
 
@@ -395,4 +395,5 @@ class _Builder:
             processes=processes,
             limits=limits,
             windows=self._models.windows,
+            images=self._models.images,
         )

@@ -30,6 +30,7 @@ class ModelRegistry:
         make_replay: returns the model of a `replay:` model string.
         takes_images: send images to all models, also to those not known to accept them.
         windows: context windows that local servers reported, in tokens, by model string.
+        images: whether a model takes images, as local servers reported it, by model string.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class ModelRegistry:
         *,
         takes_images: bool = False,
         windows: Mapping[str, int] = {},
+        images: Mapping[str, bool] = {},
     ) -> None:
         self.windows = dict(windows)
+        self.images = dict(images)
         self._environ = environ
         self._clock = clock
         self._make_replay = make_replay
@@ -63,22 +66,32 @@ class ModelRegistry:
 
         Asks a server whose address the user set, and no model, for the models it serves.
         """
-        name, window = await asyncio.to_thread(choose_default_model, self._environ)
-        if name:
-            self.windows[name] = window
+        name, served = await asyncio.to_thread(choose_default_model, self._environ)
+        if name and served:
+            self._keep_details(name, served)
         return name
 
-    async def find_windows(self, name: str) -> None:
-        """Ask the local servers of a model string for the windows of their models."""
+    def _keep_details(self, name: str, served: ServedModel) -> None:
+        if served.context_window:
+            self.windows[name] = served.context_window
+        if served.takes_images is not None:
+            self.images[name] = served.takes_images
+
+    def explain_refused_images(self, name: str) -> str:
+        """Return why no model of a model string takes images, "" if one may take them."""
+        parts = [part.strip() for part in name.split(",")]
+        if self._takes_images or any(self.images.get(part, True) for part in parts):
+            return ""
+        return f"the server says that {name} takes no images"
+
+    async def ask_servers(self, name: str) -> None:
+        """Ask the local servers of a model string for details of their models."""
         for part in map(str.strip, name.split(",")):
             if provider := find_local_provider(part):
                 _, model = providers.parse_model_name(part)
                 served = await asyncio.to_thread(list_models, provider, self._environ, model)
-                self.windows |= {
-                    f"{provider.name}:{model.name}": model.context_window
-                    for model in served
-                    if model.context_window
-                }
+                for details in served:
+                    self._keep_details(f"{provider.name}:{details.name}", details)
 
     async def prepare(self, name: str, where: str) -> str:
         """Create the model of a model string and return its name. Raises UsageError.
@@ -86,7 +99,7 @@ class ModelRegistry:
         Arguments:
             where: the setting that names the model.
         """
-        await self.find_windows(name)
+        await self.ask_servers(name)
         try:
             return self.get_model(name).name
         except UsageError as error:
@@ -163,7 +176,8 @@ class ModelRegistry:
             base_url=url,
             headers=providers.get_headers(provider, self._environ),
             name=name,
-            takes_images=self._takes_images or providers.takes_images(provider, model),
+            takes_images=self._takes_images
+            or self.images.get(name, providers.takes_images(provider, model)),
             context_window=window,
         )
 
@@ -192,8 +206,8 @@ def make_replay_model(name: str, store: SessionStore) -> Model:
     return ReplayModel(read, name=name)
 
 
-def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, int]:
-    """Return the default model string and its context window in tokens, 0 if it is not known.
+def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, ServedModel | None]:
+    """Return the default model string, and its details if a server of the user has it.
 
     If the user set the address of a server, the server decides: it is the default model if the
     server lists it, else the first model that the server lists.
@@ -201,13 +215,13 @@ def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, int]:
     name = providers.choose_default_model(environ)
     provider = providers.find_own_server(environ, name)
     if provider is None:
-        return name, 0
+        return name, None
     served = list_models(provider, environ, (name or "").partition(":")[2])
     by_name = {f"{provider.name}:{model.name}": model for model in served}
     if not by_name:
-        return name, 0
+        return name, None
     chosen = name if name in by_name else next(iter(by_name))
-    return chosen, by_name[chosen].context_window
+    return chosen, by_name[chosen]
 
 
 def find_local_provider(name: str) -> providers.Provider | None:
@@ -231,7 +245,7 @@ def choose_wire(provider: providers.Provider, model: str, url: str) -> str:
 def list_models(
     provider: providers.Provider, environ: Mapping[str, str], wanted: str
 ) -> list[ServedModel]:
-    """Ask the server of a provider for its models, and for the window of the wanted one."""
+    """Ask the server of a provider for its models, and for details of the wanted one."""
     from .models.served_models import list_ollama_models, list_served_models
 
     url = providers.get_base_url(provider, environ)

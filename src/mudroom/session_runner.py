@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ._core.agents import Agent, Mode, choose_child_model
 from ._core.budgets import Budget, check_amount
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
-from ._core.messages import Message
+from ._core.messages import ImageBlock, Message
 from ._core.ports import RunHandle, Worker
 from ._core.runs import Brief, Reason, Report
 from ._core.runs import T as Outputs
@@ -27,7 +27,7 @@ from .errors import JournalError, UsageError
 from .options import SessionOptions
 from .output_types import OutputType, parse_output_type
 from .permissions.deny_all import DenyAllApprover
-from .prompts import Prompt, check_prompts, parse_prompt
+from .prompts import Prompt, PromptContent, check_prompts, parse_prompt
 from .session_meter import SessionMeter
 
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
@@ -301,6 +301,7 @@ class SessionRunner:
         **more: Any,
     ) -> Brief:
         content = parse_prompt(prompt)
+        self._check_images(content, model)
         # `_execute` limits it again; here its depth decides which tools the run has.
         budget = self.meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
@@ -318,6 +319,15 @@ class SessionRunner:
             mode=(agent.mode or mode).limit_to(mode),
             **more,
         )
+
+    def _check_images(self, content: PromptContent, model: str) -> None:
+        """Raise UsageError if a prompt has an image that no model of the string takes."""
+        has_image = any(isinstance(block, ImageBlock) for block in content.blocks)
+        if has_image and (refusal := self.resources.models.explain_refused_images(model)):
+            raise UsageError(
+                f"the prompt has an image, but {refusal}",
+                remedy="Use a model that takes images, or --takes-images if this one does.",
+            )
 
     def _resolve_model(self, agent: Agent, requested: str | None = None) -> str:
         name = agent.model if requested is None else requested

@@ -41,6 +41,7 @@ def make_process_worker(
     processes: int,
     limits: ListingLimits,
     windows: dict[str, int],
+    images: dict[str, bool],
 ) -> ProcessWorker:
     """Return the worker of a session that executes children in worker processes.
 
@@ -49,6 +50,7 @@ def make_process_worker(
         processes: number of worker processes; 0 means one per processor.
         limits: what descriptions of tools may list.
         windows: context windows that local servers reported, by model string.
+        images: whether a model takes images, as local servers reported it, by model string.
     """
     environ = options.environ
     config = WorkerConfig(
@@ -70,6 +72,7 @@ def make_process_worker(
         max_output_tokens=services.max_output_tokens,
         listing_limits=limits,
         windows=windows,
+        images=images,
         child_budget=services.child_budget,
         reports_costs=services.reports_costs,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
@@ -154,6 +157,7 @@ def _open_models(
         lambda name: RemoteModel(link, name),
         takes_images=config.takes_images,
         windows=config.windows,
+        images=config.images,
     )
     for name in config.bridged_models:
         models.register(RemoteModel(link, name))

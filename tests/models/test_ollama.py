@@ -242,7 +242,7 @@ async def test_the_model_gets_a_window_that_fits_it(
         environ = {"OLLAMA_HOST": server.url, **environ}
         registry = ModelRegistry(environ, FakeClock(), load_replay_model)
         if name:
-            await registry.find_windows(name)
+            await registry.ask_servers(name)
         else:
             assert await registry.choose_default() == "ollama:qwen3:8b"
         model = registry.get_model(name or "ollama:qwen3:8b")
@@ -254,8 +254,8 @@ async def test_the_model_gets_a_window_that_fits_it(
 async def test_each_of_several_models_keeps_its_window() -> None:
     async with serve(OllamaServer(parameters="num_ctx 2048")) as server:
         registry = ModelRegistry({"OLLAMA_HOST": server.url}, FakeClock(), load_replay_model)
-        await registry.find_windows("ollama:llama3.2:latest")
-        await registry.find_windows("ollama:qwen3:8b")
+        await registry.ask_servers("ollama:llama3.2:latest")
+        await registry.ask_servers("ollama:qwen3:8b")
     assert registry.windows["ollama:llama3.2:latest"] == 2048
     assert registry.windows["ollama:qwen3:8b"] == 2048
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from mudroom import Session, TextBlock, Usage
+from mudroom import ImageBlock, Session, TextBlock, Usage
 from mudroom._core.messages import StopReason
 from mudroom._core.ports import RequestConfig
+from mudroom.errors import UsageError
 from mudroom.model_registry import ModelRegistry
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing import load_replay_model
@@ -40,7 +42,9 @@ async def serve(
             return web.Response(status=404)
         page = pages[request.path]
         if isinstance(page, bytes):
-            return web.Response(body=page, content_type="text/event-stream")
+            is_stream = page.startswith(b"data:")
+            kind = "text/event-stream" if is_stream else "application/x-ndjson"
+            return web.Response(body=page, content_type=kind)
         return web.json_response(page)
 
     runner = web.ServerRunner(web.Server(answer))
@@ -185,10 +189,96 @@ async def test_a_named_model_of_a_local_server_has_the_window_of_the_server(tmp_
     }
     async with serve(pages) as url:
         registry = ModelRegistry({"VLLM_BASE_URL": f"{url}/v1"}, FakeClock(), load_replay_model)
-        await registry.find_windows("vllm:m,vllm:other,openai:gpt-5,no such model")
+        await registry.ask_servers("vllm:m,vllm:other,openai:gpt-5,no such model")
         model = registry.get_model("vllm:m")
         other = registry.get_model("vllm:other")
     assert isinstance(model, OpenAIModel)
     assert isinstance(other, OpenAIModel)
     assert (model.facts.context_window, other.facts.context_window) == (4096, 0)
     assert model.facts.choose_max_tokens(None) == 1024
+
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
+IMAGE_PROMPT = [TextBlock("What is this?"), ImageBlock("image/png", PNG)]
+OLLAMA_CHAT = b"".join(
+    json.dumps(line).encode() + b"\n"
+    for line in (
+        {"model": "m:latest", "message": {"role": "assistant", "content": "Red."}, "done": False},
+        {"model": "m:latest", "message": {"content": ""}, "done": True, "done_reason": "stop"},
+    )
+)
+
+
+def describe_server(kind: str, *, has_vision: bool | None) -> tuple[str, dict[str, object]]:
+    """Return a model string and the pages of a server that says whether the model takes images."""
+    answer = WireAnswer((TextBlock("Red."),), "m", "r1", Usage(9, 2), StopReason.END)
+    pages: dict[str, object] = {"/v1/chat/completions": b"".join(openai_stream(answer))}
+    if kind == "ollama":
+        shown = {} if has_vision is None else {"capabilities": ["vision"] if has_vision else []}
+        listed = {"models": [{"name": "m:latest"}]}
+        return "ollama:m", {"/api/tags": listed, "/api/show": shown, "/api/chat": OLLAMA_CHAT}
+    if kind == "llamacpp":
+        modalities = {} if has_vision is None else {"modalities": {"vision": has_vision}}
+        pages["/props"] = {"default_generation_settings": {"n_ctx": 8192}} | modalities
+        return "llamacpp:m", pages | {"/v1/models": {"data": [{"id": "m"}]}}
+    inputs = {"input_modalities": ["text", "image"] if has_vision else ["text"]}
+    more = {} if has_vision is None else {"architecture": inputs}
+    return "vllm:m", pages | {"/v1/models": {"data": [{"id": "m", "max_model_len": 9} | more]}}
+
+
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp", "vllm"])
+async def test_images_go_to_a_served_model_that_takes_them(
+    kind: str, worker: str, tmp_path: Path
+) -> None:
+    model, pages = describe_server(kind, has_vision=True)
+    bodies: list[Any] = []
+    async with serve(pages, bodies) as url:
+        async with open_session(model, url, tmp_path, worker=worker) as session:
+            report = await session.task(IMAGE_PROMPT, agent="explore")
+    assert report.text == "Red.", report.error
+    assert base64.b64encode(PNG).decode() in json.dumps(bodies[-1])
+
+
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp", "vllm"])
+async def test_an_image_for_a_served_model_without_images_is_an_error_before_the_request(
+    kind: str, tmp_path: Path
+) -> None:
+    model, pages = describe_server(kind, has_vision=False)
+    bodies: list[Any] = []
+    async with serve(pages, bodies) as url:
+        async with open_session(model, url, tmp_path) as session:
+            for send in (session.run, session.task):
+                with pytest.raises(UsageError, match=f"{model} takes no images") as caught:
+                    await send(IMAGE_PROMPT)
+                assert "--takes-images" in caught.value.remedy
+            assert not [body for body in bodies if "messages" in body]
+            report = await session.run("Without an image?")
+        async with open_session(model, url, tmp_path, takes_images=True) as session:
+            await session.run(IMAGE_PROMPT)
+    assert report.text == "Red.", report.error
+    assert base64.b64encode(PNG).decode() in json.dumps(bodies[-1])
+
+
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp", "vllm"])
+async def test_a_placeholder_for_an_image_is_logged_once(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model, pages = describe_server(kind, has_vision=None)
+    async with serve(pages) as url:
+        async with open_session(model, url, tmp_path) as session:
+            await session.run(IMAGE_PROMPT)
+            report = await session.run(IMAGE_PROMPT)
+    assert report.text == "Red.", report.error
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "mudroom"]
+    assert line.startswith(f"{model}: images are sent as a text")
+    assert "--takes-images" in line
+
+
+def open_session(model: str, url: str, folder: Path, **options: Any) -> Session:
+    environ = {"OLLAMA_HOST": url, "LLAMACPP_BASE_URL": f"{url}/v1", "VLLM_BASE_URL": f"{url}/v1"}
+    home = str(folder / "home")
+    folders = {"cwd": str(folder), "home": home, "journal": "memory"}
+    return Session(model=model, environ=environ, **folders, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from base64 import b64encode
 
 from msgspec.structs import replace
@@ -14,6 +15,8 @@ from .._core.messages import (
     UserMessage,
     append_placeholders,
 )
+
+log = logging.getLogger("mudroom")
 
 
 def has_images(message: UserMessage) -> bool:
@@ -35,6 +38,21 @@ def _replace_image(block: UserBlock) -> UserBlock:
     if isinstance(block, ToolResultBlock) and block.images:
         return replace(block, text=append_placeholders(block.text, block.images), images=())
     return block
+
+
+def warn_unsent_images(model: str, message: UserMessage, unsent: set[str]) -> None:
+    """Log once that a model gets placeholders in place of images.
+
+    Arguments:
+        unsent: names of what is logged already; "images" is added.
+    """
+    if has_images(message) and "images" not in unsent:
+        unsent.add("images")
+        log.warning(
+            "%s: images are sent as a text with their type and size, because it is not known that "
+            "the model takes images. If it does, use --takes-images.",
+            model,
+        )
 
 
 def make_image_label(result: ToolResultBlock) -> str:

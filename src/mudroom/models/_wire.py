@@ -28,7 +28,7 @@ from .._core.messages import (
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ._errors import RequestFailure
 from ._http import HttpClient, Remedy, StreamReader
-from ._images import replace_images
+from ._images import replace_images, warn_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from .model_facts import ModelFacts, find_facts, find_room, learn_facts, remember_facts
@@ -112,7 +112,7 @@ class WireModel(ABC):
                 self.facts, context_window=context_window, max_output=_SERVED_MAX_OUTPUT
             )
         self._prefixes: dict[object, RequestPrefix] = {}
-        self._unsent: set[str] = set()
+        self.unsent: set[str] = set()
 
     def start_conversation(self, config: RequestConfig) -> WireConversation:
         """Start a conversation; sends no request."""
@@ -152,7 +152,7 @@ class WireModel(ABC):
             data = self.encode_prefix(config, names)
             prefix = RequestPrefix(data, names, config, self.facts)
             self._prefixes[key] = prefix
-            warn_unsent_sampling(self.name, config, self.facts, self._unsent)
+            warn_unsent_sampling(self.name, config, self.facts, self.unsent)
         return prefix
 
     def change_facts(self, facts: ModelFacts) -> None:
@@ -240,6 +240,7 @@ class WireConversation:
             if not self._model.encode_server_tools(self._prefix.config):
                 message = _remove_provider_blocks(message)
         if isinstance(message, UserMessage) and not self._model.takes_images:
+            warn_unsent_images(self._model.name, message, self._model.unsent)
             message = replace_images(message)
         for entry in self._model.encode_message(message, self._prefix.names):
             self.append_entry(entry)

@@ -21,7 +21,7 @@ from ._errors import (
     extract_error_text,
 )
 from ._http import StreamCut
-from ._images import replace_images
+from ._images import replace_images, warn_unsent_images
 from ._json import clean
 from ._pydantic_ai_messages import (
     convert_answer,
@@ -73,7 +73,7 @@ class PydanticAIModel:
         self.rate_limiter = RateLimiter(clock)
         self._model = model
         self._owns_model = False
-        self._unsent: set[str] = set()
+        self.unsent: set[str] = set()
 
     def start_conversation(self, config: RequestConfig) -> PydanticAIConversation:
         """Start a conversation.
@@ -84,7 +84,7 @@ class PydanticAIModel:
             self._model = _create_backend(self._model)
             self._owns_model = True
         facts = find_facts(self._model.model_name)
-        warn_unsent_sampling(self.name, config, facts, self._unsent)
+        warn_unsent_sampling(self.name, config, facts, self.unsent)
         return PydanticAIConversation(self, self._model, config)
 
     async def close(self) -> None:
@@ -111,6 +111,7 @@ class PydanticAIConversation:
         """Append a message; a message without sendable content is ignored."""
         if isinstance(message, UserMessage):
             if not self._model.takes_images:
+                warn_unsent_images(self._model.name, message, self._model.unsent)
                 message = replace_images(message)
             converted = to_model_request(message, self._names)
         else:

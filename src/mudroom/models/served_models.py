@@ -1,4 +1,4 @@
-"""Lists of the models that a server of the user serves, with their windows."""
+"""Lists of the models that a server of the user serves, with their windows and abilities."""
 
 from __future__ import annotations
 
@@ -14,27 +14,43 @@ _TIMEOUT = 2.0
 
 
 class ServedModel(Struct, frozen=True):
-    """One model of a server. `context_window`: in tokens, 0 if the server does not say."""
+    """One model of a server.
+
+    Arguments:
+        context_window: in tokens, 0 if the server does not say.
+        takes_images: None if the server does not say.
+    """
 
     name: str
     context_window: int = 0
+    takes_images: bool | None = None
+
+
+class _Architecture(Struct):
+    input_modalities: list[str] | None = None
 
 
 class _Model(Struct):
     id: str
     max_model_len: int | None = None
+    architecture: _Architecture | None = None
 
 
 class _ModelList(Struct):
     data: list[_Model]
 
 
-class _GenerationSettings(Struct):
+class _GenerationSettings(Struct, frozen=True):
     n_ctx: int = 0
 
 
+class _Modalities(Struct, frozen=True):
+    vision: bool | None = None
+
+
 class _Properties(Struct):
-    default_generation_settings: _GenerationSettings
+    default_generation_settings: _GenerationSettings = _GenerationSettings()
+    modalities: _Modalities = _Modalities()
 
 
 class _Tag(Struct):
@@ -48,12 +64,14 @@ class _TagList(Struct):
 class _Shown(Struct):
     parameters: str = ""
     model_info: dict[str, Any] = {}
+    capabilities: list[str] | None = None
 
 
 def list_served_models(base_url: str, key: str) -> list[ServedModel]:
     """Ask a server for its models; return none if it does not answer as expected.
 
-    Reads `max_model_len` of vLLM, and `/props` of llama.cpp, which serves one model.
+    Reads `max_model_len` of vLLM, `architecture` of servers like OpenRouter, and `/props` of
+    llama.cpp, which serves one model.
 
     Arguments:
         base_url: the URL before `/models`.
@@ -63,13 +81,22 @@ def list_served_models(base_url: str, key: str) -> list[ServedModel]:
     listed = _get_json(f"{base_url}/models", key, _ModelList)
     if listed is None:
         return []
-    models = [ServedModel(model.id, model.max_model_len or 0) for model in listed.data]
+    models = [
+        ServedModel(model.id, model.max_model_len or 0, _find_image_input(model.architecture))
+        for model in listed.data
+    ]
     if len(models) == 1 and not models[0].context_window:
         properties = _get_json(f"{base_url.removesuffix('/v1')}/props", key, _Properties)
         if properties is not None:
             window = properties.default_generation_settings.n_ctx
-            models = [ServedModel(models[0].name, window)]
+            models = [ServedModel(models[0].name, window, properties.modalities.vision)]
     return models
+
+
+def _find_image_input(architecture: _Architecture | None) -> bool | None:
+    if architecture is None or architecture.input_modalities is None:
+        return None
+    return "image" in architecture.input_modalities
 
 
 def list_ollama_models(
@@ -80,7 +107,7 @@ def list_ollama_models(
     Arguments:
         base_url: the URL before `/api`.
         key: sent as bearer token; "" sends none.
-        wanted: the only model whose window is asked; if the server does not have it, the first one.
+        wanted: the only model that is asked for details; if the server does not have it, the first.
         default_window: window of a model that sets none; a model may have a smaller one.
     """
     listed = _get_json(f"{base_url}/api/tags", key, _TagList)
@@ -89,18 +116,22 @@ def list_ollama_models(
         names.append(wanted)
     chosen = wanted if wanted in names else next(iter(names), "")
     return [
-        ServedModel(name, _find_ollama_window(base_url, key, name, default_window))
-        if name == chosen
-        else ServedModel(name)
+        _ask_ollama(base_url, key, name, default_window) if name == chosen else ServedModel(name)
         for name in names
     ]
 
 
-def _find_ollama_window(base_url: str, key: str, model: str, default: int) -> int:
-    """Return `num_ctx` of a model, else the smaller of the default and the model's own window."""
+def _ask_ollama(base_url: str, key: str, model: str, default_window: int) -> ServedModel:
     shown = _get_json(f"{base_url}/api/show", key, _Shown, {"model": model})
     if shown is None:
-        return 0
+        return ServedModel(model)
+    abilities = shown.capabilities
+    takes_images = None if abilities is None else "vision" in abilities
+    return ServedModel(model, _find_ollama_window(shown, default_window), takes_images)
+
+
+def _find_ollama_window(shown: _Shown, default: int) -> int:
+    """Return `num_ctx` of a model, else the smaller of the default and the model's own window."""
     for line in shown.parameters.splitlines():
         name, _, value = line.partition(" ")
         if name == "num_ctx" and value.strip().isdecimal():

@@ -31,6 +31,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         bridged_models: names of models that the session's process calls for its workers.
         max_children: runs that a worker process executes at once at each depth.
         windows: context windows that local servers reported, by model string.
+        images: whether a model takes images, as local servers reported it, by model string.
     """
 
     session: str
@@ -57,6 +58,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     max_output_tokens: int | None = None
     listing_limits: ListingLimits = ListingLimits()
     windows: dict[str, int] = {}
+    images: dict[str, bool] = {}
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):
