@@ -644,7 +644,24 @@ def test_each_command_that_needs_confirmation_is_asked(judge_call: RuleJudge) ->
 
 
 @pytest.mark.parametrize("tier", ["off", "full"])
-def test_an_edit_outside_the_workspace_says_so(judge_call: RuleJudge, tier: str) -> None:
-    decision = judge_call("write", file_path="/etc/x", tier=tier)
-    assert (decision.verdict, decision.why) == ("ask", "/etc/x is outside the workspace")
-    assert judge_call("write", file_path="/etc/x", mode="plan").verdict == "deny"
+@pytest.mark.parametrize("mode", ["default", "acceptEdits"])
+@pytest.mark.parametrize("path", ["/etc/x", "../x", "link/x", "link/../x", "src/../../x"])
+def test_an_edit_outside_the_workspace_is_asked(
+    judge_call: RuleJudge, path: str, mode: str, tier: str
+) -> None:
+    outside = judge_call.root.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    (judge_call.root / "link").symlink_to(outside)
+    why = f"{path} is outside the workspace (set it with -C, or cwd in a program)"
+    decision = judge_call("write", file_path=path, mode=mode, tier=tier)
+    assert (decision.verdict, decision.why) == ("ask", why)
+    assert judge_call("write", file_path=path, mode="plan").verdict == "deny"
+    write = make_builtin_tools()["write"]
+    for rules in (Permissions(), Permissions.of(deny=["Bash"])):
+        decision = judge_call.make_policy(rules).decide(write, {"file_path": path}, Mode(mode))
+        assert (decision.verdict, decision.why) == ("ask", why), "without a user, it is denied"
+
+
+@pytest.mark.parametrize("path", ["x", "src/../x", "./src/x"])
+def test_an_edit_inside_the_workspace_runs_unasked(judge_call: RuleJudge, path: str) -> None:
+    assert judge_call("write", file_path=path, mode="acceptEdits").verdict == "allow"

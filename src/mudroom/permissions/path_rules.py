@@ -68,6 +68,11 @@ class PathContext(Struct, frozen=True):
             for location in self.resolve_links(path, folder)
         )
 
+    def is_file_inside(self, path: str) -> bool:
+        """Return whether the path of a file lies in the workspace, whether or not it has `..`."""
+        real = os.path.realpath(os.path.join(self.workspace, path))
+        return self.is_inside(self.make_absolute(path)) and self.is_inside(real)
+
     def make_relative(self, path: str, folder: str = "") -> str:
         """Return the path relative to the workspace, or absolute if it lies outside."""
         absolute = self.make_absolute(path, folder)

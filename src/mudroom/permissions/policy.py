@@ -125,6 +125,7 @@ class RulePolicy:
         if (
             self._allows_all
             and not tool.needs_confirmation
+            and tool.category is not ToolCategory.WRITE
             and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
         ):
             return _ALLOWED
@@ -163,9 +164,9 @@ class RulePolicy:
         if tool.needs_confirmation:
             return CallFinding(Verdict.ASK, kind, "the tool asks for confirmation")
         path = get_call_path(tool, arguments)
-        if kind == CallKind.EDIT and path and not self._context.is_inside(path):
-            why = f"{path} is outside the workspace"
-            return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why)
+        if kind == CallKind.EDIT and path and not self._context.is_file_inside(path):
+            why = f"{path} is outside the workspace (set it with -C, or cwd in a program)"
+            return CallFinding(Verdict.ASK, kind, why)
         why = "it acts outside the workspace"
         if tool.category:
             why = _EFFECT_TEXTS.get(tool.category, why)
