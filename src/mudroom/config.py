@@ -319,7 +319,7 @@ def _validate(key: str, value: object, origin: str, *, is_text: bool = False) ->
     except msgspec.ValidationError:
         checked = None
     if isinstance(checked, Mapping):
-        checked = _join_rules(cast("Mapping[str, str]", checked))
+        checked = _strip_rules(cast("Mapping[str, str]", checked))
     if checked is None:
         expected = _EXPECTED[kind] + _TABLES.get(key, "")
         raise UsageError(f"{key} must be {expected}, not {value!r}", where=origin)
@@ -332,12 +332,11 @@ def _validate(key: str, value: object, origin: str, *, is_text: bool = False) ->
     return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
 
 
-def _join_rules(rules: Mapping[str, str]) -> str | None:
-    """Return a table of rules as one text; None if it is empty or a text in it is blank."""
-    has_blank = any(not text.strip() for rule in rules.items() for text in rule)
-    if has_blank or not rules:
-        return None
-    return "; ".join(f"{agent}={model}" for agent, model in rules.items())
+def _strip_rules(rules: Mapping[str, str]) -> dict[str, str] | None:
+    """Return a table of rules; None if it is empty or a text in it is blank."""
+    stripped = {agent.strip(): model.strip() for agent, model in rules.items()}
+    is_whole = len(stripped) == len(rules) and all(map(all, stripped.items()))
+    return stripped if stripped and is_whole else None
 
 
 def _find_kind(annotation: object) -> type:

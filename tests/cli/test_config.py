@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import config
+from mudroom.agent_catalog import parse_child_models
 from mudroom.errors import UsageError
 
 
@@ -178,16 +179,25 @@ def test_a_project_file_cannot_set_retention(tmp_path: Path, env: dict[str, str]
 def test_rules_for_child_models_may_be_a_table(tmp_path: Path, env: dict[str, str]) -> None:
     path = write_user_file(tmp_path, '\n[child-model]\nexplore = "haiku"\n"*" = "sonnet"\n')
     settings = load(tmp_path, env)
-    assert settings.child_model == "explore=haiku; *=sonnet"
+    rules = {"explore": "haiku", "*": "sonnet"}
+    assert settings.child_model == rules
     assert settings.get_origin("child_model") == f"{path}:2"
     config.write_setting(path, "model", "opus")
     settings = load(tmp_path, env)
-    assert (settings.model, settings.child_model) == ("opus", "explore=haiku; *=sonnet")
+    assert (settings.model, settings.child_model) == ("opus", rules)
     config.write_setting(path, "child_model", "plan=opus")
     assert load(tmp_path, env).child_model == "plan=opus"
 
 
-@pytest.mark.parametrize("rules", ["explore = 5", 'explore = ""', '" " = "haiku"', ""])
+def test_models_in_a_table_may_have_any_characters(tmp_path: Path, env: dict[str, str]) -> None:
+    write_user_file(tmp_path, '[child_model]\nexplore = "mine:a;b=c"\n"*" = "sonnet"\n')
+    settings = load(tmp_path, env)
+    assert parse_child_models(settings.child_model) == {"explore": "mine:a;b=c", "*": "sonnet"}
+
+
+@pytest.mark.parametrize(
+    "rules", ["explore = 5", 'explore = ""', '" " = "haiku"', 'a = "x"\n" a" = "y"', ""]
+)
 def test_a_wrong_table_of_child_models_is_refused(
     rules: str, tmp_path: Path, env: dict[str, str]
 ) -> None:

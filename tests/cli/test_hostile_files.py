@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -136,7 +137,9 @@ def test_a_folder_of_agent_files_outside_the_project_is_named(name: str, folder:
     path.parent.mkdir()
     path.symlink_to(folder / "home/agents")
     loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
-    assert [fault.path for fault in loaded.diagnostics] == [str(path)]
+    assert [(fault.path, fault.severity) for fault in loaded.diagnostics] == [
+        (str(path), "warning")
+    ]
     assert "a link that leads out of" in loaded.diagnostics[0].text
 
 
@@ -182,6 +185,13 @@ def test_a_number_with_too_many_digits_is_no_toml(folder: Path) -> None:
     path.write_bytes(text)
     loaded = agent_files.load_agent_files(str(folder / "project"), user_home="", tools=())
     assert [(fault.path, fault.severity) for fault in loaded.diagnostics] == [(str(path), "error")]
+
+
+def test_a_schema_file_has_at_most_this_many_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps({"description": "ü" * (MAX_BYTES // 2)}, ensure_ascii=False))
+    with pytest.raises(UsageError, match="larger than"):
+        load_json_schema(str(path))
 
 
 def test_an_endless_schema_file_is_refused() -> None:

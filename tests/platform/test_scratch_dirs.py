@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,15 @@ def test_an_abandoned_folder_is_removed(tmp_path: Path) -> None:
     make_abandoned(tmp_path)
     remove_orphans(str(tmp_path))
     assert not list(tmp_path.iterdir())
+
+
+def test_any_number_of_abandoned_folders_is_removed(tmp_path: Path) -> None:
+    path = make_abandoned(tmp_path)
+    for number in range(150):
+        shutil.copytree(path, tmp_path / f"mudroom-1-{number:012x}")
+    with ScratchDir(str(tmp_path)) as living:
+        remove_orphans(str(tmp_path))
+        assert [str(each) for each in tmp_path.iterdir()] == [living]
 
 
 def test_a_folder_with_an_owner_stays(tmp_path: Path) -> None:

@@ -113,7 +113,8 @@ def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResult
     return ToolResultBlock(call_id, name, result.text, result.error, images=result.images)
 
 
-def _find_no_key(_: object) -> str | None:
+def find_no_key(_: object) -> str | None:
+    """Return None: the calls of a tool act on no particular thing."""
     return None
 
 
@@ -187,7 +188,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     parse: Callable[[dict[str, Any]], Any]
     run: Callable[[Any, Any], Awaitable[ToolResult]]
     effect: Effect = Effect.EFFECTFUL
-    get_key: Callable[[Any], str | None] = _find_no_key
+    get_key: Callable[[Any], str | None] = find_no_key
     argument_aliases: Mapping[str, str] = {}
     needs_confirmation: bool = False
     make_reminder: Callable[[Any], str | None] | None = None

@@ -11,8 +11,8 @@ from functools import cache
 from .processes import list_pids, read_environ
 from .scratch_dirs import SCRATCH_NAME, choose_default_base, open_abandoned, remove_dir
 
-_MAX_DIRS = 64
-"""Maximum number of folders that one clean-up removes."""
+_BATCH_SIZE = 64
+"""Folders that are open at the same time."""
 _MAX_ROUNDS = 8
 """Maximum number of searches for processes of a folder: one may miss a process that just starts."""
 _ROUND_DELAY = 0.02
@@ -48,11 +48,16 @@ def remove_orphans(base: str) -> None:
 
     A process belongs to a directory if its environment names it. What cannot be removed stays.
     """
+    paths = _list_scratch_paths(base)
+    for start in range(0, len(paths), _BATCH_SIZE):
+        _remove_abandoned(paths[start : start + _BATCH_SIZE])
+
+
+def _remove_abandoned(paths: list[str]) -> None:
+    """Remove those of these folders that are abandoned, and kill their processes."""
     abandoned: dict[str, int] = {}
     try:
-        for path in _list_scratch_paths(base):
-            if len(abandoned) == _MAX_DIRS:
-                break
+        for path in paths:
             descriptor = open_abandoned(path)
             if descriptor is not None:
                 abandoned[path] = descriptor

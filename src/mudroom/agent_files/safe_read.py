@@ -71,7 +71,8 @@ def find_files(
     problems = FileDiagnostics(folder)
     folders = [(folder, 1)]
     if boundary and not is_beneath(os.path.realpath(folder), boundary):
-        problems.add_error(1, f"a link that leads out of {boundary}")
+        add = problems.add_warning if os.path.isdir(folder) else problems.add_error
+        add(1, f"a link that leads out of {boundary}; its files are not used")
         folders.clear()
     remaining = MAX_FILES
     while folders and remaining >= 0:

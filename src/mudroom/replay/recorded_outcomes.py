@@ -28,7 +28,7 @@ from .._core.ports import (
     Workspace,
 )
 from .._core.runs import Brief, InboxMessage
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolResult, find_no_key
 from .._engine.call_context import CallContext
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .recorded_events import ReplayDiverged, wait_for_stop
@@ -60,7 +60,7 @@ class RecordedOutcomes:
         for name, tool in tools.items():
             # Keyed calls without a key do not wait for each other, and their results are stored
             # at once, so that the stops can count them.
-            tool = replace(tool, effect=Effect.KEYED, get_key=_find_no_key)
+            tool = replace(tool, effect=Effect.KEYED, get_key=find_no_key)
             replayed[name] = tool if tool.is_stateful else replace(tool, run=self._return_result)
         task = tools["task"]
         replayed["task"] = replace(task, run=partial(self._run_task, task))
@@ -101,10 +101,6 @@ class RecordedOutcomes:
     def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """Return the workspace unchanged; a replay opens no file."""
         return workspace
-
-
-def _find_no_key(arguments: object) -> None:
-    return None
 
 
 class RecordedHooks(Hooks):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import cast
 
 from ... import config
 from ...errors import UnknownName, UsageError
@@ -29,6 +31,9 @@ def print_settings(name: str | None) -> int:
 def _format_value(value: object) -> str:
     if value is None or value == "":
         return "(none)"
+    if isinstance(value, Mapping):
+        rules = cast("Mapping[str, str]", value)
+        return "; ".join(f"{agent}={model}" for agent, model in rules.items())
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

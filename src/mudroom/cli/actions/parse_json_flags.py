@@ -63,13 +63,14 @@ def load_json_schema(text: str) -> dict[str, Any]:
     if text.lstrip().startswith("{"):
         return _parse_json_object(text, _SCHEMA_FLAG)
     try:
-        with open(text, encoding="utf-8") as file:
-            content = file.read(MAX_BYTES + 1)
+        with open(text, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"larger than {MAX_BYTES:,} bytes")
+        content = data.decode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot be read: {reason}", where=f"{_SCHEMA_FLAG} {text}") from None
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"larger than {MAX_BYTES:,} bytes", where=f"{_SCHEMA_FLAG} {text}")
     return _parse_json_object(content, text)
 
 
