@@ -318,8 +318,12 @@ def _validate(key: str, value: object, origin: str, *, is_text: bool = False) ->
         checked = msgspec.convert(value, _TYPES[key], strict=is_strict)
     except msgspec.ValidationError:
         checked = None
+    rules = None
     if isinstance(checked, Mapping):
-        checked = _strip_rules(cast("Mapping[str, str]", checked))
+        rules = _strip_rules(cast("Mapping[str, str]", checked))
+        checked = None
+    if rules is not None:
+        return rules
     if checked is None:
         expected = _EXPECTED[kind] + _TABLES.get(key, "")
         raise UsageError(f"{key} must be {expected}, not {value!r}", where=origin)

@@ -250,7 +250,13 @@ async def test_doctor_reports_a_request_that_a_local_server_refuses(mudroom: Mud
 
 
 @pytest.mark.parametrize(
-    "model", ["anthropic:claude-sonnet-4-5", "openai-chat:gpt-5", "openai-responses:gpt-5"]
+    "model",
+    [
+        "anthropic:claude-sonnet-4-5",
+        "openai-chat:gpt-5",
+        "openai-responses:gpt-5",
+        "google:gemini-2.5-flash",
+    ],
 )
 async def test_a_call_with_the_same_key_twice_is_refused_and_sent_again(
     model: str, mudroom: Mudroom
@@ -269,6 +275,7 @@ async def test_a_call_with_the_same_key_twice_is_refused_and_sent_again(
 
     async with ModelServer(answer) as server:
         keys = {"OPENAI_BASE_URL": f"{server.url}/v1", "OPENAI_API_KEY": "k"}
+        keys |= {"GEMINI_BASE_URL": f"{server.url}/v1beta", "GEMINI_API_KEY": "k"}
         options = ("--permission-mode", "acceptEdits", "--model", model)
         done = await mudroom("-p", "Write.", *options, url=server.url, env=keys)
     assert (done.code, done.out) == (0, "Done.\n"), done.err

@@ -297,7 +297,7 @@ def test_calls_keep_ids_and_signatures() -> None:
         ToolCallBlock("b", "read", {}),
     )
     assert answer.stop_reason is StopReason.CALLS
-    assert chunks == [StreamChunk("call", '{"p":1}'), StreamChunk("call", "{}")]
+    assert chunks == [StreamChunk("call", '{"p": 1}'), StreamChunk("call", "{}")]
 
 
 def test_a_call_without_id_gets_one_that_is_not_sent_back() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
 from .._core.messages import (
@@ -22,7 +22,7 @@ from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ..projections.web_searches import FOUND, read_anthropic_step
 from ._http import StreamCut, StreamError
-from ._json import clean, encode, make_decoder, parse_arguments
+from ._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
 
@@ -55,7 +55,7 @@ class _BlockStart(Struct):
     thinking: str = ""
     signature: str = ""
     data: str = ""
-    input: dict[str, Any] = {}
+    input: Raw = Raw()
 
 
 class _Delta(Struct):
@@ -167,10 +167,7 @@ class _PartialBlock:
             case "redacted_thinking":
                 return ThinkingBlock("", redacted=start.data)
             case "tool_use":
-                arguments = start.input
-                malformed = ""
-                if text:
-                    arguments, malformed = parse_arguments(text)
+                arguments, malformed = parse_arguments(text or read_arguments(start.input))
                 return ToolCallBlock(start.id, names.from_wire(start.name), arguments, malformed)
             case _:
                 return self.finish_search()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from .._core.messages import (
@@ -24,7 +24,7 @@ from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ..projections.web_searches import describe_sources, make_provider_block
 from ._http import StreamCut, StreamError
-from ._json import clean, encode, make_decoder, parse_arguments
+from ._json import clean, make_decoder, parse_arguments, read_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
 
@@ -38,7 +38,7 @@ OWN_ID_PREFIX = "mudroom_"
 class _FunctionCall(Struct):
     name: str = ""
     id: str | None = None
-    args: dict[str, Any] | None = None
+    args: Raw = Raw()
 
 
 class _Part(Struct, rename="camel"):
@@ -205,11 +205,11 @@ class GoogleReader:
         return chunks
 
     def _add_call(self, call: _FunctionCall, signature: str) -> StreamChunk:
-        text = encode(call.args or {}).decode()
-        arguments, _ = parse_arguments(text)
+        text = read_arguments(call.args) or "{}"
+        arguments, malformed = parse_arguments(text)
         call_id = call.id or f"{OWN_ID_PREFIX}{uuid.uuid4().hex[:20]}"
         name = self._names.from_wire(call.name)
-        self._blocks.append(ToolCallBlock(call_id, name, arguments, signature=signature))
+        self._blocks.append(ToolCallBlock(call_id, name, arguments, malformed, signature))
         return StreamChunk("call", text)
 
     def _add_search(self, step: dict[str, Any], part: _Part) -> StreamChunk:

@@ -47,6 +47,7 @@ def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
     """Return a function that decodes JSON as `kind` and raises msgspec.DecodeError.
 
     It falls back to a slower, tolerant parser for lone surrogates and bytes that are not UTF-8.
+    A field of type Raw keeps its JSON text, with a key that occurs twice.
     """
     decode_strict = msgspec.json.Decoder(kind).decode
 
@@ -59,11 +60,20 @@ def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
             raise msgspec.DecodeError("it nests too deeply") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             try:
-                return msgspec.convert(json.loads(data.decode("utf-8", "replace")), kind)
+                value = json.loads(data.decode("utf-8", "replace"))
+                return _convert(value, kind, decode_strict)
             except (ValueError, RecursionError):
                 raise msgspec.DecodeError(str(error)) from None
 
     return decode
+
+
+def _convert(value: object, kind: type[_T], decode: Callable[[bytes], _T]) -> _T:
+    """Return a decoded value as `kind`. Only `decode` can fill fields of type Raw."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return decode(json.dumps(_clean_value(value)).encode())
 
 
 _decode_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
@@ -89,6 +99,14 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
         fault = find_json_fault(arguments) or _find_repeated_key(text, len(arguments))
         return {} if fault else _clean_mapping(arguments), fault
     return {}, clean(text)
+
+
+def read_arguments(raw: msgspec.Raw) -> str:
+    """Return the JSON text of arguments: an object, or a text that holds JSON; "" for none."""
+    data = bytes(raw)
+    if data.startswith(b'"'):
+        return _decode_any(data)
+    return "" if data == b"null" else data.decode("utf-8", "replace")
 
 
 def _find_repeated_key(text: str, count: int) -> str:

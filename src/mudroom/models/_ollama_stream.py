@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from .._core.messages import (
     AssistantMessage,
@@ -18,7 +18,7 @@ from .._core.messages import (
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
-from ._json import clean, encode, make_decoder
+from ._json import clean, make_decoder, read_arguments
 from ._tool_names import ToolNames
 from ._wire import describe_stop
 from .openai._chat_stream import build_tool_call
@@ -26,7 +26,7 @@ from .openai._chat_stream import build_tool_call
 
 class _Function(Struct, frozen=True):
     name: str = ""
-    arguments: dict[str, Any] | str | None = None
+    arguments: Raw = Raw()
 
 
 class _ToolCall(Struct):
@@ -68,7 +68,7 @@ class OllamaReader:
         self._wire = wire
         self._texts: list[str] = []
         self._thoughts: list[str] = []
-        self._calls: list[_ToolCall] = []
+        self._calls: list[tuple[str, str, str]] = []
         self._last: _Chunk | None = None
         self._has_valid_chunk = False
         self._has_chunk = False
@@ -109,10 +109,8 @@ class OllamaReader:
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
         used_ids: set[str] = set()
-        for call in self._calls:
-            name = call.function.name
-            arguments = call.function.arguments
-            content.append(build_tool_call(call.id, name, arguments, self._names, used_ids))
+        for call_id, name, arguments in self._calls:
+            content.append(build_tool_call(call_id, name, arguments, self._names, used_ids))
         return AssistantMessage(
             tuple(content),
             usage=Usage(last.prompt_eval_count, last.eval_count),
@@ -130,6 +128,7 @@ class OllamaReader:
             self._texts.append(message.content)
             chunks.append(StreamChunk("text", message.content))
         for call in message.tool_calls or ():
-            self._calls.append(call)
-            chunks.append(StreamChunk("call", encode(call.function.arguments or {}).decode()))
+            arguments = read_arguments(call.function.arguments)
+            self._calls.append((call.id, call.function.name, arguments))
+            chunks.append(StreamChunk("call", arguments or "{}"))
         return chunks

@@ -320,7 +320,11 @@ def _part(block: Block) -> dict[str, Any]:
             return {"text": block.text, "thought": True} | signature
         case ToolCallBlock():
             return {
-                "functionCall": {"id": block.id, "name": block.name, "args": block.arguments}
+                "functionCall": {
+                    "id": block.id,
+                    "name": block.name,
+                    "args": msgspec.Raw(_arguments(block).encode()),
+                }
             } | signature
 
 

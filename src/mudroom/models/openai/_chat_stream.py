@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from ..._core.messages import (
     AssistantMessage,
@@ -20,7 +20,7 @@ from ..._core.messages import (
 from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
 from .._http import StreamCut, StreamError
-from .._json import clean, encode, make_decoder, parse_arguments
+from .._json import clean, encode, make_decoder, parse_arguments, read_arguments
 from .._tool_names import ToolNames
 from .._wire import describe_stop
 
@@ -36,7 +36,7 @@ ThinkingBlock holds it as its signature: the name of this field, a colon, JSON."
 
 class _Function(Struct):
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Raw = Raw()
 
 
 class _ToolCall(Struct):
@@ -133,21 +133,20 @@ class _PartialCall:
 def build_tool_call(
     call_id: str,
     name: str,
-    arguments: str | dict[str, Any] | None,
+    arguments: str,
     names: ToolNames,
     used_ids: set[str],
 ) -> ToolCallBlock:
     """Return a complete call, with a new id if it has none or one in `used_ids`.
 
     Arguments:
-        arguments: the JSON text, or the object itself, which some servers send.
+        arguments: their JSON text.
         used_ids: ids of the answer's earlier calls; the id is added.
     """
     if not call_id or call_id in used_ids:
         call_id = f"call_{uuid.uuid4().hex[:24]}"
     used_ids.add(call_id)
-    text = arguments if isinstance(arguments, str) else encode(arguments or {}).decode()
-    parsed, malformed = parse_arguments(text)
+    parsed, malformed = parse_arguments(arguments)
     return ToolCallBlock(call_id, names.from_wire(name), parsed, malformed)
 
 
@@ -267,8 +266,7 @@ class OpenAIReader:
         call = self._find_call(fragment, function)
         call.id = call.id or fragment.id or ""
         call.name = call.name or function.name or ""
-        if arguments := function.arguments:
-            text = arguments if isinstance(arguments, str) else encode(arguments).decode()
+        if text := read_arguments(function.arguments):
             call.arguments.append(text)
             yield StreamChunk("call", text)
 

@@ -6,16 +6,26 @@ The run handles them like all other calls, so the model reads what is wrong with
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
 from ..._core.messages import ToolCallBlock
+from .._json import make_decoder, read_arguments
 from .._tool_names import ToolNames
 from .._wire import REFUSED_CALLS
 from ._chat_stream import build_tool_call
 
 _NAME = re.compile(r'"name"\s*:\s*"([^"]+)"|<function=([\w.-]+)')
+
+
+class _Call(msgspec.Struct):
+    name: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
+    parameters: msgspec.Raw = msgspec.Raw()
+
+
+_decode_calls = make_decoder(cast("type[list[_Call] | _Call]", list[_Call] | _Call))
 
 
 class _Error(msgspec.Struct):
@@ -42,19 +52,17 @@ def read_refused_calls(body: bytes, names: ToolNames) -> tuple[ToolCallBlock, ..
     )
 
 
-def _parse_generation(text: str) -> list[tuple[str, str | dict[str, Any]]]:
+def _parse_generation(text: str) -> list[tuple[str, str]]:
     """Return names and arguments of the calls; other text is the arguments of one call."""
     try:
-        value: Any = msgspec.json.decode(text)
+        value = _decode_calls(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:
-        value = None
-    calls: list[tuple[str, str | dict[str, Any]]] = []
-    for item in cast("list[Any]", value if isinstance(value, list) else [value]):
-        fields = cast("dict[str, Any]", item) if isinstance(item, dict) else {}
-        name = fields.get("name")
-        arguments = fields.get("arguments", fields.get("parameters"))
-        if isinstance(name, str) and isinstance(arguments, str | dict):
-            calls.append((name, cast("str | dict[str, Any]", arguments)))
+        value = []
+    calls: list[tuple[str, str]] = []
+    for call in value if isinstance(value, list) else [value]:
+        arguments = read_arguments(call.arguments) or read_arguments(call.parameters)
+        if call.name is not None and arguments:
+            calls.append((call.name, arguments))
     if calls:
         return calls
     match = _NAME.search(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.structs import asdict, replace
 
 from ..._core.messages import (
@@ -21,7 +21,7 @@ from ..._core.ports import StreamChunk
 from ...errors import ModelGarbled
 from ...projections.web_searches import read_responses_search
 from .._http import StreamCut
-from .._json import clean, make_decoder
+from .._json import clean, make_decoder, read_arguments
 from .._tool_names import ToolNames
 from .._wire import describe_stop
 from ._chat_stream import build_tool_call, to_stream_error
@@ -47,7 +47,7 @@ class _Item(Struct):
     phase: str | None = None
     call_id: str | None = None
     name: str | None = None
-    arguments: str | dict[str, Any] | None = None
+    arguments: Raw = Raw()
 
 
 class _InputDetails(Struct):
@@ -189,7 +189,8 @@ class ResponsesReader:
             if item.type == "function_call":
                 call_id = item.call_id or ""
                 name = item.name or ""
-                call = build_tool_call(call_id, name, item.arguments, self._names, used_ids)
+                arguments = read_arguments(item.arguments)
+                call = build_tool_call(call_id, name, arguments, self._names, used_ids)
                 content.append(call)
             elif block := _to_block(item):
                 content.append(block)
