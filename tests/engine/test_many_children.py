@@ -42,12 +42,12 @@ class CallCounter:
         self.count += event in ("call", "c_call")
 
 
-def count_calls_to_reserve(children: int) -> int:
+async def count_calls_to_reserve(children: int) -> int:
     meters = Meters()
     everything = Budget(input_tokens=10**9, output_tokens=10**9, total_tokens=10**9, usd=1e6)
     root = meters.get(meters.open("1", everything))
     with CallCounter() as counter:
-        grants = [meters.allocate(root, f"1.1.{n}", SHARE, 0.0) for n in range(children)]
+        grants = [await meters.allocate(root, f"1.1.{n}", SHARE, 0.0) for n in range(children)]
         for grant in grants:
             meters.get(grant).charge(Usage(3, 2), 0.0001)
         for grant in grants:
@@ -56,8 +56,8 @@ def count_calls_to_reserve(children: int) -> int:
     return counter.count
 
 
-def test_reserving_budgets_takes_linear_time() -> None:
-    assert count_calls_to_reserve(4_000) < 4.4 * count_calls_to_reserve(1_000)
+async def test_reserving_budgets_takes_linear_time() -> None:
+    assert await count_calls_to_reserve(4_000) < 4.4 * await count_calls_to_reserve(1_000)
 
 
 def delegate(children: int) -> Callable[[Request], Answer]:

@@ -21,6 +21,7 @@ from mudroom import (
     Usage,
 )
 from mudroom._core.events import TurnStarted
+from mudroom.models.scripted import Answer, call
 from mudroom.testing import Request, ScriptedModel
 
 from .test_process import list_worker_pids, open_session
@@ -85,6 +86,25 @@ async def test_a_limit_of_a_parent_holds_for_children_in_processes(tmp_path: Pat
         report = await session.run("PARENT")
     assert report.reason is Reason.BUDGET
     assert 13_000 <= report.usage.total_tokens <= 17_000
+
+
+@pytest.mark.parametrize("children", [0, 2, 3, 5, 9])
+async def test_processes_start_exactly_the_children_that_a_limit_allows(
+    children: int, tmp_path: Path
+) -> None:
+    def start(request: Request) -> Answer:
+        if request.turn or request.prompt.startswith("LEAF"):
+            return "done"
+        name, count = ("LEAD", 2) if request.prompt == "PARENT" else ("LEAF", 8)
+        return [call("task", prompt=f"{name} {number}") for number in range(count)]
+
+    runs: set[str] = set()
+    budget = Budget(children=children, depth=2)
+    async with open_in_processes(tmp_path, ScriptedModel(start), budget=budget) as session:
+        session.watch(lambda event: runs.add(event.run) if "." in event.run else None)
+        report = await session.run("PARENT")
+        assert len(list_worker_pids(session)) == min(children, 2)
+    assert report.ok and len(runs) == children
 
 
 async def test_a_lost_process_releases_its_requests_and_turns(tmp_path: Path) -> None:

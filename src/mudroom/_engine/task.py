@@ -154,7 +154,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         return _make_start_result(context.place)
     model = _resolve_model(run, agent, arguments)
     try:
-        grant = _allocate(context, agent, arguments)
+        grant = await _allocate(context, agent, arguments)
     except ValueError as error:
         text = f"No child was started: {error}. Ask for less, or do the rest yourself."
         return ToolResult(text, error=True)
@@ -297,14 +297,14 @@ def _resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> s
     return requested
 
 
-def _allocate(context: CallContext, agent: Agent, arguments: TaskArguments) -> Grant:
+async def _allocate(context: CallContext, agent: Agent, arguments: TaskArguments) -> Grant:
     """Reserve the child's budget. Raises ValueError if the parent's does not suffice."""
     run = context.run
     recorded = next(iter(run.services.past_events.get(context.place, ())), None)
     if isinstance(recorded, RunStarted):
         return run.services.meters.reopen(run.meter, context.place, recorded.brief.budget)
     requested = Budget(turns=arguments.max_turns).with_defaults(agent.budget)
-    return run.services.meters.allocate(
+    return await run.services.meters.allocate(
         run.meter,
         context.place,
         requested.with_defaults(run.services.child_budget),

@@ -298,7 +298,9 @@ class RecordedMeters(Meters):
         self._meters[run_id] = _RecordedMeter(run_id, budget, parent, self._stops)
         return Grant(run_id, budget)
 
-    def allocate(self, parent: Meter, run_id: str, requested: Budget, seconds: float) -> Grant:
+    async def allocate(
+        self, parent: Meter, run_id: str, requested: Budget, seconds: float
+    ) -> Grant:
         """Open a meter for a child, with its recorded budget."""
         parent.add_usage(Usage(), 0.0, children=1)
         return self.open(run_id, self._briefs[run_id].budget, parent)

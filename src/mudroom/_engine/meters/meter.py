@@ -40,8 +40,8 @@ class ParentMeter(Protocol):
         """Return the unspent amount of a shared limit, here and above; None without a limit."""
         ...
 
-    def check_children(self) -> None:
-        """Raise ValueError if no further child may start, here or above."""
+    async def add_child(self) -> None:
+        """Count a child that starts. Raise ValueError if no further one may start."""
         ...
 
     def set_paused(self, paused: bool) -> None:
@@ -110,6 +110,8 @@ class Meter:
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
         """Return a meter for a child and reserve the amounts that it requests.
 
+        It counts in the meters of this process; see `Meters.allocate`.
+
         Arguments:
             seconds: age of this run.
 
@@ -118,12 +120,16 @@ class Meter:
         self.check_children()
         for limit in SHARED_LIMITS:
             self._check_amount(limit, getattr(requested, limit))
-        return self.reopen_child(self._limit_child_budget(requested, seconds))
+        self.add_children(1)
+        return self._open_child(self._limit_child_budget(requested, seconds))
 
     def reopen_child(self, budget: Budget) -> Meter:
         """Return a meter for a child with this budget, as its record has it; nothing is checked."""
-        child = Meter(budget, self)
         self.add_usage(Usage(), 0.0, children=1)
+        return self._open_child(budget)
+
+    def _open_child(self, budget: Budget) -> Meter:
+        child = Meter(budget, self)
         child._is_reserved = True
         child._change_reserved(1)
         return child
@@ -144,13 +150,15 @@ class Meter:
             yield meter
             meter = meter.parent
 
+    def find_remote_parent(self) -> ParentMeter | None:
+        """Return the meters above in another process, None if there are none."""
+        *_, top = self.walk_up()
+        return None if isinstance(top.parent, Meter) else top.parent
+
     def find_remote_limits(self) -> ParentMeter | None:
         """Return the meters above in another process, None if they have no limits."""
-        *_, top = self.walk_up()
-        remote = top.parent
-        if remote is None or isinstance(remote, Meter) or not remote.has_shared_limits:
-            return None
-        return remote
+        remote = self.find_remote_parent()
+        return remote if remote is not None and remote.has_shared_limits else None
 
     def release(self) -> None:
         """End the reservation of this run."""
@@ -336,12 +344,16 @@ class Meter:
         return getattr(self.usage, limit) + getattr(self.descendant_usage, limit)
 
     def check_children(self) -> None:
-        """Raise ValueError if this run or an ancestor may start no further child."""
-        maximum = self.budget.children
-        if maximum is not None and self.children >= maximum:
-            raise ValueError(f"the budget of {maximum} children is used up")
-        if self.parent is not None:
-            self.parent.check_children()
+        """Raise ValueError if a meter of this process allows no further child."""
+        for meter in self.walk_up():
+            maximum = meter.budget.children
+            if maximum is not None and meter.children >= maximum:
+                raise ValueError(f"the budget of {maximum} children is used up")
+
+    def add_children(self, count: int) -> None:
+        """Count children in the meters of this process."""
+        for meter in self.walk_up():
+            meter.children += count
 
 
 def is_used(spent: float, maximum: float, fraction: float) -> bool:

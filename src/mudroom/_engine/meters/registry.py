@@ -27,11 +27,24 @@ class Meters:
         self._meters[run_id] = Meter(budget, parent)
         return Grant(run_id, budget)
 
-    def allocate(self, parent: Meter, run_id: str, requested: Budget, seconds: float) -> Grant:
-        """Open a meter for a child; see `Meter.allocate`."""
+    async def allocate(
+        self, parent: Meter, run_id: str, requested: Budget, seconds: float
+    ) -> Grant:
+        """Open a meter for a child; see `Meter.allocate`. Meters of another process count it, too.
+
+        Raises ValueError that names the limit that does not suffice.
+        """
         meter = parent.allocate(requested, seconds)
         self._meters[run_id] = meter
-        return Grant(run_id, meter.budget)
+        grant = Grant(run_id, meter.budget)
+        if remote := parent.find_remote_parent():
+            try:
+                await remote.add_child()
+            except BaseException:
+                parent.add_children(-1)
+                self.close(grant)
+                raise
+        return grant
 
     def reopen(self, parent: Meter, run_id: str, budget: Budget) -> Grant:
         """Open a meter for a child that an earlier process started, with its recorded budget."""

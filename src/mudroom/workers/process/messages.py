@@ -98,16 +98,12 @@ class ParentMeterState(Struct, frozen=True, tag=True):
     Arguments:
         shared: limits of all ancestors.
         left: unspent amount of each shared limit, without amounts reserved for other runs.
-        children_left: children that may still start; None means no limit.
-        max_children: the limit that `children_left` comes from.
         charges: number of charges of the worker process that the amounts include.
     """
 
     run_id: str
     shared: tuple[LimitState, ...] = ()
     left: dict[Limit, float] = {}
-    children_left: int | None = None
-    max_children: int = 0
     charges: int = 0
 
 
@@ -148,7 +144,7 @@ class Cancel(Struct, frozen=True, tag=True):
 
 
 class CallReply(Struct, frozen=True, tag=True):
-    """Reply to `CallSession` or `RequestAdmission`: the encoded result, or the exception."""
+    """Reply to a message with an id: the encoded result, or the exception."""
 
     id: int
     result: bytes = b""
@@ -220,6 +216,13 @@ class Pause(Struct, frozen=True, tag=True):
     paused: bool
 
 
+class AddChild(Struct, frozen=True, tag=True):
+    """Count a child that starts below a run; the reply has the text of a refusal, or ""."""
+
+    id: int
+    run_id: str
+
+
 class ModelStart(Struct, frozen=True, tag=True):
     """Start a conversation with a bridged model."""
 
@@ -274,6 +277,7 @@ ToSession = (
     | ShowEvent
     | Charge
     | RequestAdmission
+    | AddChild
     | EndAdmission
     | Pause
     | ModelStart

@@ -19,6 +19,7 @@ from ..._engine.meters.request_plan import Admission, Permit
 from ..._engine.session_context import SessionServices
 from .channel import Channel, encode
 from .messages import (
+    AddChild,
     CallReply,
     CallSession,
     Charge,
@@ -119,6 +120,16 @@ class AssignedRun:
         self._add_turns(charge.turns)
         self.meter.add_usage(charge.usage, charge.usd, charge.children)
 
+    def add_child(self) -> str:
+        """Count a child that starts; return the reason why it may not, or ""."""
+        try:
+            self.meter.check_children()
+        except ValueError as error:
+            return str(error)
+        self._children += 1
+        self.meter.add_children(1)
+        return ""
+
     def refund(self) -> None:
         """Take back all charges: another process continues the run and charges its past again."""
         # The price may be None: then it is not known.
@@ -164,8 +175,6 @@ class AssignedRun:
         """Return the limits and unspent amounts of the ancestors of the run."""
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
-        children_left: int | None = None
-        max_children = 0
         ancestor = self.meter.parent
         if isinstance(ancestor, Meter):
             for limit in SHARED_LIMITS:
@@ -174,16 +183,8 @@ class AssignedRun:
                     left[limit] = amount
         while isinstance(ancestor, Meter):
             shared.extend(ancestor.list_shared_limits())
-            maximum = ancestor.budget.children
-            if maximum is not None:
-                free = maximum - ancestor.children
-                if children_left is None or free < children_left:
-                    children_left = free
-                    max_children = maximum
             ancestor = ancestor.parent
-        return ParentMeterState(
-            self.run_id, tuple(shared), left, children_left, max_children, self._charges
-        )
+        return ParentMeterState(self.run_id, tuple(shared), left, self._charges)
 
 
 class ProcessHandle:
@@ -313,6 +314,9 @@ class ProcessHandle:
             self._start_task(self._reply(message), self._appends if is_append else self._tasks)
         elif isinstance(message, RequestAdmission):
             self._start_task(self._admit(message), self._tasks)
+        elif isinstance(message, AddChild):
+            if run := self._runs.get(message.run_id):
+                self.send(CallReply(message.id, encode(run.add_child())))
         elif isinstance(message, ModelMessage):
             assert self._bridge is not None
             self._bridge.handle(message)
@@ -356,7 +360,7 @@ class ProcessHandle:
             return
         run.charge(message)
         state = run.make_parent_meter_state()
-        if state.shared or state.left or state.children_left is not None:
+        if state.shared or state.left:
             self.send(state)
 
     def _end(self, message: RunReply) -> None:

@@ -24,6 +24,7 @@ from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
 from .channel import Channel, encode
 from .messages import (
+    AddChild,
     CallReply,
     CallSession,
     Charge,
@@ -63,7 +64,7 @@ class SessionLink:
         """Call a service of the session and return its encoded result; see `session_calls`."""
         return await self.request(CallSession(self.make_id(), name, encode(arguments)))
 
-    async def request(self, message: CallSession | RequestAdmission) -> bytes:
+    async def request(self, message: CallSession | RequestAdmission | AddChild) -> bytes:
         """Send a message to the session's process and return the encoded result."""
         future: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
         self._replies[message.id] = future
@@ -200,12 +201,11 @@ class RemoteParentMeter:
         left = self._state.left.get(limit)
         return None if left is None else left - self._sum_unconfirmed(limit)
 
-    def check_children(self) -> None:
-        """Raise ValueError if no further child may start."""
-        left = self._state.children_left
-        if left is not None and left <= sum(charge.children for charge in self._unconfirmed):
-            maximum = self._state.max_children
-            raise ValueError(f"the budget of {maximum} children is used up")
+    async def add_child(self) -> None:
+        """Count a child in the session's process. Raise ValueError if it may not start."""
+        message = AddChild(self._link.make_id(), self._state.run_id)
+        if refusal := _decode(await self._link.request(message), type=str):
+            raise ValueError(refusal)
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of the ancestors."""
