@@ -395,7 +395,7 @@ async def test_a_refused_search_tool_is_left_out_and_the_retry_says_so(
     assert [(report.reason, report.text) for report in reports] == [(Reason.GOAL, "Done.")] * 2
     assert searches == [1, 0, 0]
     (retry,) = [event for event in events if isinstance(event, ModelCallRetried)]
-    assert retry.error.endswith("sent again: the model does not search the web")
+    assert retry.error.startswith("sent again: the model does not search the web. ")
 
 
 async def test_a_last_request_without_calls_keeps_one_tool_setting_for_gemini() -> None:

@@ -304,7 +304,7 @@ class WireConversation:
             else:
                 return None
         self._prefix = model.get_prefix(self._prefix.config)
-        return Remedy(change=f"{failure.error.message}; sent again: {change}")
+        return Remedy(change=f"sent again: {change}. {failure.error.message}")
 
     def _fit_room(self, refusal: str) -> str:
         """Lower the output limit to what a refusal leaves room for; return the change, or ""."""

@@ -106,7 +106,7 @@ class FallbackConversation:
                 self._index += 1
                 self._current = self._start_current()
                 following = self._model.models[self._index].name
-                notice = RetryNotice(1, 0.0, 0, f"{error.message}; {following} continues")
+                notice = RetryNotice(1, 0.0, 0, f"{following} continues: {error.message}")
             yield notice
 
     def _start_current(self) -> ModelConversation:

@@ -137,7 +137,10 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     help='Sandbox for shell commands ("off" disables it).',
 )
 @click.option(
-    "--allow-net", is_flag=True, default=None, help="Let commands and web_fetch reach the network."
+    "--allow-net",
+    is_flag=True,
+    default=None,
+    help="Let commands, web_fetch and web_search reach the network.",
 )
 @click.option(
     "--takes-images",
