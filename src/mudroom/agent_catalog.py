@@ -16,7 +16,16 @@ from .errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
 from .tools import BUILTIN_TOOLS
 
-KNOWN_TOOLS = (*BUILTIN_TOOLS, "task", "skill", "web_fetch", "web_search")
+KNOWN_TOOLS = (
+    *BUILTIN_TOOLS,
+    "task",
+    "wait",
+    "send_message",
+    "task_stop",
+    "skill",
+    "web_fetch",
+    "web_search",
+)
 """Names of the tools that a session may have; agent files may name them."""
 
 _CHILD_MODEL = "child_model"

@@ -17,6 +17,7 @@ from ._core.listings import ListingLimits, choose_description_length
 from ._core.ports import Environment, Journal, Model, Sandbox, SessionStore, Workspace
 from ._core.tool_patterns import parse_tool_pattern
 from ._core.tools import Tool, ToolCategory
+from ._engine.run_tools import RUN_TOOLS
 from ._engine.task import list_agents, make_task_tool
 from .agent_files import Skill
 from .errors import UsageError
@@ -50,7 +51,7 @@ def collect_tools(
     names = sum(len(name) + 4 for name, _ in listed_agents)
     length = choose_description_length([*listed_agents, *listed_skills], limits.characters - names)
     task = make_task_tool(agents, models=limits.models, length=length)
-    tools = {**make_builtin_tools(), "task": task}
+    tools = {**make_builtin_tools(), "task": task, **RUN_TOOLS}
     if ask:
         for name, tool in tools.items():
             if tool.category is ToolCategory.RUN:

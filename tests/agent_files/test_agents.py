@@ -153,7 +153,8 @@ def test_c11_plan_and_explore_cannot_change_anything() -> None:
 
 
 def test_the_known_tools_are_those_of_a_session() -> None:
-    assert set(KNOWN_TOOLS) == {*built_in_tools(), "task", "skill", "web_fetch", "web_search"}
+    on_runs = {"task", "wait", "send_message", "task_stop"}
+    assert set(KNOWN_TOOLS) == {*built_in_tools(), *on_runs, "skill", "web_fetch", "web_search"}
 
 
 def test_c11_the_nearest_folder_takes_precedence_and_the_home_comes_last(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 _ALIASES = {
     "bash": "run_shell_command shell execute terminal exec_command",
     "read": "read_file readfile view notebookread open_file cat",
@@ -12,15 +15,30 @@ _ALIASES = {
     "web_fetch": "webfetch fetchurl",
     "web_search": "websearch google_web_search searchweb",
     "todo": "todowrite todo_write write_todos settodolist",
-    "task": "agent invoke_agent spawn_agent delegate subagent",
+    "task": "agent invoke_agent spawn_agent spawn_teammate delegate subagent",
+    "wait": "waitfor wait_agent taskoutput bashoutput check_background check_inbox read_inbox "
+    "list_agents listagents list_teammates",
+    "send_message": "sendmessage send_input followup_task broadcast",
+    "task_stop": "taskstop interrupt_agent close_agent killshell killbash shutdown_request "
+    "request_shutdown",
     "skill": "activate_skill load_skill",
     "ask_user": "askuserquestion question",
 }
 _ONLY_ELSEWHERE = """
-notebookedit bashoutput killshell killbash exitplanmode enterplanmode slashcommand lsp taskoutput
-taskstop taskcreate taskget tasklist taskupdate toolsearch save_memory apply_patch update_plan
-codesearch
+notebookedit exitplanmode enterplanmode slashcommand lsp taskcreate taskget tasklist taskupdate
+toolsearch save_memory apply_patch update_plan codesearch
 """
+_IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "broadcast": {"to": "*"},
+    "killbash": {"how": "now"},
+    "killshell": {"how": "now"},
+    "check_background": {"timeout": 0},
+    "check_inbox": {"timeout": 0},
+    "read_inbox": {"timeout": 0},
+    "list_agents": {"timeout": 0},
+    "listagents": {"timeout": 0},
+    "list_teammates": {"timeout": 0},
+}
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
 
@@ -33,6 +51,11 @@ def normalize_tool_name(name: str) -> str:
     if lower in _ALIASES:
         return lower
     return _CANONICAL.get(lower, name)
+
+
+def add_implied_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with those that another program's tool has by its name."""
+    return {**_IMPLIED_ARGUMENTS.get(name.lower(), {}), **arguments}
 
 
 def is_known_elsewhere(name: str) -> bool:

@@ -168,6 +168,7 @@ class Tool(Struct, frozen=True, kw_only=True):
         propose: takes a Workspace and checked arguments, returns the lines of the change that a
             call would make, for the question whether it may.
         is_server_tool: the provider runs the tool; `run` is never called.
+        needs_children: only runs that may start children have the tool, all or none of them.
 
     Example:
         async def run(context: ToolContext, arguments: dict) -> ToolResult:
@@ -203,6 +204,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     preview_lines: int = 0
     propose: Callable[[Any, Mapping[str, Any]], Iterable[PreviewLine]] | None = None
     is_server_tool: bool = False
+    needs_children: bool = False
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
         """Return the argument of `run` for the arguments of a call. Raises ValueError."""

@@ -194,6 +194,7 @@ class _Restorer:
     def _restore_end_of_child(self, child: str) -> None:
         """Charge a background child that has sent its notification, and add its evidence."""
         past = self._run.services.past_events
+        self._run.background.titles.setdefault(child, "")
         below = sum(1 for _ in walk_descendants(past, child))
         report = self._charge_child(child, below)
         started = next(iter(past.get(child, ())), None)

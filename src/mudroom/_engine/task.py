@@ -112,23 +112,32 @@ def make_task_tool(
         rule_argument="agent",
         title_argument="description",
         view="run",
+        needs_children=True,
         argument_aliases={
             "subagent_type": "agent",
             "agent_name": "agent",
             "maxTurns": "max_turns",
             "run_in_background": "background",
+            "message": "prompt",
+            "instructions": "prompt",
         },
     )
 
 
 def narrow_tools(
-    tools: Iterable[str], patterns: Iterable[str] | None, *, depth: int
+    tools: Mapping[str, Tool], patterns: Iterable[str] | None, *, depth: int
 ) -> tuple[str, ...]:
-    """Return the tools that an agent's patterns select from its parent's.
+    """Return the names of the tools that an agent's patterns select from its parent's.
 
-    `task` is among them only if depth is left.
+    `task` is among them only if depth is left, and the other tools for children only beside it.
     """
-    return select_tools([name for name in tools if name != "task" or depth > 0], patterns)
+    chosen = set(select_tools(tools, patterns))
+    starts_children = depth > 0 and "task" in chosen
+    return tuple(
+        name
+        for name, tool in tools.items()
+        if (starts_children if tool.needs_children else name in chosen)
+    )
 
 
 def _parse(arguments: dict[str, Any]) -> TaskArguments:
@@ -316,6 +325,7 @@ def _make_brief(
     context: CallContext, agent: Agent, arguments: TaskArguments, model: str, grant: Grant
 ) -> Brief:
     parent = context.run.brief
+    toolbox = context.run.services.toolbox
     parent_tools = select_tools(parent.tools, parent.agent.child_tools)
     own_limits = (parent.agent.call_patterns, list_call_patterns(parent.agent.child_tools))
     first_line = arguments.prompt.strip().splitlines()[0]
@@ -326,7 +336,11 @@ def _make_brief(
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or first_line[:_MAX_DESCRIPTION],
-        tools=narrow_tools(parent_tools, agent.tools, depth=grant.budget.depth or 0),
+        tools=narrow_tools(
+            {name: toolbox[name] for name in parent_tools if name in toolbox},
+            agent.tools,
+            depth=grant.budget.depth or 0,
+        ),
         model=model,
         budget=grant.budget,
         depth=parent.depth + 1,

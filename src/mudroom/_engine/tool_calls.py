@@ -13,7 +13,7 @@ from .._core.json_values import find_json_fault
 from .._core.messages import ToolCallBlock, clean_call
 from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVerdict
 from .._core.ports.hooks import ToolHookDecision, check_hook_result
-from .._core.tool_names import normalize_tool_name
+from .._core.tool_names import add_implied_arguments, normalize_tool_name
 from .._core.tools import Effect, Tool, ToolResult, clean_result
 from ..errors import MudroomError, UsageError, suggest_names
 from ..projections.safe_text import make_call_title
@@ -118,7 +118,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         text = f"The arguments of {name} were not a JSON object: {quoted!r}."
         return _refuse(call, tool, f"{text} Send the call again with valid JSON.")
     try:
-        arguments = tool.rename_arguments(call.arguments)
+        arguments = tool.rename_arguments(add_implied_arguments(call.name, call.arguments))
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         return _refuse(call, tool, f"Invalid arguments for {name}: {error}")

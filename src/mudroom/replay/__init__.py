@@ -21,6 +21,7 @@ from .._engine.meters.meter import Meter
 from .._engine.phase import RunControl
 from .._engine.recorded_conversations import rebuild_briefs, rebuild_conversations
 from .._engine.run_context import RunContext
+from .._engine.run_tools import RUN_TOOLS
 from .._engine.session_context import SessionServices, SingleEnvironment
 from .._engine.task import make_task_tool
 from .._platform.scratch_dirs import ScratchDir
@@ -188,10 +189,11 @@ def _find_session_id(events: Sequence[StoredEvent]) -> str:
 
 def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
     """Return each tool that a run had: the built-in one, or a stand-in."""
-    names = {
-        name for event in events if isinstance(event, RunStarted) for name in event.brief.tools
-    }
-    builtin = make_builtin_tools()
+    tools = [set(event.brief.tools) for event in events if isinstance(event, RunStarted)]
+    names = set[str]().union(*tools)
+    # Tools of the user had these names, too.
+    are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
+    builtin = {**make_builtin_tools(), **(RUN_TOOLS if are_engine_tools else {})}
     return {name: builtin.get(name) or _make_stand_in(name) for name in names}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 
 from msgspec import Struct
 
@@ -32,6 +32,7 @@ class BackgroundWork:
         worker: executes all children of the run.
         children: the open children by id, in the order in which they started.
         interrupted: calls of an earlier process whose work is not reported, by id of the work.
+        titles: agent and task of each background child so far, by id.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class BackgroundWork:
         self.worker = worker
         self.children: dict[str, OpenChild] = {}
         self.interrupted: dict[str, ToolCallBlock] = {}
+        self.titles: dict[str, str] = {}
         self._inbox = inbox
         self._recorder = recorder
         self._control = control
@@ -60,6 +62,7 @@ class BackgroundWork:
         Arguments:
             end: waits for the end of the child and returns the notification.
         """
+        self.titles[handle.run_id] = title
         task = asyncio.create_task(self._wait_for_end(handle.run_id, end))
         self.children[handle.run_id] = OpenChild(handle, title, task)
 
@@ -87,6 +90,30 @@ class BackgroundWork:
             return
         self._waited_in_turn = self._recorder.turn
         await self._recorder.record(self._recorder.make_event(RunWaiting, runs=runs))
+
+    async def wait_for(self, ids: Collection[str], *, wants_all: bool) -> None:
+        """Wait until work has ended, or a message of the user or of a run has come.
+
+        Arguments:
+            ids: the work; empty for all that is open.
+            wants_all: true to wait for the end of all, false for the first.
+        """
+        wanted = ids or tuple(self.children)
+        while not self._inbox.has_unread_text:
+            ended = [work_id for work_id in wanted if self.is_reported(work_id)]
+            if len(ended) == len(wanted) or (ended and not wants_all):
+                return
+            if not ids and not wants_all and self._inbox.has_unread:
+                return
+            await self._inbox.wait_for_next()
+
+    def stop_one(self, work_id: str, *, is_gentle: bool) -> None:
+        """Stop one open child. `is_gentle`: it may give a summary."""
+        handle = self.children[work_id].handle
+        if is_gentle:
+            handle.wrap_up()
+        else:
+            handle.cancel()
 
     def cancel(self, reason: Reason) -> None:
         """Cancel all open children. `reason`: that of their reports."""

@@ -32,14 +32,22 @@ class Inbox:
         """True if a message waits to be read."""
         return bool(self._unread)
 
+    @property
+    def has_unread_text(self) -> bool:
+        """True if a message that is no notification waits to be read."""
+        return any(message.kind == "message" for message in self._unread.values())
+
     def knows(self, message_id: str) -> bool:
         """Return whether a message was sent to the run, in this process or an earlier one."""
         return message_id in self._known_ids
 
     async def wait_for_message(self) -> None:
         """Wait until there is an unread message."""
-        if self._unread:
-            return
+        if not self._unread:
+            await self.wait_for_next()
+
+    async def wait_for_next(self) -> None:
+        """Wait until the next message is sent."""
         if self._arrival is None or self._arrival.done():
             self._arrival = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._arrival)

@@ -1,0 +1,272 @@
+"""Tools of a model for its background work: wait, send_message, task_stop."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from tests.engine.conftest import Stage, block_texts
+from tests.engine.test_background import check_record, list_notifications, start, wait_forever
+from tests.engine.test_inbox import list_texts
+
+from mudroom import Budget, Reason
+from mudroom._core.events import MessageSent, RunWaiting, ToolCallStarted
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.testing.clock import VirtualLoop
+
+
+async def test_wait_returns_at_the_first_report_and_the_report_follows_it(stage: Stage) -> None:
+    gate = asyncio.Event()
+
+    async def child(request: Request) -> Answer:
+        if request.prompt == "CHILD 1":
+            await gate.wait()
+        return f"{request.prompt} is done"
+
+    def end(request: Request) -> Answer:
+        gate.set()
+        return "I wait."
+
+    script = {
+        "PARENT": [[start("CHILD 1"), start("CHILD 2")], [call("wait")], end, "the end"],
+        "CHILD": [child],
+    }
+    async with stage.open(script) as session:
+        report = await session.run("PARENT")
+        await check_record(stage)
+    assert report.ok
+    assert stage.results[2].text == (
+        "1.1.1 general: CHILD 1: works\n1.1.2 general: CHILD 2: has ended"
+    )
+    _, notification = block_texts(stage.list_requests("PARENT")[2].messages[-1])
+    assert "<task-id>1.1.2</task-id>" in notification
+
+
+async def test_wait_for_all_returns_with_all_reports(stage: Stage) -> None:
+    script = {
+        "PARENT": [[start("CHILD 1"), start("CHILD 2")], [call("wait", until="all")], "the end"],
+        "CHILD": ["done"],
+    }
+    async with stage.open(script) as session:
+        report = await session.run("PARENT")
+        await check_record(stage)
+    assert report.turns == 3 and len(list_notifications(stage)) == 2
+    assert not any(isinstance(event, RunWaiting) for event in stage.events)
+
+
+async def test_wait_can_name_its_work_and_refuses_an_unknown_name(stage: Stage) -> None:
+    named = {"for": ["1.1.2"]}
+    unknown = {"for": "1.1.3"}
+    script = {
+        "PARENT": [
+            [start("CHILD 1"), start("CHILD 2")],
+            [call("wait", **named), call("wait", **unknown)],
+            "the end",
+        ],
+        "CHILD": ["done"],
+    }
+    await stage.run(script)
+    assert stage.results[3].text.startswith("There is no background work '1.1.3'.")
+    assert stage.results[2].text == "1.1.2 general: CHILD 2: has ended"
+
+
+async def test_wait_without_work_is_an_error(stage: Stage) -> None:
+    await stage.run([[call("wait")], "the end"])
+    assert stage.results[0].error
+    assert stage.results[0].text == "Nothing works in the background, and no message has come."
+
+
+async def test_a_message_of_the_user_ends_a_wait(stage: Stage) -> None:
+    gate = asyncio.Event()
+
+    async def child(request: Request) -> Answer:
+        await gate.wait()
+        return "done"
+
+    def end(request: Request) -> Answer:
+        gate.set()
+        return "I wait."
+
+    script = {
+        "PARENT": [[start("CHILD")], [call("wait", until="all")], end, "the end"],
+        "CHILD": [child],
+    }
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(
+            lambda: any(
+                isinstance(event, ToolCallStarted) and event.call.name == "wait"
+                for event in stage.events
+            )
+        )
+        assert session.send("1", "and the roof")
+        await running
+        await check_record(stage)
+    assert list_texts(stage.list_requests("PARENT")[2])[-1] == "and the roof"
+
+
+def test_a_wait_of_ten_minutes_sends_no_request(stage: Stage) -> None:
+    async def child(request: Request) -> Answer:
+        await asyncio.sleep(400)
+        return [[call("todo", todos=[])], "done"][request.turn]
+
+    async def run() -> None:
+        script = {
+            "PARENT": [[start("CHILD")], [call("wait")], "I wait.", "the end"],
+            "CHILD": [child],
+        }
+        report = await stage.run(script)
+        assert report.ok and len(stage.list_requests("PARENT")) == 4
+        assert len(stage.list_requests("CHILD")) == 2
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(run())
+    assert stage.results[1].text == "1.1.1 general: CHILD: works"
+
+
+async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stage: Stage) -> None:
+    async def child(request: Request) -> Answer:
+        if request.turn == 0:
+            await stage.wait_until(lambda: len(stage.results) >= 2)
+            return [call("todo", todos=[])]
+        return f"I read: {list_texts(request)[-1]}"
+
+    async def send(request: Request) -> Answer:
+        await stage.wait_until(lambda: stage.list_requests("CHILD"))
+        return [call("SendMessage", to="1.1.1", content="mind the gap")]
+
+    script = {
+        "PARENT": [
+            [start("CHILD")],
+            send,
+            "I wait.",
+            "the end",
+        ],
+        "CHILD": [child],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+    assert stage.results[1].text == "Sent to 1.1.1: read after the present call."
+    sent = next(event for event in stage.events if isinstance(event, MessageSent))
+    assert (sent.run, sent.message.id, sent.message.sender) == ("1.1.1", "1.2.1:1.1.1", "1")
+    assert 'I read: <message from="1">\nmind the gap\n</message>' in list_notifications(stage)[0]
+
+
+async def test_a_broadcast_reaches_all_children_that_work(stage: Stage) -> None:
+    async def child(request: Request) -> Answer:
+        if request.turn == 0:
+            await stage.wait_until(lambda: len(stage.results) >= 3)
+            return [call("todo", todos=[])]
+        return "I read" if "mind the gap" in list_texts(request)[-1] else "nothing"
+
+    async def broadcast(request: Request) -> Answer:
+        await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 2)
+        return [call("broadcast", content="mind the gap")]
+
+    script = {
+        "PARENT": [[start("CHILD"), start("CHILD")], broadcast, "I wait.", "the end"],
+        "CHILD": [child],
+    }
+    await stage.run(script)
+    assert stage.results[2].text == "Sent to 1.1.1, 1.1.2: read after the present call."
+    assert [report.text for run, report in stage.reports.items() if run != "1"] == ["I read"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"to": "1.1.9", "message": "x"}, "No child '1.1.9' works in the background."),
+        ({"to": "1.1.1", "message": " "}, "Invalid arguments for send_message: message: empty"),
+        ({"to": "1.1.1", "message": "x" * 8_001}, "Invalid arguments for send_message: message: l"),
+    ],
+)
+async def test_a_wrong_message_is_refused_and_not_recorded(
+    stage: Stage, arguments: dict[str, str], text: str
+) -> None:
+    script = {
+        "PARENT": [[start("CHILD")], [call("send_message", **arguments)], "the end"],
+        "CHILD": ["done"],
+    }
+    await stage.run(script)
+    assert stage.results[1].error and stage.results[1].text.startswith(text)
+    sent = [event for event in stage.events if isinstance(event, MessageSent)]
+    assert [event.message.kind for event in sent] == ["notification"]
+
+
+async def test_a_message_to_a_child_that_has_ended_is_refused(stage: Stage) -> None:
+    script = {
+        "PARENT": [
+            [start("CHILD")],
+            [call("wait")],
+            [call("send_message", to="1.1.1", message="x")],
+            "the end",
+        ],
+        "CHILD": ["done"],
+    }
+    await stage.run(script)
+    assert stage.results[2].text == "1.1.1 has ended: start a new child."
+
+
+@pytest.mark.parametrize(
+    ("stop", "is_recovered"),
+    [
+        (call("task_stop", to="1.1.1"), True),
+        (call("TaskStop", task_id="1.1.1"), True),
+        (call("task_stop", to="1.1.1", how="now"), False),
+        (call("KillShell", shell_id="1.1.1"), False),
+    ],
+)
+async def test_a_child_is_stopped_with_or_without_a_summary(
+    stage: Stage, stop: Any, is_recovered: bool
+) -> None:
+    async def stop_child(request: Request) -> Answer:
+        await stage.wait_until(lambda: stage.list_requests("CHILD"))
+        return [stop]
+
+    script = {
+        "PARENT": [[start("CHILD")], stop_child, "I wait.", "the end"],
+        "CHILD": [wait_forever],
+    }
+    async with stage.open(script) as session:
+        report = await session.run("PARENT")
+        await check_record(stage)
+    assert report.ok
+    child = stage.reports["1.1.1"]
+    assert (child.reason, child.recovered) == (Reason.CANCELLED, is_recovered)
+    assert "<status>stopped</status>" in list_notifications(stage)[0]
+
+
+async def test_stopping_what_has_ended_or_is_unknown_says_so(stage: Stage) -> None:
+    script = {
+        "PARENT": [
+            [start("CHILD")],
+            [call("wait")],
+            [call("task_stop", to="1.1.1"), call("task_stop", to="9")],
+            "the end",
+        ],
+        "CHILD": ["done"],
+    }
+    await stage.run(script)
+    assert stage.results[2].text == "1.1.1 has ended already."
+    assert stage.results[3].text.startswith("There is no background work '9'.")
+
+
+async def test_only_runs_that_may_start_children_have_the_tools(stage: Stage) -> None:
+    script = {"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": ["end"]}
+    await stage.run(script, budget=Budget(depth=1))
+    (parent, _), (child,) = stage.list_requests("PARENT"), stage.list_requests("CHILD")
+    tools = {"task", "wait", "send_message", "task_stop"}
+    assert tools <= set(parent.tools) and tools.isdisjoint(child.tools)
+
+
+def test_the_tools_of_a_root_run_are_small() -> None:
+    from mudroom._engine.run_tools import RUN_TOOLS
+
+    size = sum(
+        len(tool.description) + len(msgspec.json.encode(tool.parameters))
+        for tool in RUN_TOOLS.values()
+    )
+    assert size <= 900
