@@ -20,8 +20,14 @@ from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usag
 from mudroom._core.runs import Brief, Reason
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.text import ASCII, measure_width
-from mudroom.cli.output.transcript_lines import render_transcript, render_tree
+from mudroom.cli.output.transcript_lines import (
+    SessionText,
+    render_transcript,
+    render_transcripts,
+    render_tree,
+)
 from mudroom.errors import UnknownName
+from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,
@@ -157,6 +163,52 @@ def test_a_session_without_children_has_no_ledger():
     ]
     assert render_tree(events).endswith("● 1 · turn 1 · Done (0 tool uses · 0 tokens · 2.0s)\n")
     assert render_tree([]) == ""
+
+
+def make_prompts(*, has_open_child: bool) -> list[StoredEvent]:
+    """Return two prompts; a child of the first one ends before its root, or after the second."""
+    child_end = run_finished("1.1.1", at=4)
+    return [
+        *make_session()[:1],
+        run_started("1", prompt="The first."),
+        run_started("1.1.1", "1", at=1),
+        *([] if has_open_child else [child_end]),
+        run_finished("1", at=5),
+        run_started("2", prompt="The second.", continues="1"),
+        *turn_events("2", TextBlock("Hello.")),
+        run_finished("2", at=9),
+        *([child_end] if has_open_child else []),
+    ]
+
+
+def test_a_root_run_is_shown_as_soon_as_the_next_one_is_read():
+    text = SessionText()
+    events = make_prompts(has_open_child=False)
+    parts = [text.apply(event) for event in events]
+    shown = [part for part in parts if part]
+    assert [part.splitlines()[:2] for part in shown] == [
+        ["session 5f1c · /home/ada/project"],
+        ["", "> The first."],
+    ]
+    assert parts.index(shown[1]) < len(events) - 3
+    assert "".join(parts) + text.finish() == render_tree(events)
+
+
+def test_a_root_run_with_a_child_that_still_works_is_shown_at_the_end():
+    text = SessionText()
+    parts = [text.apply(event) for event in make_prompts(has_open_child=True)]
+    assert [part for part in parts[1:] if part] == []
+    lines = text.finish().splitlines()
+    assert lines.index("> The first.") < lines.index("> The second.")
+    assert not any("unfinished" in line or "running" in line for line in lines)
+
+
+def test_the_transcripts_of_many_runs_read_the_events_once():
+    events = make_prompts(has_open_child=False)
+    tree = RunTree.from_events(events)
+    shown = list(render_transcripts(tree, iter(events), ["1", "2"]))
+    assert shown == [render_transcript(events, run) for run in ("1", "2")]
+    assert "Hello." in shown[1]
 
 
 CHILD = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -29,14 +29,14 @@ def open_store(home: str) -> SqliteStore:
     return SqliteStore(home)
 
 
-async def read_events(
+async def stream_events(
     store: SessionStore,
     session: str,
     types: Collection[type[StoredEvent]] = (),
     *,
     after: int = 0,
-) -> list[StoredEvent]:
-    """Return the events of a session, by its whole id.
+) -> AsyncIterator[StoredEvent]:
+    """Yield the events of a session, by its whole id.
 
     Arguments:
         types: the wanted types; () is all.
@@ -46,9 +46,21 @@ async def read_events(
     """
     journal = await store.open(session, read_only=True)
     try:
-        return [event async for event in journal.read(after, types=types)]
+        async for event in journal.read(after, types=types):
+            yield event
     finally:
         await journal.close()
+
+
+async def read_events(
+    store: SessionStore,
+    session: str,
+    types: Collection[type[StoredEvent]] = (),
+    *,
+    after: int = 0,
+) -> list[StoredEvent]:
+    """Return the events of a session; arguments and errors as for `stream_events`."""
+    return [event async for event in stream_events(store, session, types, after=after)]
 
 
 async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary:

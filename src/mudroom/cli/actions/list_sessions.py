@@ -7,13 +7,16 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import asdict
 
+from ..._core.events import RunStarted, StoredEvent
+from ..._core.ports import SessionInfo, SessionStore
 from ...errors import UnknownName
-from ...journals.sessions import open_store, read_summary
+from ...journals.sessions import open_store, read_events, read_summary, stream_events
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
@@ -21,10 +24,13 @@ from ..output.json_output import print_json
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
 from .load_settings import load_settings, require_folder
-from .session_store import read_session, read_summaries_of_folder
+from .session_store import find_session, list_sessions_of_folder
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
+
+_READ_AT_ONCE = 10
+"""Sessions whose summaries are read at the same time, in threads."""
 
 
 def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
@@ -36,7 +42,13 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
     Raises UsageError if the folder neither exists nor has sessions.
     """
     home = load_settings(".").home
-    summaries = asyncio.run(_read_summaries(home, folder, limit))
+    width = _get_width()
+
+    def print_row(summary: SessionSummary) -> None:
+        if not as_json:
+            print(truncate(_format_row(summary), width), flush=True)
+
+    summaries = asyncio.run(_read_summaries(home, folder, limit, print_row))
     if folder and not summaries:
         require_folder(folder)
     if as_json:
@@ -44,18 +56,33 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
     elif not summaries:
         where = f" of {os.path.realpath(folder)}" if folder else ""
         print(f"No sessions{where} are recorded in {home} yet.")
-    else:
-        width = _get_width()
-        for summary in summaries:
-            print(truncate(_format_row(summary), width))
     return 0
 
 
-async def _read_summaries(home: str, folder: str | None, limit: int) -> list[SessionSummary]:
+async def _read_summaries(
+    home: str, folder: str | None, limit: int, show: Callable[[SessionSummary], None]
+) -> list[SessionSummary]:
+    """Return the summaries of the newest sessions, and show each as soon as it is read."""
     store = open_store(home)
-    if folder:
-        return await read_summaries_of_folder(store, folder, limit=limit)
-    return [await read_summary(store, info) for info in (await store.list())[:limit]]
+    infos = await _list_infos(store, folder, limit)
+    summaries: list[SessionSummary] = []
+    for start in range(0, len(infos), _READ_AT_ONCE):
+        batch = infos[start : start + _READ_AT_ONCE]
+        for summary in await asyncio.gather(*[read_summary(store, info) for info in batch]):
+            summaries.append(summary)
+            show(summary)
+    return summaries
+
+
+async def _list_infos(store: SessionStore, folder: str | None, limit: int) -> list[SessionInfo]:
+    if folder is None:
+        return list(await store.list())[:limit]
+    infos: list[SessionInfo] = []
+    async for info in list_sessions_of_folder(store, folder):
+        infos.append(info)
+        if len(infos) == limit:
+            break
+    return infos
 
 
 def _to_json(summary: SessionSummary) -> dict[str, object]:
@@ -87,21 +114,40 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     Raises UnknownName for the session or the run, JournalError if it cannot be read.
     """
     settings = load_settings(".", color="never" if no_color else None)
-    _, events = asyncio.run(read_session(settings.home, name))
-    tree = RunTree.from_events(events)
-    if run_id is not None and run_id not in tree.runs:
-        raise UnknownName("run", run_id, tree.runs)
-    from ..output.transcript_lines import render_transcript, render_tree
+    asyncio.run(_print_session(open_store(settings.home), name, run_id, settings.color))
+    return 0
 
+
+async def _print_session(store: SessionStore, name: str, run_id: str | None, color: str) -> None:
+    """Print a session while it is read, then the transcripts."""
+    from ..output.transcript_lines import SessionText, render_transcripts
+
+    session_id = await find_session(store, ".", name)
+    if run_id is not None:
+        await _require_run(store, session_id, run_id)
     style: dict[str, Any] = {
         "columns": _get_width(),
-        "color": should_color(sys.stdout, settings.color),
+        "color": should_color(sys.stdout, color),
         "glyphs": choose_glyphs(sys.stdout.encoding),
     }
-    print(render_tree(events, **style))
-    for shown_id in [run_id] if run_id else [root.run_id for root in tree.roots]:
-        print(render_transcript(events, shown_id, **style))
-    return 0
+    text = SessionText(**style)
+    shown: list[StoredEvent] = []
+    async for event in stream_events(store, session_id):
+        if part := text.apply(event):
+            print(part, end="", flush=True)
+        if event.run == run_id or (run_id is None and "." not in event.run):
+            shown.append(event)
+    print(text.finish())
+    run_ids = [run_id] if run_id else [root.run_id for root in text.tree.roots]
+    for transcript in render_transcripts(text.tree, shown, run_ids, **style):
+        print(transcript)
+
+
+async def _require_run(store: SessionStore, session_id: str, run_id: str) -> None:
+    """Raise UnknownName if a session has no such run."""
+    tree = RunTree.from_events(await read_events(store, session_id, (RunStarted,)))
+    if run_id not in tree.runs:
+        raise UnknownName("run", run_id, tree.runs)
 
 
 def _get_width() -> int:

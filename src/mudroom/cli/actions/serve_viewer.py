@@ -16,11 +16,12 @@ from ...errors import UsageError
 from ...journals.encoding import decode, encode
 from ...journals.sessions import open_store, read_events
 from ...output_filters.redaction import Redactor
+from ...projections.run_tree import RunTree
 from ...viewer.export import render_single_file
 from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSessions
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
-from ..output.transcript_lines import render_transcript, render_tree
+from ..output.transcript_lines import render_transcripts, render_tree
 from .export import STDOUT, redact_events
 from .load_settings import load_settings
 from .session_store import find_session, list_sessions_of_folder
@@ -82,8 +83,10 @@ async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterat
         yield "".join(render_session_markdown(events))
         return
     yield render_tree(events, columns=120)
-    for run in dict.fromkeys(event.run for event in events if event.run and "." not in event.run):
-        yield "\n" + render_transcript(events, run, full=True)
+    tree = RunTree.from_events(events)
+    roots = [root.run_id for root in tree.roots]
+    for transcript in render_transcripts(tree, events, roots, full=True):
+        yield f"\n{transcript}"
 
 
 async def select_source(home: str, name: str, foreign: str = "") -> tuple[SessionSource, str]:

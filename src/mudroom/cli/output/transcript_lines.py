@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..._core.counts import count_noun
 from ..._core.events import SessionOpened, StoredEvent
@@ -22,7 +23,7 @@ from ..._core.messages import (
     join_texts,
 )
 from ...errors import UnknownName
-from ...projections.ledger import Ledger, describe_ledger
+from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
@@ -36,33 +37,108 @@ MAX_ARGUMENT_CHARACTERS = 200
 """Characters shown of one argument of a tool call."""
 
 
+class SessionText:
+    """A session as text: its folder, its runs with their ids and outcomes, and the ledger.
+
+    The text of a root run is complete before later ones are read.
+
+    Arguments:
+        columns: width of the screen.
+        color: use colors.
+
+    Attributes:
+        tree: the runs so far.
+    """
+
+    def __init__(self, *, columns: int = 80, color: bool = False, glyphs: Glyphs = UNICODE) -> None:
+        self.tree = RunTree()
+        self._ledger = LedgerBuilder()
+        self._style = TreeStyle(columns=columns, show_ids=True, glyphs=glyphs)
+        self._color = color
+        self._has_title = False
+        self._shown_roots = 0
+
+    def apply(self, event: StoredEvent) -> str:
+        """Add the next event; return the text that cannot change any more, "" for none."""
+        root_count = len(self.tree.roots)
+        self.tree.apply(event)
+        self._ledger.apply(event)
+        lines: list[Line] = []
+        if isinstance(event, SessionOpened) and not self._has_title:
+            self._has_title = True
+            dot = self._style.glyphs.dot
+            title = f"session {sanitize_line(event.session)}{dot}{sanitize_line(event.cwd)}"
+            lines.append([(self._truncate(title), "bold")])
+        if len(self.tree.roots) > root_count:
+            lines += self._format_roots(self._has_ended)
+        return paint(lines, color=self._color)
+
+    def finish(self) -> str:
+        """Return the rest of the text, after the last event."""
+        lines = list(self._format_roots(lambda root: True))
+        ledger = self._ledger.ledger
+        if ledger.children:
+            lines += [[("", "")], [(describe_ledger(ledger), "")]]
+        return paint(lines, color=self._color)
+
+    def _format_roots(self, is_complete: Callable[[RunView], bool]) -> Iterator[Line]:
+        """Yield the lines of the next root runs, up to the first one that is not complete."""
+        for root in self.tree.roots[self._shown_roots :]:
+            if not is_complete(root):
+                return
+            self._shown_roots += 1
+            yield [("", "")]
+            yield [(self._truncate(f"> {sanitize_line(root.title)}"), "bold")]
+            yield from format_tree(self.tree, root, self._style)
+
+    def _has_ended(self, root: RunView) -> bool:
+        return all(run.report is not None for run in self.tree.walk(root.run_id))
+
+    def _truncate(self, text: str) -> str:
+        return truncate(text, self._style.columns, self._style.glyphs.more)
+
+
 def render_tree(
-    events: Sequence[StoredEvent],
+    events: Iterable[StoredEvent],
     *,
     columns: int = 80,
     color: bool = False,
     glyphs: Glyphs = UNICODE,
 ) -> str:
-    """Render the session's folder, its runs with their ids and outcomes, and the ledger.
+    """Render the runs of a session; see `SessionText`."""
+    text = SessionText(columns=columns, color=color, glyphs=glyphs)
+    parts = [text.apply(event) for event in events]
+    return "".join(parts) + text.finish()
+
+
+def render_transcripts(
+    tree: RunTree,
+    events: Iterable[StoredEvent],
+    run_ids: Collection[str],
+    *,
+    columns: int = 80,
+    color: bool = False,
+    glyphs: Glyphs = UNICODE,
+    full: bool = False,
+) -> Iterator[str]:
+    """Yield each run as its model saw it: prompt, answers, tool calls, results.
 
     Arguments:
-        columns: width of the screen.
-        color: use colors.
+        events: those of the session, or only those of these runs.
+        full: show results and arguments in full; otherwise the rest is counted in a note.
+
+    Raises UnknownName if the session has no such run.
     """
-    tree = RunTree.from_events(events)
-    lines: list[Line] = []
-    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
-    if opened:
-        title = f"session {sanitize_line(opened.session)}{glyphs.dot}{sanitize_line(opened.cwd)}"
-        lines.append([(truncate(title, columns, glyphs.more), "bold")])
-    style = TreeStyle(columns=columns, show_ids=True, glyphs=glyphs)
-    for root in tree.roots:
-        title = truncate(f"> {sanitize_line(root.title)}", columns, glyphs.more)
-        lines += [[("", "")], [(title, "bold")], *format_tree(tree, root, style)]
-    ledger = Ledger.from_events(events)
-    if ledger.children:
-        lines += [[("", "")], [(describe_ledger(ledger), "")]]
-    return paint(lines, color=color)
+    by_run: dict[str, list[StoredEvent]] = {run_id: [] for run_id in run_ids}
+    for event in events:
+        if event.run in by_run:
+            by_run[event.run].append(event)
+    for run_id, run_events in by_run.items():
+        run = tree.runs.get(run_id)
+        if run is None:
+            raise UnknownName("run", run_id, tree.runs)
+        lines = format_transcript(run, run_events, columns=columns, glyphs=glyphs, full=full)
+        yield paint(lines, color=color)
 
 
 def render_transcript(
@@ -74,20 +150,9 @@ def render_transcript(
     glyphs: Glyphs = UNICODE,
     full: bool = False,
 ) -> str:
-    """Render one run as its model saw it: prompt, answers, tool calls, results.
-
-    Arguments:
-        full: show results and arguments in full; otherwise the rest is counted in a note.
-
-    Raises UnknownName if the session has no such run.
-    """
-    tree = RunTree.from_events(events)
-    run = tree.runs.get(run_id)
-    if run is None:
-        raise UnknownName("run", run_id, tree.runs)
-    run_events = [event for event in events if event.run == run_id]
-    lines = format_transcript(run, run_events, columns=columns, glyphs=glyphs, full=full)
-    return paint(lines, color=color)
+    """Render one run; see `render_transcripts`."""
+    style: dict[str, Any] = {"columns": columns, "color": color, "glyphs": glyphs, "full": full}
+    return next(render_transcripts(RunTree.from_events(events), events, [run_id], **style))
 
 
 def format_transcript(
