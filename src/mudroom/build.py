@@ -42,6 +42,7 @@ from .open_adapters import (
     make_web_tools,
     open_journal,
     open_store,
+    open_versions,
 )
 from .options import SessionOptions, parse_process_count
 from .output_filters.injection_marker import mark_injection
@@ -312,6 +313,7 @@ class _Builder:
             hooks=options.hooks,
             watchers=watchers,
             change_watch=ChangeWatch(self._home),
+            versions=open_versions(options, self._home),
         )
 
     def _choose_listing_limits(self, model: str) -> ListingLimits:

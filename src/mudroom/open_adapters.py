@@ -18,6 +18,7 @@ from ._core.ports import Environment, Journal, Model, Sandbox, SessionStore, Wor
 from ._core.tool_patterns import parse_tool_pattern
 from ._core.tools import Tool, ToolCategory
 from ._engine.run_tools import RUN_TOOLS
+from ._engine.changes.versions import FileVersions, find_versions_folder
 from ._engine.task import list_agents, make_task_tool
 from .agent_files import Skill
 from .errors import UsageError
@@ -149,6 +150,13 @@ async def open_journal(options: SessionOptions, home: str) -> Journal:
     if options.resume and not options.fork:
         return await store.open(options.id)
     return await store.create(options.id)
+
+
+def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
+    """Open the earlier contents of files; None for a session that leaves nothing in `home`."""
+    if options.journal != "sqlite" or options.store is not None:
+        return None
+    return FileVersions(find_versions_folder(home, options.id))
 
 
 class EnvironmentFactory(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from . import agent_files, pricing
 from ._core.events import StoredEvent
 from ._core.listings import ListingLimits
 from ._core.tools import Tool
+from ._engine.changes.versions import FileVersions
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
@@ -79,6 +80,7 @@ def make_process_worker(
         max_children=options.max_children,
         takes_images=options.takes_images,
         has_hooks=options.hooks is not None,
+        versions_folder=services.versions.folder if services.versions else "",
     )
     command = [sys.executable, "-m", "mudroom.worker_process"]
     return ProcessWorker(services, config, command, processes)
@@ -132,6 +134,7 @@ def build_worker_services(
         toolbox=_collect_tools(config, permissions, skills, ask=shared.sandbox.tier == "ask"),
         agents=config.agents,
         spill_folder=config.spill_folder,
+        versions=FileVersions(config.versions_folder) if config.versions_folder else None,
         environment_text=config.environment_text,
         context_texts=config.context_texts,
         child_models=config.child_models,

@@ -7,6 +7,7 @@ import os
 from functools import cached_property
 from pathlib import Path
 
+from .._core.agents import WorkspaceKind
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import Workspace
@@ -61,6 +62,10 @@ class CallContext:
         tool = normalize_tool_name(self.call.name)
         return environment.policy.filter_workspace(recorded, tool, self.run.brief)
 
+    @property
+    def _is_in_shared_folder(self) -> bool:
+        return self.run.brief.workspace.kind is WorkspaceKind.SHARED
+
     def spill_path(self, name: str) -> str:
         """Create a file outside the workspace that the `read` tool can read; return its path."""
         folder = self.run.services.spill_folder
@@ -81,6 +86,9 @@ class CallContext:
         run_from_any_thread(
             self._loop, lambda: self._record_write(event), lambda: recorder.record_later(event)
         )
+        workspace = self.run.environment.workspace
+        if (versions := self.run.services.versions) and self._is_in_shared_folder:
+            versions.keep(workspace, path, before)
         if watch := self.run.services.change_watch:
             watch.start_write(self.run.environment.workspace.root, path)
 

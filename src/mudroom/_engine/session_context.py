@@ -22,6 +22,7 @@ from .._core.ports import (
     Toolbox,
 )
 from ..errors import UsageError
+from .changes.versions import FileVersions
 from .changes.watch import ChangeWatch
 from .meters.meter import Meter
 from .meters.registry import Meters
@@ -68,6 +69,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         meters: meters of the running runs.
         silence_watch: ends model calls that receive nothing.
         change_watch: compares workspaces before and after effectful calls; None: no comparison.
+        versions: keeps the earlier contents of files that tools write; None: they are not kept.
         output_checks: checks of the outputs that runs emit.
     """
 
@@ -95,6 +97,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     meters: Meters = field(default_factory=Meters)
     silence_watch: SilenceWatch = field(default_factory=SilenceWatch)
     change_watch: ChangeWatch | None = None
+    versions: FileVersions | None = None
     output_checks: OutputChecks = field(default_factory=OutputChecks)
 
     def check_price(self, model: str, meter: Meter) -> None:

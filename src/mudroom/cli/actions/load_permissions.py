@@ -23,11 +23,14 @@ class LoadedPermissions(NamedTuple):
     notices: tuple[str, ...]
 
 
-def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> LoadedPermissions:
+def load_permissions(
+    settings: Settings, cwd: str, *, can_ask: bool = False, default_mode: Mode = Mode.DEFAULT
+) -> LoadedPermissions:
     """Return the permissions of files and flags.
 
     Arguments:
         can_ask: a user can be asked.
+        default_mode: permission mode if neither a flag nor a file sets one.
 
     Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
     files forbid.
@@ -39,7 +42,7 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
     if settings.permission_mode:
         mode = Mode(settings.permission_mode)
     else:
-        mode = from_files.mode or Mode.DEFAULT
+        mode = from_files.mode or default_mode
     if mode is Mode.BYPASS and from_files.forbids_bypass:
         raise UsageError(
             "settings forbid bypassPermissions mode",

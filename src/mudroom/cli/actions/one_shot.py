@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from ..._core.agents import Mode
 from ...errors import UsageError
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
@@ -15,6 +16,11 @@ from .read_prompt import read_prompt
 from .session_start import StartOptions
 from .session_store import delete_expired_sessions
 
+DATA_HINT = (
+    "A prompt with data on stdin may only read. To let it change files and run commands: "
+    "--permission-mode acceptEdits"
+)
+
 
 def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: bool) -> int:
     """Read the prompt of `mudroom -p`, run it, and return the exit code.
@@ -24,14 +30,17 @@ def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: 
         wait_for_stdin: read stdin to its end without a timeout.
     """
     prompt = read_prompt(words, sys.stdin, wait=wait_for_stdin, warn=print_notice)
-    return asyncio.run(run_one_shot(prompt, options))
+    has_data = words is not None and prompt != words
+    return asyncio.run(run_one_shot(prompt, options, has_data=has_data))
 
 
-async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
+async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: bool = False) -> int:
     """Run one prompt and return the exit code.
 
     Arguments:
         prompt: None only finishes an interrupted run.
+        has_data: the prompt has data of another program; without a permission mode, nothing may
+            be changed.
     """
     settings = options.settings
     schema = None
@@ -39,7 +48,8 @@ async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
         from .parse_json_flags import load_json_schema
 
         schema = load_json_schema(settings.json_schema)
-    loaded = load_permissions(settings, options.cwd)
+    default_mode = Mode.DONT_ASK if has_data else Mode.DEFAULT
+    loaded = load_permissions(settings, options.cwd, default_mode=default_mode)
     async with create_session(settings, options.cwd, loaded, options.start) as session:
         await name_session(session, settings.home, options.start)
         if notice := await delete_expired_sessions(settings):
@@ -51,6 +61,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
             verbose=options.verbose,
             quiet=options.quiet,
             as_json=schema is not None,
+            denial_hint=DATA_HINT if has_data and not settings.permission_mode else "",
         )
         reporter.add_past_events(await read_unfinished_events(session, settings.home))
         if session.unfinished_runs and not options.quiet:

@@ -21,11 +21,12 @@ from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
 from ...journals.sessions import open_store, read_events
 from ...permissions.rules import Rule
+from ...projections.file_changes import FileChanges
 from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
-from ..output.report import explain_failure
+from ..output.report import describe_changed_files, explain_failure
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .mentions import MentionCompletions, expand_mentions
@@ -145,6 +146,7 @@ class Conversation:
         self.commands = commands
         self.tree = RunTree()
         self.ledger_builder = LedgerBuilder()
+        self.file_changes = FileChanges()
         self.status = StatusLine()
         self.writer = ScrollbackWriter(
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
@@ -159,7 +161,8 @@ class Conversation:
         session.watch(self._apply)
 
     def _apply(self, event: AnyEvent) -> None:
-        for fold in (self.tree, self.ledger_builder, self.status, self.writer, self.ui):
+        folds = (self.tree, self.ledger_builder, self.file_changes, self.status)
+        for fold in (*folds, self.writer, self.ui):
             fold.apply(event)
         self._store_answer(event)
 
@@ -181,7 +184,7 @@ class Conversation:
     async def load_history(self) -> None:
         """Fold the recorded events of a resumed session. Raises JournalError."""
         for event in await read_events(open_store(self.settings.home), self.session.id):
-            for fold in (self.tree, self.ledger_builder, self.status):
+            for fold in (self.tree, self.ledger_builder, self.file_changes, self.status):
                 fold.apply(event)
             self._store_answer(event)
 
@@ -298,9 +301,12 @@ class Conversation:
         has_children = bool(self.tree.children(report.run_id))
         if failure:
             self.print_text(failure, "yellow")
+        changes = describe_changed_files(report)
+        if changes:
+            self.print_text(f"{changes}. /diff shows the differences.", "dim")
         if has_children:
             self.print_text(describe_ledger(self.ledger_builder.ledger), "dim")
-        if failure or has_children:
+        if failure or changes or has_children:
             self.ui.scrollback.write("\n")
 
     def interrupt(self) -> bool:

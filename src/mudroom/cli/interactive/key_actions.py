@@ -32,6 +32,7 @@ IMMEDIATE_COMMANDS = (
     "/agents",
     "/skills",
     "/copy",
+    "/diff",
     "?",
 )
 """Commands that are executed while a run works; all other lines are queued."""

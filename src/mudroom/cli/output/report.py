@@ -9,7 +9,10 @@ import msgspec
 from ..._core.budgets import Limit
 from ..._core.counts import count_noun
 from ..._core.runs import Report
-from ...projections.safe_text import sanitize
+from ...projections.safe_text import sanitize, sanitize_line
+
+MAX_LISTED_FILES = 10
+"""Changed files that are named; more are counted."""
 
 
 def explain_failure(report: Report) -> str:
@@ -29,6 +32,18 @@ def explain_failure(report: Report) -> str:
         )
     reason = report.reason.value
     return f"the run ended with {reason} after {count_noun(turns, 'turn')}{limit}; {answer}"
+
+
+def describe_changed_files(report: Report) -> str:
+    """Return one line with the files that a run and its children changed; "" for none."""
+    paths = [sanitize_line(path) for path in report.files_changed]
+    more = len(paths) - MAX_LISTED_FILES
+    if more > 0:
+        paths[MAX_LISTED_FILES:] = [f"and {count_noun(more, 'more file')}"]
+    text = f"Files changed: {', '.join(paths)}" if paths else ""
+    if not report.unknown_changes:
+        return text
+    return f"{text or 'Files changed: not known'} (perhaps more: {report.unknown_changes})"
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:

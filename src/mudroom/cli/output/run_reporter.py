@@ -9,7 +9,8 @@ from shutil import get_terminal_size
 import msgspec
 
 from ..._core.agents import Mode
-from ..._core.events import AnyEvent, StoredEvent, TurnFailed
+from ..._core.counts import count_noun
+from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed
 from ..._core.runs import Reason, Report
 from ...config import Settings
 from ...pricing import calculate_cost
@@ -21,7 +22,7 @@ from .live_tree import LiveTree
 from .markdown import render_markdown
 from .plain_progress import PlainProgress
 from .progress import Progress, discard_stdout, print_notice, should_color, supports_cursor
-from .report import encode_answer, explain_failure
+from .report import describe_changed_files, encode_answer, explain_failure
 from .sandbox_notice import describe_sandbox
 from .stream_json import StreamJson, encode_line
 
@@ -93,6 +94,7 @@ class RunReporter:
         session: the open session. mode: its permission mode.
         verbose: a line on stderr for each tool call if there is no live tree.
         quiet: only errors on stderr. as_json: print the outputs of the report as JSON.
+        denial_hint: printed at the end if calls were refused.
 
     On a terminal, a text answer is rendered while it streams. Otherwise the answer is written
     unchanged when the run has ended.
@@ -107,10 +109,13 @@ class RunReporter:
         verbose: bool,
         quiet: bool,
         as_json: bool = False,
+        denial_hint: str = "",
     ) -> None:
         self._format = settings.output_format
         self._quiet = quiet
         self._as_json = as_json
+        self._denial_hint = denial_hint
+        self._denial_count = 0
         self._ledger = LedgerBuilder()
         self._exit_code_rule = ExitCodeRule()
         streams_json = self._format == "stream-json"
@@ -165,6 +170,11 @@ class RunReporter:
             self._output.write(encode_answer(report, as_json=self._as_json))
         if failure := explain_failure(report):
             print_notice(failure)
+        if self._denial_hint and self._denial_count:
+            calls = count_noun(self._denial_count, "tool call")
+            print_notice(f"{calls} refused. {self._denial_hint}")
+        if (changes := describe_changed_files(report)) and not self._quiet:
+            print_notice(changes)
         if ledger.children and not self._quiet:
             print_notice(describe_ledger(ledger), prefix="")
         if self._output.error:
@@ -189,6 +199,7 @@ class RunReporter:
     def _apply(self, event: AnyEvent) -> None:
         self._ledger.apply(event)
         self._exit_code_rule.apply(event)
+        self._denial_count += isinstance(event, PermissionDecided) and not event.allowed
         self.screen.on_event(event)
         if self._answer:
             self._answer.apply(event)

@@ -51,14 +51,15 @@ def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -
 
 
 def delete_session(path: Path) -> None:
-    """Delete the journal and the long outputs of a session. Raises JournalBusy."""
+    """Delete a session: journal, long outputs, versions of files. Raises JournalBusy."""
     import shutil  # slow to import, and rarely needed
 
     descriptor = lock(path)
     try:
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        shutil.rmtree(path.parent.parent / "spills" / path.stem, ignore_errors=True)
+        for name in ("spills", "versions"):
+            shutil.rmtree(path.parent.parent / name / path.stem, ignore_errors=True)
     finally:
         unlock(path, descriptor)
 

@@ -32,6 +32,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         max_children: runs that a worker process executes at once at each depth.
         windows: context windows that local servers reported, by model string.
         images: whether a model takes images, as local servers reported it, by model string.
+        versions_folder: see FileVersions; "" if earlier contents of files are not kept.
     """
 
     session: str
@@ -59,6 +60,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     listing_limits: ListingLimits = ListingLimits()
     windows: dict[str, int] = {}
     images: dict[str, bool] = {}
+    versions_folder: str = ""
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..conversation import Conversation, SlashAction
-from . import info, session
+from . import changes, info, session
 
 
 class SlashCommand(NamedTuple):
@@ -55,7 +55,13 @@ SLASH_COMMANDS = (
     SlashCommand("/tasks", "", "list all runs of this session", info.tasks),
     SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
     SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
-    SlashCommand("/rewind", "[N]", "remove an earlier prompt and all after it", session.rewind),
+    SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", changes.diff),
+    SlashCommand(
+        "/rewind",
+        "[N]",
+        "remove an earlier prompt and all after it; restore its files",
+        changes.rewind,
+    ),
     SlashCommand(
         "/export",
         "[FILE]",

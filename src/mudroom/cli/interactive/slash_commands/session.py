@@ -130,31 +130,6 @@ async def rename(conversation: Conversation, name: str) -> None:
     conversation.print_text(text, "dim")
 
 
-async def rewind(conversation: Conversation, number: str) -> None:
-    """Remove an earlier prompt and all after it from the conversation; files are not changed."""
-    runs = [run for run in conversation.tree.roots if run.report]
-    titles = {run.run_id: sanitize_line(run.title) for run in reversed(runs)}
-    if not titles:
-        conversation.print_text("There is no earlier prompt to rewind to.")
-        return
-    chosen = number or await conversation.ui.choose(
-        "Remove which prompt and all after it? Files are not restored.", list(titles.items())
-    )
-    if not chosen:
-        return
-    if chosen not in titles:
-        raise UsageError(
-            f"no prompt has the number {chosen}",
-            remedy=f"The prompts are {', '.join(reversed(titles))}.",
-        )
-    conversation.session.rewind(chosen)
-    run = conversation.tree.runs[chosen]
-    conversation.ui.prefill("" if run.description else run.prompt)
-    conversation.print_text(
-        f"Removed prompt {chosen} and all after it. Files were not changed.", "dim"
-    )
-
-
 async def export(conversation: Conversation, file: str) -> None:
     """Write the conversation to a new file; the suffix chooses the format."""
     from ...actions.serve_viewer import render_session

@@ -1,0 +1,55 @@
+"""Earlier contents of files, kept before a tool writes them, to compare and to restore."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..._core.ports import Workspace
+from ..._platform.private_files import make_private_folder, replace_private_file
+from ...errors import WorkspaceError
+
+MAX_VERSION_BYTES = 8 << 20
+"""Size of a file up to which its content is kept."""
+
+
+def find_versions_folder(home: str, session: str) -> str:
+    """Return the folder of the earlier contents of a session's files.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
+    return os.path.join(home, "versions", session)
+
+
+class FileVersions:
+    """Contents of files by sha256, in a folder that no tool and no sandbox reads."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def keep(self, workspace: Workspace, path: str, sha256: str) -> None:
+        """Keep the present content of a file. Larger files are left out.
+
+        Arguments:
+            sha256: of the content; "" for no file.
+        """
+        target = Path(self.folder, sha256)
+        if not sha256 or target.exists():
+            return
+        try:
+            data = workspace.read(path, 0, MAX_VERSION_BYTES + 1)
+            if len(data) <= MAX_VERSION_BYTES:
+                make_private_folder(target.parent)
+                replace_private_file(target, data)
+        except (OSError, WorkspaceError):
+            pass  # Without the earlier content the write is still allowed.
+
+    def read(self, sha256: str) -> bytes | None:
+        """Return the content with this hash; b"" for no file, None if it was not kept."""
+        if not sha256:
+            return b""
+        try:
+            return Path(self.folder, sha256).read_bytes()
+        except OSError:
+            return None

@@ -1,0 +1,110 @@
+"""Changed files: listed after each prompt, shown as differences, restored by a rewind."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom, Tmux
+
+MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+EDITING = (*MODEL, "--permission-mode", "acceptEdits")
+
+
+async def change_files(request: ServerRequest) -> ServerAnswer:
+    """Let the root edit f0.txt, and a child write 新.md and change f1.txt by a command."""
+    if "tool_result" in str(request.messages[-1]):
+        return "Changed."
+    if "task" not in request.tools:
+        return [
+            ToolCallBlock("w", "write", {"file_path": "新.md", "content": "第一行\n"}),
+            ToolCallBlock("b", "bash", {"command": "echo more >> f1.txt"}),
+        ]
+    number = str(request.messages).count("MUD-")
+    arguments = {
+        "file_path": "f0.txt",
+        "old_string": f"MUD-{number}",
+        "new_string": f"MUD-{number + 1}",
+    }
+    task = {"prompt": "CHILD", "description": "write it"}
+    return [ToolCallBlock(f"e{number}", "edit", arguments), ToolCallBlock("t", "task", task)]
+
+
+async def start(tmux: Tmux, server: ModelServer, *flags: str, columns: int = 80) -> None:
+    await tmux.start(*EDITING, *flags, url=server.url, columns=columns, rows=40)
+    await tmux.expect("claude-s")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+async def test_changed_files_are_listed_and_their_differences_are_shown(
+    tmux: Tmux, mudroom: Mudroom, columns: int
+) -> None:
+    async with ModelServer(change_files) as server:
+        await start(tmux, server, columns=columns)
+        await tmux.say("change")
+        shown = await tmux.expect("Files changed:", "differences.")
+        listed = " ".join(shown.partition("Files changed:")[2].split()).partition(". /diff")[0]
+        assert set(listed.split(", ")) == {"f0.txt", "新.md", "f1.txt"}
+        await tmux.say("/diff")
+        shown = await tmux.expect(
+            "f0.txt (+1 -1)", "- 1  MUD-0", "+ 1  MUD-1", "新.md (+1 -0)", "+ 1  第一行", "commands"
+        )
+        await tmux.say("/diff 新.md")
+        await tmux.expect("/diff 新.md")
+        await tmux.say("/diff none.txt")
+        await tmux.expect("No file differs.")
+
+
+async def test_a_rewind_restores_files_that_did_not_change_since(
+    tmux: Tmux, mudroom: Mudroom
+) -> None:
+    before = (mudroom.project / "f0.txt").read_bytes()
+    async with ModelServer(change_files) as server:
+        await start(tmux, server)
+        await tmux.say("change")
+        await tmux.expect("Files changed:")
+        await tmux.say("/rewind 1")
+        await tmux.expect("Restore 2 files to the content before this prompt?", "新.md")
+        await tmux.press("Escape")
+        await tmux.expect("mudroom >>", gone="Restore 2 files")
+        (mudroom.project / "新.md").write_text("mine\n")
+        await tmux.say("/rewind 1")
+        await tmux.expect("▸ 1. yes, restore 2 files")
+        await tmux.press("Enter")
+        await tmux.expect("Removed prompt 1 and all after it.", "Restored: f0.txt.")
+        shown = " ".join((await tmux.expect("commands ran: f1.txt")).split())
+        assert "Not restored, changed since or not kept: 新.md." in shown
+    assert (mudroom.project / "f0.txt").read_bytes() == before
+    assert (mudroom.project / "新.md").read_text() == "mine\n"
+
+
+async def test_a_resumed_session_still_restores_files(tmux: Tmux, mudroom: Mudroom) -> None:
+    before = (mudroom.project / "f0.txt").read_bytes()
+    async with ModelServer(change_files) as server:
+        done = await mudroom("-p", "change", *MODEL, url=server.url)
+        assert "mudroom: Files changed: " in done.err and "f0.txt" in done.err
+        assert "f0.txt" not in done.out
+        await start(tmux, server, "-c")
+        await tmux.say("/rewind 1")
+        await tmux.expect("▸ 1. yes, restore 2 files")
+        await tmux.press("Enter")
+        await tmux.expect("Restored: f0.txt, 新.md.")
+    assert (mudroom.project / "f0.txt").read_bytes() == before
+    assert not (mudroom.project / "新.md").exists()
+
+
+async def test_a_prompt_with_data_on_stdin_changes_nothing_unless_it_may(mudroom: Mudroom) -> None:
+    before = (mudroom.project / "f0.txt").read_bytes()
+    data = b"diff --git a/f0.txt b/f0.txt\n"
+    async with ModelServer(change_files) as server:
+        done = await mudroom("-p", "review this", *MODEL, stdin=data, url=server.url)
+        assert done.code == 0 and (mudroom.project / "f0.txt").read_bytes() == before
+        assert not (mudroom.project / "新.md").exists()
+        assert "3 tool calls refused. A prompt with data on stdin may only read." in done.err
+        assert "--permission-mode acceptEdits" in done.err and "Files changed" not in done.err
+        done = await mudroom("-p", "review this", *EDITING, stdin=data, url=server.url)
+        assert "Files changed: f0.txt" in done.err and "refused" not in done.err
+        alone = await mudroom("-p", *MODEL, stdin=b"change it", url=server.url)
+        assert "refused" not in alone.err
