@@ -28,6 +28,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
         prompts: number of root runs.
         children: number of child runs.
         tokens: input and output tokens of all finished runs.
+        usd: their costs in US dollars; None if the price of one is not known.
         state: "live" while a process writes it, "interrupted" if a run has no end, else "finished";
             "" if it cannot be read.
         error: why it cannot be read, "" if it can.
@@ -46,6 +47,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     tokens: int = 0
     state: str = ""
     error: str = ""
+    usd: float | None = None
 
 
 class SummaryState(Struct):
@@ -58,6 +60,7 @@ class SummaryState(Struct):
         reason: why the last root run ended; "" if it has not finished.
         unfinished: root runs without an end.
         tokens: tokens of finished runs; those of a run include the runs below it.
+        usd: costs of finished root runs; states that earlier versions saved have none.
     """
 
     position: int = 0
@@ -70,6 +73,7 @@ class SummaryState(Struct):
     reason: str = ""
     unfinished: set[str] = field(default_factory=set[str])
     tokens: dict[str, int] = field(default_factory=dict[str, int])
+    usd: dict[str, float | None] = field(default_factory=dict[str, float | None])
 
     def apply(self, event: AnyEvent) -> None:
         """Add an event."""
@@ -82,6 +86,8 @@ class SummaryState(Struct):
         elif isinstance(event, RunFinished):
             run = clean_text(event.run)
             self.tokens[run] = event.report.usage.total_tokens
+            if run in self.unfinished:
+                self.usd[run] = event.report.usd
             self.unfinished.discard(run)
             if run == self.last_root:
                 self.reason = event.report.reason.value
@@ -94,6 +100,11 @@ class SummaryState(Struct):
         self.last_root = clean_text(event.run)
         self.reason = ""
         self.unfinished.add(self.last_root)
+
+    def _sum_costs(self) -> float | None:
+        costs = [usd for usd in self.usd.values() if usd is not None]
+        is_known = len(costs) == self.prompts - len(self.unfinished)
+        return sum(costs) if costs and is_known else None
 
     def drop_counted_runs(self) -> None:
         """Forget the tokens of runs below a finished run: its own include them."""
@@ -115,6 +126,7 @@ class SummaryState(Struct):
             prompts=self.prompts,
             children=self.children,
             tokens=sum(self.tokens.values()),
+            usd=self._sum_costs(),
             state="live" if is_live else "interrupted" if self.unfinished else "finished",
         )
 

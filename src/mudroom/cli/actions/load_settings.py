@@ -65,6 +65,7 @@ def prepare_start(
     *,
     verbose: bool,
     quiet: bool,
+    asks_at_prompt: bool = False,
 ) -> StartOptions:
     """Select the session, load the settings of its folder, and return all start options.
 
@@ -72,6 +73,7 @@ def prepare_start(
         cwd: folder of the command line; a resumed session has its own.
         selection: flags that select a session, as for `select_session`.
         flags: settings given as flags.
+        asks_at_prompt: see `select_session`.
     """
     start = NEW_SESSION
     if any(value not in (None, False) for value in selection.values()):
@@ -82,7 +84,7 @@ def prepare_start(
 
         require_folder(cwd)
         store = open_store(config.load_home(os.environ))
-        start = asyncio.run(select_session(store, cwd, **selection))
+        start = asyncio.run(select_session(store, cwd, asks_at_prompt=asks_at_prompt, **selection))
         cwd = start.folder or cwd
     settings = _resolve_replayed(load_settings(cwd, **flags), cwd)
     return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 import uuid
 
 from ..._core.ports import SessionStore
 from ...errors import UsageError
-from ...projections.safe_text import sanitize_line
 from ..output.text import truncate
 from .session_start import SessionStart
 from .session_store import (
+    describe_session,
     find_last_session,
     find_session,
     read_session_folder,
@@ -28,6 +27,7 @@ async def select_session(
     fork: bool = False,
     session_id: str | None = None,
     name: str | None = None,
+    asks_at_prompt: bool = False,
 ) -> SessionStart:
     """Return the session that the flags select.
 
@@ -35,6 +35,7 @@ async def select_session(
         resume: a name, an id or the beginning of an id; "" asks the user.
         continue_last: the last session of the folder `cwd`. fork: continue with a copy.
         session_id: id of the new session or the copy. name: name to give to the session.
+        asks_at_prompt: the interactive prompt asks the user, not this function.
 
     Raises UnknownName, or UsageError for flags that contradict each other.
     """
@@ -43,17 +44,20 @@ async def select_session(
             "--continue and --resume each select a session", remedy="Use only one of them."
         )
     resumed = ""
-    if continue_last:
+    asks = resume == "" and asks_at_prompt
+    if asks:
+        await find_last_session(store, cwd)  # an error if there is none
+    elif continue_last:
         resumed = await find_last_session(store, cwd)
     elif resume is not None:
         resumed = await (
             find_session(store, cwd, resume) if resume else _ask_for_session(store, cwd)
         )
-    if fork and not resumed:
+    if fork and not (resumed or asks):
         raise UsageError(
             "--fork-session needs a session to copy", remedy="Add --continue or --resume ID."
         )
-    if session_id and resumed and not fork:
+    if session_id and (resumed or asks) and not fork:
         raise UsageError(
             "--session-id is for a new session", remedy="Add --fork-session, or remove it."
         )
@@ -61,7 +65,9 @@ async def select_session(
     if name:
         await store.check_name(name, "" if fork else resumed)
     folder = await read_session_folder(store, resumed) if resumed else ""
-    return SessionStart(resume=resumed, fork=fork, folder=folder, id=new_id, name=name or "")
+    return SessionStart(
+        resume=resumed, fork=fork, folder=folder, id=new_id, name=name or "", asks=asks
+    )
 
 
 async def _check_new_id(text: str, store: SessionStore) -> str:
@@ -92,10 +98,7 @@ async def _ask_for_session(store: SessionStore, cwd: str) -> str:
     if not offered:
         return await find_last_session(store, cwd)
     for number, summary in enumerate(offered, 1):
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
-        title = sanitize_line(summary.name or summary.prompt)
-        row = f"{number:>3}  {when}  {summary.state:<11}  {title}"
-        print(truncate(row, 100), file=sys.stderr)
+        print(truncate(f"{number:>3}  {describe_session(summary)}", 100), file=sys.stderr)
     print("Which session? ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline().strip()
     if not line.isdecimal() or not 1 <= int(line) <= len(offered):

@@ -14,6 +14,7 @@ class SessionStart(Struct, frozen=True, kw_only=True):
         resume: id of the session to resume, "" for a new one. fork: resume it as a new session.
         folder: folder of the resumed session.
         id: id of the new session, "" for any. name: name to give to the session, "" for none.
+        asks: the user chooses the session to resume at the prompt.
     """
 
     resume: str = ""
@@ -21,6 +22,7 @@ class SessionStart(Struct, frozen=True, kw_only=True):
     folder: str = ""
     id: str = ""
     name: str = ""
+    asks: bool = False
 
 
 NEW_SESSION = SessionStart()

@@ -14,7 +14,9 @@ from ..._platform.path_text import path_from_text
 from ...config import Settings
 from ...errors import JournalBusy, JournalError, UsageError
 from ...journals.sessions import open_store, read_events, read_summary
+from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
+from ..output.text import format_tokens
 
 _SECONDS_PER_DAY = 86_400
 
@@ -101,6 +103,18 @@ async def read_summaries_of_folder(
         if len(summaries) == limit:
             break
     return summaries
+
+
+def describe_session(summary: SessionSummary) -> str:
+    """Return a session as one line: time, title, prompts, tokens, costs, and its state."""
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
+    figures = [count_noun(summary.prompts, "prompt"), f"{format_tokens(summary.tokens)} tokens"]
+    if summary.usd:
+        figures.append(f"${summary.usd:.2f}")
+    if summary.state != "finished":
+        figures.append(summary.state)
+    title = sanitize_line(summary.name or summary.prompt, 60)
+    return f"{when}  {title} ({', '.join(figures)})"
 
 
 async def delete_expired_sessions(settings: Settings) -> str:

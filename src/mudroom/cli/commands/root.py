@@ -248,9 +248,12 @@ def root_command(
     flags["screen"] = "plain" if screen_reader else None
     from ..actions.load_settings import prepare_start
 
-    options = prepare_start(cwd, selection, flags, verbose=verbose, quiet=quiet)
     one_shot = print_prompt is not None or prompt == "-" or flags["output_format"] is not None
-    if not one_shot and is_interactive():
+    at_prompt = not one_shot and is_interactive()
+    options = prepare_start(
+        cwd, selection, flags, verbose=verbose, quiet=quiet, asks_at_prompt=at_prompt
+    )
+    if at_prompt:
         from ..interactive.entry import run_prompt_ui
 
         return run_prompt_ui(options, first=prompt or "")

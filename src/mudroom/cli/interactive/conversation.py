@@ -67,6 +67,7 @@ class QuestionUI(Protocol):
         *,
         free_text: bool = False,
         body: Sequence[Line] = (),
+        is_searchable: bool = False,
     ) -> str | None:
         """Ask the user to choose one item; return its value, or None if the user cancels.
 
@@ -74,6 +75,7 @@ class QuestionUI(Protocol):
             items: pairs of value and label.
             free_text: return typed text as the answer, too.
             body: lines between the title and the items.
+            is_searchable: typed text narrows the list, where the UI can do that.
         """
         ...
 

@@ -85,6 +85,11 @@ class KeyActions:
         return self._panel.choice is not None
 
     @property
+    def is_searching(self) -> bool:
+        """True while typed text searches a list."""
+        return self._panel.choice is not None and self._panel.choice.is_searchable
+
+    @property
     def is_child_selected(self) -> bool:
         """True if a child run is marked or its transcript is open."""
         return (
@@ -105,6 +110,9 @@ class KeyActions:
         """Enter: send the line to the conversation or to the addressed child run."""
         line = self.buffer.text
         if not line.strip():
+            return
+        if self.is_searching:
+            self.accept_selection()
             return
         self.buffer.append_to_history()
         self.buffer.reset()
@@ -166,29 +174,37 @@ class KeyActions:
         elif self.conversation and self.is_busy:
             self._stop(self.conversation)
         elif twice and self.buffer.text:
-            self.buffer.reset()
+            self._clear_line()
         elif twice:
             self._queue.put("/rewind")
         self._redraw()
 
     def interrupt(self) -> None:
-        """Ctrl+C: stop the run, else clear the line; pressed twice, exit."""
+        """Ctrl+C: stop the run, else clear the line; pressed twice on an empty line, exit."""
         now = time.monotonic()
         twice = now - self._interrupted_at < DOUBLE_PRESS_SECONDS
         self._interrupted_at = now
-        if twice:
-            self._close()
-        elif self._panel.choice:
+        if self._panel.choice:
             self._dismiss_question()
-        elif self.conversation and (self.is_busy or self._queue.lines):
+        elif self.conversation and (self.is_busy or self._queue.lines) and not twice:
             self._stop(self.conversation)
         elif self.buffer.text:
-            self.buffer.reset()
+            self._clear_line()
+        elif twice:
+            self._close()
         else:
             self._print("Press Ctrl-C again or Ctrl-D to exit.")
 
+    def _clear_line(self) -> None:
+        """Clear the line; the history keeps it."""
+        self.buffer.append_to_history()
+        self.buffer.reset()
+        self._print("The line is cleared; Up brings it back.")
+
     def _dismiss_question(self) -> None:
         """Close the question without an answer. The run that asked it stops itself."""
+        if self.is_searching:
+            self.buffer.reset()
         self._panel.answer_choice(None)
         self._return_queued_lines()
 
@@ -255,8 +271,11 @@ class KeyActions:
     def accept_selection(self) -> None:
         """Enter on an empty line: choose the marked answer or open the marked child run."""
         panel = self._panel
-        if panel.choice:
-            panel.answer_choice(panel.choice.items[panel.choice.index][0])
+        if panel.choice and panel.choice.items:
+            value = panel.choice.items[panel.choice.index][0]
+            if self.is_searching:
+                self.buffer.reset()
+            panel.answer_choice(value)
         elif panel.selected_run_id and not panel.pager:
             panel.open_transcript(panel.selected_run_id)
         self._redraw()

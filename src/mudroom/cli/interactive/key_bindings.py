@@ -75,7 +75,8 @@ def _bind_editing(keys: KeyBindings, actions: KeyActions) -> None:
 def _bind_panel(keys: KeyBindings, actions: KeyActions) -> None:
     """Bind the keys that act on the panel while the input line is empty."""
     empty = Condition(lambda: not actions.buffer.text) & has_focus(actions.buffer)
-    movable = empty & Condition(lambda: actions.can_move)
+    searching = has_focus(actions.buffer) & Condition(lambda: actions.is_searching)
+    movable = (empty & Condition(lambda: actions.can_move)) | searching
     on_child = empty & Condition(lambda: actions.is_child_selected)
     choosing = empty & Condition(lambda: actions.is_choosing)
     for name, step in (("up", -1), ("down", 1), ("pageup", -10), ("pagedown", 10)):

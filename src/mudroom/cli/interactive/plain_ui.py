@@ -92,6 +92,7 @@ class PlainUI:
         *,
         free_text: bool = False,
         body: Sequence[Line] = (),
+        is_searchable: bool = False,
     ) -> str | None:
         """Ask for the number of an item, or for text. Questions wait for one another."""
         async with self._choice_lock:

@@ -60,6 +60,7 @@ class PromptUI:
             completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
             complete_while_typing=Condition(self._should_complete),
             tempfile_suffix=".md",
+            on_text_changed=self._search_choice,
         )
         self._screen = PromptScreen(
             self._buffer, self._panel, glyphs, color=should_color(sys.stdout, settings.color)
@@ -157,13 +158,18 @@ class PromptUI:
         *,
         free_text: bool = False,
         body: Sequence[Line] = (),
+        is_searchable: bool = False,
     ) -> str | None:
         """Ask the user to choose in the panel. Questions wait for one another."""
         async with self._choice_lock:
             if self._queue.is_closed:
                 return None
-            choice = Choice(title, items, free_text=free_text, body=body)
+            choice = Choice(
+                title, items, free_text=free_text, body=body, is_searchable=is_searchable
+            )
             self._panel.choice = choice
+            if is_searchable:
+                self._buffer.reset()
             self._screen.redraw()
             try:
                 return await choice.result
@@ -185,6 +191,12 @@ class PromptUI:
         if self._conversation:
             self._conversation.interrupt()
         self._panel.answer_choice(None)
+
+    def _search_choice(self, buffer: Buffer) -> None:
+        choice = self._panel.choice
+        if choice and choice.is_searchable:
+            choice.search(buffer.text)
+            self._screen.redraw()
 
     def _get_mentions(self) -> MentionCompletions | None:
         return self._conversation.mentions if self._conversation else None

@@ -16,8 +16,8 @@ from ..output.sandbox_notice import describe_sandbox
 from .conversation import UI, Conversation, NextStep
 from .questions.approvals import ApprovalPrompt
 from .questions.trust_question import ask_for_trust
+from .recap import choose_session, print_exit_line, print_recap
 from .slash_commands.registry import COMMANDS
-from .slash_commands.session import print_recap
 
 
 async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int:
@@ -33,6 +33,10 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
     approver = ApprovalPrompt(ui, settings.home)
     step = NextStep()
     previous = ""
+    if start.asks:
+        start = replace(start, resume=await choose_session(ui, settings.home, options.cwd))
+        if not start.resume:
+            return ui.exit_code
     while step.exit_code is None:
         loaded = load_permissions(settings, options.cwd, can_ask=True)
         chosen: dict[str, Any] = {"model": step.model} if step.model else {}
@@ -59,6 +63,8 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
                 await _print_notices(conversation, session, options.quiet)
             ui.attach(conversation)
             step = await conversation.run_until_done(first)
+            if step.exit_code is not None and not options.quiet:
+                await print_exit_line(conversation)
         previous = session.id
         first = ""
         start = SessionStart(resume=step.resume)

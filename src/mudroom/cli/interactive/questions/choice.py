@@ -34,6 +34,7 @@ class Choice:
         items: pairs of value and label.
         free_text: accept a typed line as the answer, too.
         body: lines between the title and the answers; they scroll if they do not fit.
+        is_searchable: typed text selects the items that contain all its words.
 
     `result` is set to the value of the chosen item, the typed line, or None.
     """
@@ -45,8 +46,11 @@ class Choice:
         *,
         free_text: bool = False,
         body: Sequence[Line] = (),
+        is_searchable: bool = False,
     ) -> None:
         self.title = title
+        self.is_searchable = is_searchable
+        self._all_items = items
         self.items = items
         self.allows_free_text = free_text
         self.body = body
@@ -59,11 +63,19 @@ class Choice:
         if not self.result.done():
             self.result.set_result(value)
 
+    def search(self, text: str) -> None:
+        """Keep the items that contain all words of a text."""
+        words = text.lower().split()
+        self.items = [
+            item for item in self._all_items if all(word in item[1].lower() for word in words)
+        ]
+        self.index = 0
+
     def move(self, step: int) -> None:
         """Move the mark by one row; a larger step scrolls the body, if there is one."""
         if self.body and abs(step) > 1:
             self.first_row += step
-        else:
+        elif self.items:
             self.index = (self.index + step) % len(self.items)
 
     def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -74,6 +86,8 @@ class Choice:
         room = max(1, height - len(title) - (MIN_BODY_ROWS if self.body else 0))
         answers = self._format_answers(columns, room, glyphs)
         body = self._format_body(columns, height - len(title) - len(answers))
+        if not answers:
+            answers = [[("  nothing matches the typed text", "yellow")]]
         return [*title, *body, *answers]
 
     def _format_answers(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..conversation import Conversation, SlashAction
-from . import changes, info, session
+from . import files, info, session
 
 
 class SlashCommand(NamedTuple):
@@ -55,12 +55,12 @@ SLASH_COMMANDS = (
     SlashCommand("/tasks", "", "list all runs of this session", info.tasks),
     SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
     SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
-    SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", changes.diff),
+    SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", files.diff),
     SlashCommand(
         "/rewind",
         "[N]",
         "remove an earlier prompt and all after it; restore its files",
-        changes.rewind,
+        files.rewind,
     ),
     SlashCommand(
         "/export",

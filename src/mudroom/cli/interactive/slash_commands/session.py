@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import base64
 import os
-import time
 from pathlib import Path
 
 from ...._core.counts import count_noun
 from ....errors import UsageError
 from ....journals.sessions import open_store
-from ....projections.safe_text import sanitize_line
-from ....projections.session_summary import SessionSummary
-from ...actions.session_store import find_session, read_summaries_of_folder, resolve_replayed
-from ...output.text import truncate
-from ...output.tree_lines import describe_outcome
+from ...actions.session_store import find_session, resolve_replayed
 from ..conversation import Conversation, NextStep
+from ..recap import choose_session
 
 MODE_DESCRIPTIONS = {
     "default": "ask before edits and before commands that do more than read",
@@ -107,18 +103,10 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
     if session_id:
         chosen = await find_session(store, current.cwd, session_id, without=current.id)
         return None if chosen == current.id else NextStep(resume=chosen)
-    summaries = await read_summaries_of_folder(store, current.cwd, without=current.id)
-    items = [(item.id, _format_session(item)) for item in summaries if item.prompts]
-    if not items:
-        conversation.print_text("No other session of this folder is recorded.")
-        return None
-    chosen = await conversation.ui.choose("Continue which session?", items)
+    chosen = await choose_session(
+        conversation.ui, conversation.settings.home, current.cwd, without=current.id
+    )
     return NextStep(resume=chosen) if chosen else None
-
-
-def _format_session(item: SessionSummary) -> str:
-    when = time.strftime("%m-%d %H:%M", time.localtime(item.when))
-    return f"{when}  {item.name or item.prompt}"
 
 
 async def rename(conversation: Conversation, name: str) -> None:
@@ -163,14 +151,3 @@ async def copy(conversation: Conversation, _: str) -> None:
         "terminal.",
         "dim",
     )
-
-
-def print_recap(conversation: Conversation) -> None:
-    """Print the prompts of a resumed session and how they ended."""
-    for run in conversation.tree.roots:
-        title = truncate(f"> {sanitize_line(run.title)}", conversation.ui.scrollback.columns() - 1)
-        conversation.print_text(title, "bold")
-        outcome = (
-            describe_outcome(run) or "interrupted; this run is finished before your next prompt"
-        )
-        conversation.print_text(f"  {outcome}", "dim")

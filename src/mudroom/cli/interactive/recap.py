@@ -1,0 +1,86 @@
+"""Leaving and coming back: list of sessions, end of a resumed conversation, line at the exit."""
+
+from __future__ import annotations
+
+import shlex
+
+from ...journals.sessions import open_store
+from ...projections.run_tree import RunView
+from ...projections.safe_text import sanitize, sanitize_line
+from ..actions.session_store import describe_session, read_summaries_of_folder
+from ..output.markdown import render_markdown
+from ..output.text import format_seconds, format_tokens, truncate
+from ..output.tree_lines import describe_outcome
+from .conversation import Conversation, QuestionUI
+
+MAX_PROMPTS = 5
+"""Earlier prompts of a resumed conversation that are listed."""
+MAX_ANSWER_LINES = 40
+"""Lines at the end of the last answer that are shown."""
+MAX_SESSIONS = 200
+"""Sessions in the list that the user searches."""
+
+
+async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = "") -> str:
+    """Let the user search the sessions of a folder; return the id of one, "" for none.
+
+    Arguments:
+        without: id of a session to leave out.
+    """
+    store = open_store(home)
+    summaries = await read_summaries_of_folder(store, cwd, without=without, limit=MAX_SESSIONS)
+    items = [(item.id, describe_session(item)) for item in summaries if item.prompts]
+    if not items:
+        ui.scrollback.write_lines([("No other session of this folder is recorded.", "")])
+        return ""
+    title = "Continue which session? Type words of its title or date to search."
+    return await ui.choose(title, items, is_searchable=True) or ""
+
+
+def print_recap(conversation: Conversation) -> None:
+    """Print the last prompts of a resumed session, and the end of its last answer."""
+    runs = conversation.tree.roots
+    columns = conversation.ui.scrollback.columns()
+    if len(runs) > MAX_PROMPTS:
+        conversation.print_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")
+    for run in runs[-MAX_PROMPTS:]:
+        conversation.print_text(truncate(f"> {sanitize_line(run.title)}", columns - 1), "bold")
+        if run is runs[-1]:
+            _print_answer(conversation, run)
+        outcome = (
+            describe_outcome(run) or "interrupted; this run is finished before your next prompt"
+        )
+        conversation.print_text(f"  {outcome}", "dim")
+
+
+def _print_answer(conversation: Conversation, run: RunView) -> None:
+    scrollback = conversation.ui.scrollback
+    text = run.report.text if run.report else ""
+    lines = render_markdown(text, columns=scrollback.columns(), color=scrollback.color).splitlines(
+        keepends=True
+    )
+    if len(lines) > MAX_ANSWER_LINES:
+        conversation.print_text(
+            f"{len(lines) - MAX_ANSWER_LINES} earlier lines of the answer: mudroom show "
+            f"{conversation.session.id[:8]} --run {run.run_id}",
+            "dim",
+        )
+    scrollback.write("\n" + "".join(lines[-MAX_ANSWER_LINES:]) if text else "")
+
+
+async def print_exit_line(conversation: Conversation) -> None:
+    """Print how to resume the session, and what it spent; nothing for a session without prompts."""
+    tree = conversation.tree
+    if not tree.roots:
+        return  # Nothing is stored.
+    header = await open_store(conversation.settings.home).read_header(conversation.session.id)
+    tokens = sum(root.total_usage.total_tokens for root in tree.roots)
+    seconds = sum(root.count_seconds(root.last_event_at) for root in tree.roots)
+    figures = [f"{format_tokens(tokens)} tokens", format_seconds(seconds)]
+    usd = conversation.status.usd
+    figures.insert(1, "" if usd is None else f"${usd:.2f}")
+    conversation.print_text(f"Session saved: {', '.join(filter(None, figures))}.", "dim")
+    name = sanitize(header.name)
+    target = shlex.quote(name) if name else conversation.session.id[:8]
+    # On a line of its own, to be copied.
+    conversation.ui.scrollback.write_lines([(f"mudroom --resume {target}", "bold")])

@@ -1,0 +1,121 @@
+"""Leaving and coming back: the line at the exit, the end of a conversation, the session list."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom, Tmux
+
+MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+
+
+async def answer_at_length(request: ServerRequest) -> ServerAnswer:
+    rows = "\n".join(f"- item {n} 项目" for n in range(60))
+    return f"The answer {request.number}:\n\n{rows}"
+
+
+async def talk(tmux: Tmux, server: ModelServer, *prompts: str, columns: int = 80) -> str:
+    """Ask the prompts in a new session and leave it; return the screen after the exit."""
+    await tmux.start(*MODEL, url=server.url, columns=columns, rows=24)
+    await tmux.expect("claude-s")
+    for n, prompt in enumerate(prompts, 1):
+        await tmux.say(prompt)
+        await tmux.expect_scrolled("item 59 项目", n)
+        await tmux.expect("context")
+    await tmux.press("C-d")
+    assert await tmux.end() == 0
+    shown = await tmux.read_screen()
+    await tmux.close()
+    return shown
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+async def test_the_exit_prints_how_to_resume_and_c_shows_the_end(
+    tmux: Tmux, mudroom: Mudroom, columns: int
+) -> None:
+    async with ModelServer(answer_at_length) as server:
+        shown = await talk(tmux, server, "看一看", "and the second", columns=columns)
+        assert re.search(
+            r"Session saved: [\d.]+k tokens, \$0\.\d\d, [\d.]+s\.", " ".join(shown.split())
+        )
+        command = re.search(r"^mudroom --resume ([0-9a-f]{8})$", shown, re.MULTILINE)
+        assert command
+        await tmux.start(*MODEL, "-c", url=server.url, columns=columns, rows=24)
+        await tmux.expect("item 59 项目", "Done", "mudroom >>")
+        scrolled = await tmux.scroll()
+        assert scrolled.index("> 看一看") < scrolled.index("> and the second")
+        assert "earlier lines of the answer: mudroom show" in " ".join(scrolled.split())
+        assert "item 19 项目" not in scrolled and "item 30 项目" in scrolled
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
+        assert f"mudroom --resume {command[1]}" in await tmux.read_screen()
+
+
+async def test_a_session_without_a_prompt_is_not_saved_and_a_failed_start_neither(
+    tmux: Tmux, mudroom: Mudroom
+) -> None:
+    async with ModelServer(answer_at_length) as server:
+        await tmux.start(*MODEL, url=server.url, rows=24)
+        await tmux.expect("claude-s")
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
+        assert "--resume" not in await tmux.read_screen()
+        failed = await mudroom("-p", "x", "-m", "bedrock:claude")
+        refused = await mudroom("-p", "x", "-m", "nosuchprovider:x", "-n", "a name")
+        assert failed.code and refused.code
+    assert "No sessions" in (await mudroom("runs")).out
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+async def test_the_session_list_is_searched_by_typing(
+    tmux: Tmux, mudroom: Mudroom, columns: int
+) -> None:
+    async with ModelServer(answer_at_length) as server:
+        for prompt in ("find the parser", "找测试", "count the lines"):
+            await mudroom("-p", prompt, "-o", "json", *MODEL, url=server.url)
+        await tmux.start(*MODEL, "-r", url=server.url, columns=columns, rows=24)
+        shown = await tmux.expect("Continue which session?", "1.", "2.", "3.", "mudroom >>")
+        listed = " ".join(shown.split())
+        assert "find the parser (1 prompt, 1.2k tokens, $0.01)" in listed
+        assert re.search(r"▸ 1\. \d{4}-\d\d-\d\d \d\d:\d\d", shown)
+        await tmux.type("nothing like this")
+        await tmux.expect("nothing matches the typed text")
+        await tmux.press("C-c")
+        assert await tmux.end() == 0
+        await tmux.close()
+        await tmux.start(*MODEL, "-r", url=server.url, columns=columns, rows=24)
+        await tmux.expect("Continue which session?")
+        await tmux.type("测试")
+        await tmux.expect("找测试", gone="parser")
+        await tmux.press("Enter")
+        await tmux.expect("item 59 项目", "Done", "mudroom >>")
+        await tmux.say("go on")
+        await tmux.expect_scrolled("The answer 4", 1)
+        assert "找测试" in server.requests[-1].body.decode()
+
+
+async def test_ctrl_c_keeps_a_draft_in_the_history_and_leaves_only_from_an_empty_line(
+    tmux: Tmux,
+) -> None:
+    async with ModelServer(answer_at_length) as server:
+        await tmux.start(*MODEL, url=server.url, rows=24)
+        await tmux.expect("claude-s")
+        await tmux.type("a long draft")
+        await tmux.press("C-c")
+        await tmux.expect("The line is cleared; Up brings it back.", gone=">> a long draft")
+        await tmux.type("typed anew")
+        await tmux.press("C-c")
+        await tmux.expect("mudroom >>", gone=">> typed anew")
+        await tmux.wait_until_idle()  # The history is read again after each line.
+        await tmux.press("Up")
+        await tmux.expect(">> typed anew")
+        await tmux.press("Up")
+        await tmux.expect(">> a long draft")
+        await tmux.press("C-c")
+        await tmux.expect("mudroom >>", gone=">> a long draft")
+        await tmux.press("C-c", "C-c")
+        assert await tmux.end() == 0
