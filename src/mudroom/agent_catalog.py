@@ -5,7 +5,11 @@ The catalog also holds skills and the texts of context files for system prompts.
 
 from __future__ import annotations
 
+import os
+import platform
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -222,3 +226,13 @@ def _describe_files(
             "(mudroom agents check lists all)"
         )
     return messages
+
+
+def describe_platform(folder: str) -> str:
+    """Return platform and date, and the root of the repository when the folder is below it."""
+    date = time.strftime("%Y-%m-%d")
+    text = f"Platform: {platform.system()}. Date: {date}."
+    path = Path(os.path.realpath(folder))
+    places = (place for place in (path, *path.parents) if (place / ".git").exists())
+    root = next(places, path)
+    return text if root == path else f"{text}\nRepository: {root}"

@@ -7,10 +7,7 @@
 from __future__ import annotations
 
 import os
-import platform
-import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,7 +24,12 @@ from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.path_text import path_from_text
 from ._platform.system_clock import SystemClock
-from .agent_catalog import AgentCatalog, load_catalog, resolve_child_models
+from .agent_catalog import (
+    AgentCatalog,
+    describe_platform,
+    load_catalog,
+    resolve_child_models,
+)
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
 from .journals.session_journal import SessionJournal
@@ -174,16 +176,6 @@ def _find_folder(options: SessionOptions) -> str:
     return folder
 
 
-def _describe_platform(folder: str) -> str:
-    """Return platform and date, and the root of the repository when the folder is below it."""
-    date = time.strftime("%Y-%m-%d")
-    text = f"Platform: {platform.system()}. Date: {date}."
-    path = Path(os.path.realpath(folder))
-    places = (place for place in (path, *path.parents) if (place / ".git").exists())
-    root = next(places, path)
-    return text if root == path else f"{text}\nRepository: {root}"
-
-
 async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
     """Return id and events of the session that the options resume.
 
@@ -303,7 +295,7 @@ class _Builder:
             toolbox=toolbox,
             agents=catalog.agents,
             spill_folder=spill_folder,
-            environment_text=_describe_platform(self._folder),
+            environment_text=describe_platform(self._folder),
             context_texts=catalog.context_texts,
             max_output_tokens=options.max_output_tokens,
             child_budget=Budget(turns=options.child_turns),

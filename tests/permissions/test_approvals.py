@@ -55,6 +55,7 @@ class ScriptedUI:
         *,
         free_text: bool = False,
         body: Sequence[Line] = (),
+        is_searchable: bool = False,
     ) -> str | None:
         self.titles.append(title)
         self.labels.append([label for _, label in items])
