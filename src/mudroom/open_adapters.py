@@ -17,8 +17,8 @@ from ._core.listings import ListingLimits, choose_description_length
 from ._core.ports import Environment, Journal, Model, Sandbox, SessionStore, Workspace
 from ._core.tool_patterns import parse_tool_pattern
 from ._core.tools import Tool, ToolCategory
-from ._engine.run_tools import RUN_TOOLS
 from ._engine.changes.versions import FileVersions, find_versions_folder
+from ._engine.run_tools import RUN_TOOLS
 from ._engine.task import list_agents, make_task_tool
 from .agent_files import Skill
 from .errors import UsageError
