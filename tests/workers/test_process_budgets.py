@@ -88,13 +88,17 @@ async def test_a_limit_of_a_parent_holds_for_children_in_processes(tmp_path: Pat
     assert 13_000 <= report.usage.total_tokens <= 17_000
 
 
-@pytest.mark.parametrize("children", [0, 2, 3, 5, 9])
+@pytest.mark.parametrize("children", [2, 3, 5, 9])
 async def test_processes_start_exactly_the_children_that_a_limit_allows(
     children: int, tmp_path: Path
 ) -> None:
-    def start(request: Request) -> Answer:
+    all_leads = asyncio.Barrier(2)
+
+    async def start(request: Request) -> Answer:
         if request.turn or request.prompt.startswith("LEAF"):
             return "done"
+        if request.prompt.startswith("LEAD"):
+            await all_leads.wait()
         name, count = ("LEAD", 2) if request.prompt == "PARENT" else ("LEAF", 8)
         return [call("task", prompt=f"{name} {number}") for number in range(count)]
 
@@ -103,7 +107,7 @@ async def test_processes_start_exactly_the_children_that_a_limit_allows(
     async with open_in_processes(tmp_path, ScriptedModel(start), budget=budget) as session:
         session.watch(lambda event: runs.add(event.run) if "." in event.run else None)
         report = await session.run("PARENT")
-        assert len(list_worker_pids(session)) == min(children, 2)
+        assert len(list_worker_pids(session)) == 2
     assert report.ok and len(runs) == children
 
 
