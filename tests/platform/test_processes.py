@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -20,6 +23,7 @@ from mudroom._platform.processes import (
     read_process,
     reap_process,
 )
+from mudroom._platform.programs import end_program, start_program
 
 from ..waiting import SECONDS, block_until, is_alive
 
@@ -92,3 +96,20 @@ def test_threads_of_the_user_are_counted() -> None:
         thread.join()
     assert own and own.threads >= 4
     assert count >= own.threads
+
+
+async def test_asyncio_learns_the_end_of_each_program(caplog: pytest.LogCaptureFixture) -> None:
+    pipe = asyncio.subprocess.PIPE
+    for number in range(250):
+        program = await start_program("true", stdout=pipe, stderr=pipe)
+        time.sleep(number % 20 / 20_000)  # noqa: ASYNC251  the program ends about now
+        await end_program(program)
+        assert program.returncode in (0, -signal.SIGKILL)
+        starting = asyncio.create_task(start_program("true", stdout=pipe, stderr=pipe))
+        for _ in range(number % 5):
+            await asyncio.sleep(0)
+        starting.cancel()
+        time.sleep(number % 20 / 20_000)  # noqa: ASYNC251
+        with suppress(asyncio.CancelledError):
+            await end_program(await starting)
+    assert [record.getMessage() for record in caplog.records] == []

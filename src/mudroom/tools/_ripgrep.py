@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field
 
 from .._core.ports import LocalFiles
+from .._platform.programs import end_program, start_program
 from ..errors import WorkspaceError
 
 _BATCH = 2_000
@@ -209,7 +210,7 @@ async def _start_program(
 ) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     """Start a program; it is ended when the block is left."""
     pipe = asyncio.subprocess.PIPE
-    program = await asyncio.create_subprocess_exec(
+    program = await start_program(
         *command,
         cwd=root,
         stdin=asyncio.subprocess.DEVNULL,
@@ -220,13 +221,7 @@ async def _start_program(
     try:
         yield program
     finally:
-        if program.returncode is None:
-            program.kill()
-            # asyncio does not see the end of a process whose pipes are not empty.
-            for stream in (program.stdout, program.stderr):
-                while stream and await stream.read(_CHUNK):
-                    pass
-            await program.wait()
+        await end_program(program)
 
 
 def _build_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:

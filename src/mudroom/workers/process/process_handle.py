@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from ..._engine.meters.meter import Meter
 from ..._engine.meters.request_gate import RequestGate
 from ..._engine.meters.request_plan import Admission, Permit
 from ..._engine.session_context import SessionServices
+from ..._platform.programs import end_program, start_program
 from .channel import Channel, encode
 from .messages import (
     AddChild,
@@ -259,12 +261,10 @@ class ProcessHandle:
         if self._channel is not None:
             await self._channel.close()
         if self._process is not None:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_EXIT_SECONDS):
                     await self._process.wait()
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
+            await end_program(self._process)
         await asyncio.gather(*self._appends)
         for task in list(self._tasks):
             task.cancel()
@@ -276,7 +276,7 @@ class ProcessHandle:
                 return
             own_end, its_end = socket.socketpair()
             with its_end:
-                self._process = await asyncio.create_subprocess_exec(
+                self._process = await start_program(
                     *self._command,
                     str(its_end.fileno()),
                     stdin=asyncio.subprocess.DEVNULL,
