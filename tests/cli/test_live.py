@@ -462,3 +462,15 @@ def test_500_children_cost_less_than_five_percent_of_a_core():
         clock.now += 1
         screen.draw()
     assert (time.thread_time() - began_at) / 2 < 0.05
+
+
+def test_a_notice_is_printed_above_the_tree():
+    terminal = Terminal()
+    clock = Clock(10.0)
+    with make_live_tree(terminal, clock) as screen:
+        feed(screen, start_children(1))
+        screen.draw()
+        tree = list(terminal.screen)
+        screen.print_above(lambda: terminal.write("A notice.\n"))
+        screen.draw()
+        assert terminal.screen == ["A notice.", *tree]

@@ -196,3 +196,17 @@ async def test_capital_c_selects_the_folder(mudroom: Mudroom) -> None:
     async with ModelServer(answer) as server:
         await mudroom("-p", "x", "-C", "sub", *MODEL, url=server.url)
     assert "found me" in server.requests[-1].body.decode()
+
+
+COOL_AGENT = json.dumps({"cool": {"description": "d", "prompt": "Be brief.", "temperature": 0.2}})
+COOL = ("--agents", COOL_AGENT, "--agent", "cool", "--model", "anthropic:claude-sonnet-5-5")
+UNSENT = "anthropic:claude-sonnet-5-5: temperature is not sent, because the model refuses it."
+
+
+async def test_a_warning_of_the_log_is_a_notice_unless_quiet(mudroom: Mudroom) -> None:
+    async with ModelServer(lambda _: "Hello.") as server:
+        done = await mudroom("-p", "Hi.", *COOL, url=server.url)
+        quiet = await mudroom("-q", "-p", "Hi.", *COOL, url=server.url)
+    assert (done.code, done.out) == (0, "Hello.\n")
+    assert f"mudroom: {UNSENT}" in done.err.splitlines()
+    assert quiet == (0, "Hello.\n", "")

@@ -1,6 +1,7 @@
 """The interactive prompt in tmux: commands, keys, history, mentions."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -401,6 +402,7 @@ async def test_an_answer_is_rendered_on_a_terminal_and_unchanged_in_a_pipe(
 
 FLOOR = """
 import asyncio
+import json
 from prompt_toolkit.application import Application
 from prompt_toolkit.layout import Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
@@ -433,3 +435,20 @@ async def test_slow_packages_are_imported_after_the_prompt_is_drawn(mudroom: Mud
     assert [
         name for name in slow if re.search(rf"\| +{re.escape(name)}\r", screen.seen[:drawn])
     ] == []
+
+
+async def test_a_warning_of_the_log_is_a_line_above_the_prompt(tmux: Tmux) -> None:
+    agent = {"description": "d", "prompt": "Be brief.", "temperature": 0.2}
+    flags = ("--agents", json.dumps({"cool": agent}), "--agent", "cool")
+    async with ModelServer(lambda _: "Hello.") as server:
+        await tmux.start(*flags, "-m", "anthropic:claude-opus-4-8", url=server.url, columns=120)
+        await tmux.expect(READY)
+        await tmux.say("Hi.")
+        await tmux.expect("Hello.")
+        warning = (
+            "anthropic:claude-opus-4-8: temperature is not sent, because the model refuses it."
+        )
+        lines = [line.strip() for line in (await tmux.read_screen()).splitlines()]
+        assert warning in lines
+        await tmux.say("q")
+        assert await tmux.end() == 0

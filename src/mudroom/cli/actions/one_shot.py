@@ -7,6 +7,7 @@ import sys
 
 from ..._core.agents import Mode
 from ...errors import UsageError
+from ..output.log_notices import show_log
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
@@ -66,7 +67,8 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
         reporter.add_past_events(await read_unfinished_events(session, settings.home))
         if session.unfinished_runs and not options.quiet:
             print_notice("finishing the interrupted run first")
-        with handle_signals(session.cancel, exits_after=True) as signals, reporter.screen:
+        signals_handled = handle_signals(session.cancel, exits_after=True)
+        with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
             report = await session.resume_unfinished()
             if prompt is not None and not signals:
                 report = await session.run(prompt, outputs=schema)

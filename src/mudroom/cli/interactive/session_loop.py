@@ -12,6 +12,7 @@ from ..actions.open_session import create_session, name_session
 from ..actions.preload import preload_context_windows
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
+from ..output.log_notices import show_log
 from ..output.sandbox_notice import describe_sandbox
 from .conversation import UI, Conversation, NextStep
 from .questions.approvals import ApprovalPrompt
@@ -62,7 +63,8 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
             if not previous:
                 await _print_notices(conversation, session, options.quiet)
             ui.attach(conversation)
-            step = await conversation.run_until_done(first)
+            with show_log(lambda text, to=conversation: to.print_text(text, "yellow")):
+                step = await conversation.run_until_done(first)
             if step.exit_code is not None and not options.quiet:
                 await print_exit_line(conversation)
         previous = session.id

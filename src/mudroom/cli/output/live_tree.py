@@ -102,11 +102,22 @@ class LiveTree(Progress):
                 children = self.tree.children(root.run_id)
                 self._printed_runs.update(child.run_id for child in children)
                 self._answered_turn = (root.run_id, root.turn)
+                self._text = ""
+                self._row_widths = []
             else:
-                self._write(self._erase_sequence(self._size()[0]))
-            self._text = ""
-            self._row_widths = []
+                self._erase()
             put()
+
+    def print_above(self, put: Callable[[], object]) -> None:
+        """Print text above the tree, which is drawn again below it."""
+        with self._lock:
+            self._erase()
+            put()
+
+    def _erase(self) -> None:
+        self._write(self._erase_sequence(self._size()[0]))
+        self._text = ""
+        self._row_widths = []
 
     def _draw(self, *, final: bool, is_snapshot: bool = False) -> None:
         columns, height = self._size()

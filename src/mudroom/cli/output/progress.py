@@ -75,6 +75,10 @@ class Progress:
     def on_event(self, event: AnyEvent) -> None:
         """Handle the next event."""
 
+    def print_above(self, put: Callable[[], object]) -> None:
+        """Print text above the progress. `put`: writes the text."""
+        put()
+
     def print_answer(self, put: Callable[[], object]) -> None:
         """Print text of the root run where no progress is drawn. `put`: writes the text."""
         put()

@@ -153,6 +153,11 @@ class RunReporter:
             if self._format != "text":
                 list(self._lines.make_event_lines(event))
 
+    def print_notice(self, text: str) -> None:
+        """Print a notice above the progress, unless the output is quiet."""
+        if not self._quiet:
+            self.screen.print_above(lambda: print_notice(text))
+
     def print_report(self, report: Report, signals: list[int]) -> int:
         """Print the report and return the exit code.
 

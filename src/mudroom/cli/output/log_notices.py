@@ -1,0 +1,35 @@
+"""Warnings of mudroom's log as notices on the screen."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+
+class _NoticeHandler(logging.Handler):
+    """Handler that passes each warning to a function.
+
+    Arguments:
+        show: takes the text of a warning.
+    """
+
+    def __init__(self, show: Callable[[str], object]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a warning."""
+        self._show(record.getMessage())
+
+
+@contextmanager
+def show_log(show: Callable[[str], object]) -> Generator[None]:
+    """Show warnings of the log with a function, not as lines on stderr inside a drawn screen."""
+    log = logging.getLogger("mudroom")
+    handler = _NoticeHandler(show)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
