@@ -18,30 +18,17 @@ import msgspec
 from msgspec import Struct
 
 from .processes import Bench
+from .rows import Row
+from .scale import (
+    measure_short_answer,
+    measure_streams,
+    measure_thousands,
+    measure_tls,
+    measure_workers,
+)
+from .sessions import measure_sessions
 
 _MARK = ',"cache_control":{"type":"ephemeral"}'
-
-
-class Row(Struct, frozen=True):
-    """One figure.
-
-    Arguments:
-        must, aim: the limit and the goal; upper ones, unless `least` is true.
-        floor: the figure without a harness.
-    """
-
-    name: str
-    unit: str
-    measured: float
-    must: float
-    aim: float | None = None
-    floor: float | None = None
-    least: bool = False
-
-    @property
-    def held(self) -> bool:
-        """True if the figure is within its limit."""
-        return self.measured >= self.must if self.least else self.measured <= self.must
 
 
 def compute_median(times: int, measure: Callable[[], float]) -> float:
@@ -166,6 +153,12 @@ FIGURES = {
     "crowd": measure_crowd,
     "start": start,
     "requests": measure_requests,
+    "tls": measure_tls,
+    "sessions": measure_sessions,
+    "answer": measure_short_answer,
+    "streams": measure_streams,
+    "thousands": measure_thousands,
+    "workers": measure_workers,
 }
 
 

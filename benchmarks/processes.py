@@ -92,27 +92,31 @@ class Bench:
         *,
         pieces: int = 0,
         is_encrypted: bool = False,
+        tool: str = "read",
+        folder: str = "",
         module: str = "benchmarks.subject",
     ) -> Figures:
         """Measure one run in a process of its own.
 
         Arguments:
-            which: "mudroom" or "floor".
+            which: "mudroom", "processes" (mudroom with two worker processes) or "floor".
             delay: milliseconds before each answer.
             pieces: of the last answer of a child, streamed one at a time; 0 for one packet.
             is_encrypted: connect with TLS.
+            tool: tool that the children call, "read" or "glob".
+            folder: folder of the run; by default that with the files.
             module: the program of the process.
 
         Raises RuntimeError when the run did not do all its work.
         """
-        run, prompt = self._make_prompt(children, turns, delay, pieces=pieces)
+        run, prompt = self._make_prompt(children, turns, delay, pieces=pieces, tool=tool)
         url = self.tls_url if is_encrypted else self.url
         ended = subprocess.run(
-            [sys.executable, "-m", module, which, url, self.folder, prompt],
+            [sys.executable, "-m", module, which, url, folder or self.folder, prompt],
             capture_output=True,
             text=True,
             cwd=_HERE,
-            env=self._make_environ(),
+            env=self.make_environ(),
             check=False,
         )
         seen = self.read_record(run)
@@ -136,9 +140,7 @@ class Bench:
             self.folder,
             prompt,
         ]
-        subprocess.run(
-            command, capture_output=True, cwd=_HERE, env=self._make_environ(), check=True
-        )
+        subprocess.run(command, capture_output=True, cwd=_HERE, env=self.make_environ(), check=True)
         return [(name, body) for name, body in self.read_record(run)["kept"]]
 
     def measure_first_request(self, which: str) -> float:
@@ -165,7 +167,7 @@ class Bench:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=self._make_environ(),
+                env=self.make_environ(),
                 cwd=_HERE,
             )
             _, status, used = os.wait4(process.pid, 0)
@@ -182,12 +184,20 @@ class Bench:
             return json.load(answer)
 
     def _make_prompt(
-        self, children: int, turns: int, delay: int, *, keep: int = 0, pieces: int = 0
+        self,
+        children: int,
+        turns: int,
+        delay: int,
+        *,
+        keep: int = 0,
+        pieces: int = 0,
+        tool: str = "read",
     ) -> tuple[str, str]:
         run = f"r{next(self._numbers)}"
-        return run, f"bench:{run}:parent:{children}:{turns}:{delay}:{keep}:{pieces}"
+        return run, f"bench:{run}:parent:{children}:{turns}:{delay}:{keep}:{pieces}:{tool}"
 
-    def _make_environ(self) -> dict[str, str]:
+    def make_environ(self) -> dict[str, str]:
+        """Return the environment of measured processes."""
         own = {
             "ANTHROPIC_BASE_URL": self.url,
             "ANTHROPIC_API_KEY": "none",

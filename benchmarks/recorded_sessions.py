@@ -1,4 +1,4 @@
-"""Recorded sessions for measurements: one of 100,000 events, and many small ones."""
+"""Recorded sessions for measurements. All their runs have ended."""
 
 from __future__ import annotations
 
@@ -21,16 +21,35 @@ _TURNS = 10
 _CHILDREN = 8
 
 
-async def write_session(home: Path, session: str, folder: str, prompts: int) -> int:
-    """Write a session of `prompts` prompts, each with 8 children; return its number of events.
-
-    All runs have ended.
-    """
-    events: list[StoredEvent] = [
-        SessionOpened(at=0.0, session=session, cwd=os.path.realpath(folder), version="0")
-    ]
+async def write_long_session(home: Path, session: str, folder: str, prompts: int) -> int:
+    """Write a session of `prompts` prompts, each with 8 children; return its number of events."""
+    events = [_open(session, folder)]
     for prompt in range(1, prompts + 1):
-        events += _make_prompt(prompt)
+        continues = str(prompt - 1) if prompt > 1 else ""
+        events += _make_parent(str(prompt), "", _CHILDREN, continues=continues)
+    return await _write(home, session, events)
+
+
+async def write_deep_session(home: Path, session: str, folder: str, runs: int) -> int:
+    """Write a session of one prompt, one child and `runs` runs below it.
+
+    So the conversation of the root run is short. Return the number of events.
+    """
+    child = _make_parent("1.1.0", "1", runs)
+    call = tool_call("t0", "task", prompt="Look.")
+    events = [_open(session, folder), run_started("1", prompt="Look at all.")]
+    events += turn_events("1", call)
+    events += child
+    events += tool_call_events("1", call)
+    events += turn_events("1", TextBlock("All is read."), turn=2)
+    return await _write(home, session, [*events, run_finished("1")])
+
+
+def _open(session: str, folder: str) -> StoredEvent:
+    return SessionOpened(at=0.0, session=session, cwd=os.path.realpath(folder), version="0")
+
+
+async def _write(home: Path, session: str, events: list[StoredEvent]) -> int:
     journal = await SqliteStore(home).create(session)
     for start in range(0, len(events), _APPEND):
         await journal.append(*events[start : start + _APPEND])
@@ -38,23 +57,22 @@ async def write_session(home: Path, session: str, folder: str, prompts: int) -> 
     return len(events)
 
 
-def _make_prompt(prompt: int) -> list[StoredEvent]:
-    root = str(prompt)
-    continues = str(prompt - 1) if prompt > 1 else ""
-    calls = [tool_call(f"t{child}", "task", prompt="Look.") for child in range(_CHILDREN)]
-    events: list[StoredEvent] = [run_started(root, prompt="Look at all.", continues=continues)]
-    events += turn_events(root, *calls)
-    for child in range(_CHILDREN):
-        events += _make_child(root, child)
+def _make_parent(run: str, parent: str, children: int, continues: str = "") -> list[StoredEvent]:
+    calls = [tool_call(f"t{child}", "task", prompt="Look.") for child in range(children)]
+    events: list[StoredEvent] = [
+        run_started(run, parent, prompt="Look at all.", continues=continues, call_id="t0")
+    ]
+    events += turn_events(run, *calls)
+    for child in range(children):
+        events += _make_child(f"{run}.1.{child}", run, f"t{child}")
     for call in calls:
-        events += tool_call_events(root, call)
-    events += turn_events(root, TextBlock("All is read."), turn=2)
-    return [*events, run_finished(root)]
+        events += tool_call_events(run, call)
+    events += turn_events(run, TextBlock("All is read."), turn=2)
+    return [*events, run_finished(run)]
 
 
-def _make_child(root: str, child: int) -> list[StoredEvent]:
-    run = f"{root}.1.{child}"
-    events: list[StoredEvent] = [run_started(run, parent=root, call_id=f"t{child}")]
+def _make_child(run: str, parent: str, call_id: str) -> list[StoredEvent]:
+    events: list[StoredEvent] = [run_started(run, parent, call_id=call_id)]
     for turn in range(1, _TURNS):
         call = tool_call(f"c{turn}", "read", path=f"notes-{turn}.txt")
         events += turn_events(run, call, turn=turn)

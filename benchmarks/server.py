@@ -3,9 +3,11 @@
 It is quick enough not to affect a measurement. Its answer depends on the marker in the first prompt
 of a conversation and on the number of requests so far:
 
-  bench:RUN:parent:CHILDREN:TURNS:MS:KEEP:PIECES   CHILDREN calls of `task`, then an end
-  bench:RUN:7:CHILDREN:TURNS:MS:KEEP:PIECES        TURNS calls of `read`, each of another file, then
-                                                   an end of 80 characters or of PIECES pieces
+  bench:RUN:parent:CHILDREN:TURNS:MS:KEEP:PIECES:TOOL
+                        CHILDREN calls of `task`, then an end
+  bench:RUN:7:CHILDREN:TURNS:MS:KEEP:PIECES:TOOL
+                        TURNS calls of TOOL, `read` or `glob`, each with another file, then an end
+                        of 80 characters or of PIECES pieces
 
 Every answer starts after MS milliseconds and is streamed, one chunk per event. Without PIECES all
 chunks leave in one packet; PIECES leave one at a time, 50 in a second. With KEEP, requests are
@@ -27,7 +29,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-_MARKER = re.compile(rb"bench:(\w+):(\w+):(\d+):(\d+):(\d+):(\d):(\d+)")
+_MARKER = re.compile(rb"bench:(\w+):(\w+):((\d+):(\d+):(\d+):(\d):(\d+):(read|glob))")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _END_TEXT = "The child has read what it was asked to read, and all of it was as was expected."
@@ -101,21 +103,23 @@ _PIECES_PART = _encode_chunk(
 _PIECES_START, _, _PIECES_END = _answer(_encode_text(0, "a piece "), "end_turn").partition(
     _PIECES_PART
 )
-_READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "tool_use")
+_CALLS = {
+    b"read": _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "tool_use"),
+    b"glob": _answer(_call(0, "toolu_0000000", "glob", {"pattern": "**/notes-00"}), "tool_use"),
+}
 
 
-def _read(turn: int) -> bytes:
+def _use_tool(tool: bytes, turn: int) -> bytes:
     """Return a call for another file each time, so that no loop is detected."""
-    return _READ.replace(b"toolu_0000000", b"toolu_%07d" % turn, 1).replace(
-        b"notes-00", b"notes-%02d" % (turn % 100), 1
+    return (
+        _CALLS[tool]
+        .replace(b"toolu_0000000", b"toolu_%07d" % turn, 1)
+        .replace(b"notes-00", b"notes-%02d" % (turn % 100), 1)
     )
 
 
-def _encode_tasks(run: str, children: int, turns: int, delay: int, keep: int, pieces: int) -> bytes:
-    prompts = (
-        f"bench:{run}:{child}:{children}:{turns}:{delay}:{keep}:{pieces}"
-        for child in range(children)
-    )
+def _encode_tasks(run: str, children: int, settings: str) -> bytes:
+    prompts = (f"bench:{run}:{child}:{settings}" for child in range(children))
     calls = (
         _call(at, f"toolu_{at}", "task", {"prompt": prompt, "description": "bench"})
         for at, prompt in enumerate(prompts)
@@ -208,11 +212,8 @@ class Connection(asyncio.Protocol):
     def _converse(self, body: bytes) -> None:
         marker = _MARKER.search(body)
         assert marker, "a request without a marker"
-        run, name, (children, turns, delay, keep, pieces) = (
-            marker[1].decode(),
-            marker[2].decode(),
-            map(int, marker.groups()[2:]),
-        )
+        run, name, settings = (marker[group].decode() for group in (1, 2, 3))
+        children, turns, delay, keep, pieces = map(int, marker.groups()[3:8])
         seen = self._runs.get(run) or self._runs.setdefault(run, Seen())
         seen.requests, seen.size, seen.in_flight = (
             seen.requests + 1,
@@ -224,14 +225,13 @@ class Connection(asyncio.Protocol):
         if keep:
             seen.kept.append((name, body.decode()))
         if name == "parent":
-            tasks = _encode_tasks(run, children, turns, delay, keep, pieces)
-            answer = tasks if asked == 1 else _END
+            answer = _encode_tasks(run, children, settings) if asked == 1 else _END
         elif pieces and asked > turns:
             seen.in_flight -= 1
             self._streams.start(self._transport, pieces)
             return
         else:
-            answer = _read(asked) if asked <= turns else _END
+            answer = _use_tool(marker[9], asked) if asked <= turns else _END
         if delay:
             self._loop.call_later(delay / 1000, self._send, seen, answer)
         else:

@@ -39,6 +39,7 @@ async def measure(which: str, url: str, folder: str, prompt: str) -> dict[str, o
                     cwd=folder,
                     child_turns=turns + 2,
                     max_children=max(64, children),
+                    worker="process:2" if which == "processes" else "local",
                 )
             )
         cpu, wall = _read_cpu_time(), time.perf_counter()
