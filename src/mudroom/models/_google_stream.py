@@ -172,7 +172,7 @@ class GoogleReader:
             raise ModelGarbled("no part of the answer is a generateContent chunk")
         if not self._finish_reason:
             raise StreamCut
-        content = (*map(_clean_block, self._blocks), *self._make_source_blocks())
+        content = tuple(map(_clean_block, self._insert_sources()))
         # An unknown reason without content means that the prompt was blocked.
         is_answer = content or self._finish_reason == _MALFORMED_CALL
         default = StopReason.OTHER if is_answer else StopReason.REFUSAL
@@ -239,16 +239,19 @@ class GoogleReader:
         known = set(self._queries)
         self._queries += [query for query in queries if query.strip() and query not in known]
 
-    def _make_source_blocks(self) -> list[ProviderBlock]:
-        """Return a block with the queries and the pages; none without a search."""
+    def _insert_sources(self) -> list[AssistantBlock]:
+        """Return the blocks, with the queries and pages after the last search, or at the end."""
         if not self._queries and not self._sources:
-            return []
+            return self._blocks
         pages = [source.web for source in self._sources if source.web]
         text = describe_sources((page.title or "", page.uri or "") for page in pages)
-        if not any(isinstance(block, ProviderBlock) for block in self._blocks):
+        steps = [n for n, each in enumerate(self._blocks, 1) if isinstance(each, ProviderBlock)]
+        if not steps:
             text = f"searched the web: {'; '.join(self._queries)}\n{text}"
         data = msgspec.to_builtins(_Grounding(self._queries, self._sources))
-        return [make_provider_block(GROUNDING, data, text)]
+        place = steps[-1] if steps else len(self._blocks)
+        sources = make_provider_block(GROUNDING, data, text)
+        return [*self._blocks[:place], sources, *self._blocks[place:]]
 
     def _add_text(
         self, kind: type[TextBlock] | type[ThinkingBlock], text: str, signature: str

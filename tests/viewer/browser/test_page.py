@@ -29,6 +29,7 @@ from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.projections.ledger import Ledger
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.transcript import build_transcript
+from mudroom.testing.event_builders import turn_events
 from mudroom.viewer.export import render_single_file
 from mudroom.viewer.server import open_viewer
 from mudroom.viewer.sources import SingleSession, StoredSessions
@@ -534,6 +535,20 @@ async def test_images_of_a_prompt_are_shown(page: Page) -> None:
     async with open_page(page, script, "&run=1"):
         await page.wait_until("document.querySelector('.prompt .images img')?.naturalWidth === 3")
     assert page.errors == []
+
+
+async def test_the_parts_of_a_cited_sentence_are_one_text(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.start_run("1", "How deep is mud?", script.at)
+    parts = (TextBlock("Mud is "), TextBlock("deep", "[]", True), TextBlock(".", "", True))
+    script.events += turn_events("1", *parts)
+    async with open_page(page, script, "&run=1"):
+        texts = await page.run(
+            "app.fold.runs.get('1').items.filter(item => item.kind === 'text')"
+            ".map(item => item.text)"
+        )
+    assert texts == ["Mud is deep."]
 
 
 async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_path: Path) -> None:

@@ -146,6 +146,15 @@ const markChanged = (item) => {
   item.version++;
   return item;
 };
+// Each text joined with its continuations, such as the parts of a sentence with citations.
+const joinTexts = (content) =>
+  content.reduce((blocks, block) => {
+    const last = blocks.at(-1);
+    if (block.type === "text" && block.is_continuation && last?.type === "text")
+      blocks[blocks.length - 1] = { ...last, text: last.text + block.text };
+    else blocks.push(block);
+    return blocks;
+  }, []);
 const addText = (sums, text) => {
   sums.lines += lineCount(text);
   sums.bytes += byteLength(text);
@@ -244,7 +253,7 @@ const HANDLERS = {
       above.version++;
     }
     if (step.growth) fold.growth.push(Object.assign(step.growth, { input: usage.input }));
-    for (const block of message.content) {
+    for (const block of joinTexts(message.content)) {
       const kind = block.type === "tool_call" ? "call" : block.type;
       const item = { kind, turn: step.turn, at: event.at };
       if (block.type !== "tool_call")
