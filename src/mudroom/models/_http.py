@@ -247,9 +247,10 @@ class _Exchange:
         self._response = response = await client.open_pool().post(
             self._url, self._headers, make_body
         )
-        if response.status != 200 or response.content_type in _UNSTREAMED_TYPES:
+        content_type = response.content_type
+        if response.status != 200 or content_type in _UNSTREAMED_TYPES:
             raise await self._read_error(response)
-        if response.content_type == "application/x-ndjson":
+        if content_type == "application/x-ndjson":
             self._events = LineParser()
         client.limiter.record_accepted(slot)
         self._shown_at = client.clock.monotonic()

@@ -237,13 +237,20 @@ class WireConversation:
         if isinstance(message, AssistantMessage):
             is_refused = message.provider_stop_reason == REFUSED_CALLS
             self._refused_count = self._refused_count + 1 if is_refused else 0
-            if not self._model.encode_server_tools(self._prefix.config):
-                message = _remove_provider_blocks(message)
+            message = self._remove_unoffered_blocks(message)
         if isinstance(message, UserMessage) and not self._model.takes_images:
             warn_unsent_images(self._model.name, message, self._model.unsent)
             message = replace_images(message)
         for entry in self._model.encode_message(message, self._prefix.names):
             self.append_entry(entry)
+
+    def _remove_unoffered_blocks(self, message: AssistantMessage) -> AssistantMessage:
+        """Remove the blocks of the provider's tools if the requests offer no such tool."""
+        content = tuple([each for each in message.content if not isinstance(each, ProviderBlock)])
+        if len(content) == len(message.content):
+            return message
+        is_offered = self._model.encode_server_tools(self._prefix.config)
+        return message if is_offered else replace(message, content=content)
 
     def request_answer(
         self, *, tools: bool = True, max_tokens: int | None = None
@@ -324,12 +331,6 @@ class WireConversation:
         if self._messages:
             self._messages += b","
         self._messages += encode(entry)
-
-
-def _remove_provider_blocks(message: AssistantMessage) -> AssistantMessage:
-    """Return an answer for a request that offers no tool of the provider."""
-    content = tuple(block for block in message.content if not isinstance(block, ProviderBlock))
-    return message if content == message.content else replace(message, content=content)
 
 
 def get_sampling(config: RequestConfig, facts: ModelFacts) -> dict[str, float]:

@@ -6,6 +6,9 @@ import asyncio
 import codecs
 import io
 import stat
+from collections.abc import Iterable, Sequence
+from functools import cache
+from operator import add
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -160,6 +163,20 @@ def _read_small_file(data: bytes, first: int, count: int) -> LineRange | None:
     return LineRange(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
 
 
+@cache
+def _list_labels() -> tuple[str, ...]:
+    """Return what stands before the first MAX_LINES lines of a file."""
+    return tuple(f"{number}\t" for number in range(1, MAX_LINES + 1))
+
+
+def _number_lines(lines: Sequence[str], first: int) -> list[str]:
+    end = first + len(lines)
+    labels: Iterable[str] = _list_labels()[first - 1 : end - 1]
+    if end > MAX_LINES:
+        labels = (f"{number}\t" for number in range(first, end))
+    return list(map(add, labels, lines))
+
+
 def _format(path: str, part: LineRange) -> ToolResult:
     if not part.lines and part.total is None:
         return make_error_result(
@@ -171,7 +188,7 @@ def _format(path: str, part: LineRange) -> ToolResult:
         return ToolResult(
             f"({path} has {lines}; offset {part.first} is past its end)", reads=(path,)
         )
-    rows = [f"{number}\t{line}" for number, line in enumerate(part.lines, part.first)]
+    rows = _number_lines(part.lines, part.first)
     if part.note:
         rows.append(part.note)
     if part.has_more:

@@ -10,6 +10,7 @@ import os
 import stat
 import weakref
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from .._core.ports import FileInfo
 from .._platform.path_text import path_from_text, path_to_text
@@ -80,8 +81,7 @@ class SharedWorkspace:
 
     def _locate(self, path: str) -> str:
         """Return the path of the file system, relative or absolute as in `locate`."""
-        _check_characters(path)
-        absolute = os.path.normpath(os.path.join(self._root, path_from_text(path)))
+        absolute = _join_path(self._root, path)
         for folder in self._spellings:
             if _is_inside(absolute, folder):
                 return absolute[len(folder) :].lstrip("/") or "."
@@ -294,6 +294,13 @@ def _read_range(descriptor: int, offset: int, size: int) -> bytes:
     while piece := os.pread(descriptor, size - len(data), offset + len(data)):
         data += piece
     return data
+
+
+@lru_cache(maxsize=256)
+def _join_path(root: str, path: str) -> str:
+    """Return the absolute path of a text; each call of a tool needs it several times."""
+    _check_characters(path)
+    return os.path.normpath(os.path.join(root, path_from_text(path)))
 
 
 def _check_characters(path: str) -> None:

@@ -17,10 +17,14 @@ class SilenceWatch:
     def __init__(self) -> None:
         self._silent_at: dict[asyncio.Timeout, float] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def extend(self, call: asyncio.Timeout, seconds: float) -> None:
         """Set or move the time at which a call counts as silent to `seconds` from now."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            # Kept, because finding the loop takes a system call.
+            self._loop = loop = asyncio.get_running_loop()
         self._silent_at[call] = loop.time() + seconds
         if self._timer is None:
             self._timer = loop.call_later(_CHECK_INTERVAL, self._check, loop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from .errors import ConnectionLost, MalformedResponse
 
@@ -214,13 +215,18 @@ def _parse_headers(lines: list[bytes]) -> dict[str, str]:
             # A folded line continues the value above it.
             headers[name] += f" {line.strip().decode('latin-1')}"
             continue
-        raw_name, colon, raw_value = line.partition(b":")
-        if not colon or _HEADER_NAME.fullmatch(raw_name) is None:
-            raise MalformedResponse(f"not a header: {line[:40]!r}")
-        name = raw_name.decode("ascii").lower()
-        value = raw_value.strip().decode("latin-1")
+        name, value = _parse_header(line)
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
+
+
+@lru_cache(maxsize=64)
+def _parse_header(line: bytes) -> tuple[str, str]:
+    """Return name and value of a header. Most lines are the same in each response of a server."""
+    name, colon, value = line.partition(b":")
+    if not colon or _HEADER_NAME.fullmatch(name) is None:
+        raise MalformedResponse(f"not a header: {line[:40]!r}")
+    return name.decode("ascii").lower(), value.strip().decode("latin-1")
 
 
 def _parse_length(text: str) -> int:

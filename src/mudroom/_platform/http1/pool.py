@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ..open_files import get_open_file_limit
@@ -317,20 +318,21 @@ class ConnectionPool:
 def _send_request(
     connection: Connection, method: str, address: Address, headers: Mapping[str, str], body: bytes
 ) -> None:
-    connection.send(_build_head(method, address, headers, len(body)), body)
+    head = _build_head(method, address, tuple(headers.items()))
+    length = b"" if method == "GET" else b"Content-Length: %d\r\n" % len(body)
+    connection.send(b"%b%b\r\n" % (head, length), body)
 
 
-def _build_head(method: str, address: Address, headers: Mapping[str, str], length: int) -> bytes:
+@lru_cache(maxsize=_MAX_URLS)
+def _build_head(method: str, address: Address, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """Return the head of a request without the length and the empty line."""
     lines = [f"{method} {address.target} HTTP/1.1", f"Host: {address.host_header}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    if address.authorization and "authorization" not in (name.lower() for name in headers):
+    lines += [f"{name}: {value}" for name, value in headers]
+    if address.authorization and "authorization" not in (name.lower() for name, _ in headers):
         lines.append(f"Authorization: {address.authorization}")
     if address.proxy is not None and address.proxy.authorization and not address.is_tls:
         lines.append(f"Proxy-Authorization: {address.proxy.authorization}")
-    lines.append("Accept-Encoding: identity")
-    if method != "GET":
-        lines.append(f"Content-Length: {length}")
-    lines += ["", ""]
+    lines += ["Accept-Encoding: identity", ""]
     head = "\r\n".join(lines)
     if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1 or "\0" in head:
         raise InvalidRequest("a header has a line break or a null byte")
