@@ -32,8 +32,8 @@ format: dev ## fix the style
 attacks: dev ## run every attack on every sandbox tier, as root and as a user; prints the attack table
 	$(PY) scripts/attacks
 
-bench: dev ## measure, side by side with a bare loop
-	$(PY) -m benchmarks
+bench: dev ## measure, side by side with a bare loop; HISTORY=1 adds the figures to benchmarks/history.jsonl
+	$(PY) -m benchmarks $(if $(HISTORY),--history)
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/engine/test_firewall.py

@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from .history import Entry, append_entry, make_entry, read_last_entry
 from .processes import Bench
 from .rows import Row
 from .scale import (
@@ -28,6 +30,8 @@ from .scale import (
 )
 from .sessions import measure_sessions
 
+T = TypeVar("T")
+
 _MARK = ',"cache_control":{"type":"ephemeral"}'
 
 
@@ -35,34 +39,58 @@ def compute_median(times: int, measure: Callable[[], float]) -> float:
     return median(measure() for _ in range(times))
 
 
-def measure_each(bench: Bench, which: str, times: int, children: int, turns: int) -> float:
-    """Return CPU milliseconds of one more request in a run of that shape.
+def measure_in_turn(
+    subjects: Sequence[str], times: int, measure: Callable[[str], T]
+) -> list[list[T]]:
+    """Return the figures of each subject.
+
+    The subjects are measured in turn, so that other work on the machine slows all of them.
+    """
+    rounds = [[measure(which) for which in subjects] for _ in range(times)]
+    return [list(figures) for figures in zip(*rounds, strict=True)]
+
+
+def measure_each(
+    bench: Bench,
+    subjects: Sequence[str],
+    times: int,
+    children: int,
+    turns: int,
+    *,
+    folder: str = "",
+) -> list[float]:
+    """Return CPU milliseconds of one more request in a run of that shape, for each subject.
 
     The cost of a run with 1 child × 1 turn is subtracted.
     """
-    small = [bench.run(which, 1, 1) for _ in range(times)]
-    large = [bench.run(which, children, turns) for _ in range(times)]
-    more = large[0].requests - small[0].requests
-    return 1000 * (median(run.cpu for run in large) - median(run.cpu for run in small)) / more
+
+    def measure(which: str) -> float:
+        small = bench.run(which, 1, 1, folder=folder)
+        large = bench.run(which, children, turns, folder=folder)
+        return 1000 * (large.cpu - small.cpu) / (large.requests - small.requests)
+
+    return [median(costs) for costs in measure_in_turn(subjects, times, measure)]
 
 
 def request(bench: Bench, times: int) -> Iterator[Row]:
-    mudroom, floor = (measure_each(bench, which, times, 20, 10) for which in ("mudroom", "floor"))
-    yield Row(
-        "CPU per extra request, 20 children × 10 turns",
-        "ms",
-        mudroom,
-        2.0 * floor,
-        1.5 * floor,
-        floor,
-    )
+    durable, memory, floor = measure_each(bench, ("mudroom", "memory", "floor"), times, 20, 10)
+    name = "CPU per extra request, 20 children × 10 turns"
+    yield Row(name, "ms", durable, 2.0 * floor, 1.5 * floor, floor)
+    yield Row("the same, journal in memory", "ms", memory, 1.7 * floor, 1.3 * floor, floor)
+
+
+def measure_history(bench: Bench, times: int) -> Iterator[Row]:
+    folder = bench.make_folder(10_000)
+    mudroom, floor = measure_each(bench, ("mudroom", "floor"), times, 2, 200, folder=folder)
+    name = "CPU per extra request, 2 children × 200 turns of 10 KB"
+    yield Row(name, "ms", mudroom, 1.2 * floor, floor, floor)
 
 
 def measure_growth(bench: Bench, times: int) -> Iterator[Row]:
-    mudroom, floor = (
-        measure_each(bench, which, times, 5, 80) / measure_each(bench, which, times, 5, 20)
-        for which in ("mudroom", "floor")
-    )
+    subjects = ("mudroom", "floor")
+    long = measure_each(bench, subjects, times, 5, 80)
+    short = measure_each(bench, subjects, times, 5, 20)
+    mudroom, floor = (after / before for after, before in zip(long, short, strict=True))
     must = max(1.15, floor)
     yield Row("the same at 80 turns / at 20 turns, 5 children", "×", mudroom, must, 1.0, floor)
 
@@ -72,11 +100,13 @@ def measure_crowd(bench: Bench, times: int) -> Iterator[Row]:
     children = 500
     walls: list[float] = []
     sizes: list[float] = []
-    for which in ("mudroom", "floor"):
-        runs = [bench.run(which, children, 3, delay=200) for _ in range(times)]
-        alone = median(bench.run(which, 1, 3, delay=200).peak for _ in range(times))
-        walls.append(median(run.wall for run in runs) / ideal)
-        sizes.append((median(run.peak for run in runs) - alone) / children)
+    subjects = ("mudroom", "floor")
+    crowds = measure_in_turn(subjects, times, lambda which: bench.run(which, children, 3, 200))
+    singles = measure_in_turn(subjects, times, lambda which: bench.run(which, 1, 3, 200))
+    for crowd, single in zip(crowds, singles, strict=True):
+        walls.append(median(run.wall for run in crowd) / ideal)
+        alone = median(run.peak for run in single)
+        sizes.append((median(run.peak for run in crowd) - alone) / children)
     yield Row(
         "wall / ideal, 500 children × 3 turns, answers after 200 ms",
         "×",
@@ -85,7 +115,7 @@ def measure_crowd(bench: Bench, times: int) -> Iterator[Row]:
         1.05 * walls[1],
         walls[1],
     )
-    yield Row("memory per child, the same", "KiB", sizes[0], 40, 30, sizes[1])
+    yield Row("memory per child, 500 children", "KiB", sizes[0], 40, 30, sizes[1])
 
 
 def start(bench: Bench, times: int) -> Iterator[Row]:
@@ -93,10 +123,8 @@ def start(bench: Bench, times: int) -> Iterator[Row]:
     imported = compute_median(
         times, lambda: bench.measure_process([sys.executable, "-c", "import mudroom"])
     )
-    first, floor = (
-        compute_median(times, lambda which=which: bench.measure_first_request(which))
-        for which in ("mudroom", "floor")
-    )
+    starts = measure_in_turn(("mudroom", "floor"), times, bench.measure_first_request)
+    first, floor = map(median, starts)
     yield Row(
         "start of `mudroom -p` to its first request", "s", first, 1.3 * floor, 1.1 * floor, floor
     )
@@ -150,6 +178,7 @@ def measure_requests(bench: Bench, _: int) -> Iterator[Row]:
 FIGURES = {
     "request": request,
     "growth": measure_growth,
+    "history": measure_history,
     "crowd": measure_crowd,
     "start": start,
     "requests": measure_requests,
@@ -162,17 +191,20 @@ FIGURES = {
 }
 
 
-def _format(row: Row) -> str:
-    def format_number(value: float | None) -> str:
-        return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+def _format_number(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
+
+def _format(row: Row, last: Entry | None) -> str:
     verdict = "held" if row.held else "MISSED"
     sign = "≥" if row.least else "≤"
     figures = (
-        format_number(row.measured),
-        f"{sign} {format_number(row.must)}",
-        format_number(row.aim),
-        format_number(row.floor),
+        _format_number(row.measured),
+        f"{sign} {_format_number(row.must)}",
+        _format_number(row.aim),
+        _format_number(row.floor),
+        _format_number(row.ratio),
+        _format_number(last.get_ratio(row.name) if last else None),
     )
     return (
         f"{row.name:<60} {row.unit:>5} "
@@ -188,21 +220,28 @@ def main() -> int:
     parser.add_argument(
         "figures", nargs="*", metavar="FIGURE", help=f"{', '.join(FIGURES)}; all by default"
     )
+    parser.add_argument("--history", action="store_true", help="append the figures to the history")
     parser.add_argument("--runs", type=int, default=5, help="runs for each figure (default 5)")
     arguments = parser.parse_args()
     if unknown := set(arguments.figures) - set(FIGURES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    head = f"{'':<60} {'':>5} {'measured':>9} {'must':>9} {'aim':>9} {'floor':>9}"
+    columns = ("measured", "must", "aim", "floor", "ratio", "last")
+    head = " " * 66 + " ".join(f"{column:>9}" for column in columns)
+    last = read_last_entry()
     load = os.getloadavg()[0]
     print(f"medians of {arguments.runs}; {os.cpu_count()} cores, load {load:.1f}")
+    if last:
+        print(f"ratio: measured / floor; last: the ratio on {last.date} at {last.commit}")
     print(head, flush=True)
-    held = True
+    rows: list[Row] = []
     with Bench() as bench:
         for name in arguments.figures or FIGURES:
             for row in FIGURES[name](bench, arguments.runs):
-                print(_format(row), flush=True)
-                held &= row.held
-    return 0 if held else 1
+                print(_format(row, last), flush=True)
+                rows.append(row)
+    if arguments.history:
+        append_entry(make_entry({row.name: (row.measured, row.floor) for row in rows}, load))
+    return 0 if all(row.held for row in rows) else 1
 
 
 if __name__ == "__main__":

@@ -43,6 +43,10 @@ class Figures(Struct, frozen=True):
     collecting: float = 0.0
 
 
+_FILE_SIZE = 2_000
+"""Bytes of each file that the children read."""
+
+
 class Bench:
     """The model server, a folder with files of 2,000 bytes, and runs against them.
 
@@ -58,11 +62,7 @@ class Bench:
             tempfile.TemporaryDirectory(prefix="mudroom-bench-")
         )
         self.home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mudroom-bench-"))
-        for number in range(100):
-            Path(self.folder, f"notes-{number:02}.txt").write_text(
-                f"There are forty characters in each line {number:02}\n"[-40:] * 50,
-                encoding="utf-8",
-            )
+        _write_files(self.folder, _FILE_SIZE)
         self._certificate = Path(self.home, "certificate.pem")
         key = Path(self.home, "key.pem")
         write_certificate(self._certificate, key)
@@ -99,7 +99,8 @@ class Bench:
         """Measure one run in a process of its own.
 
         Arguments:
-            which: "mudroom", "processes" (mudroom with two worker processes) or "floor".
+            which: "mudroom", "memory" (its journal in memory), "processes" (two worker processes)
+                or "floor".
             delay: milliseconds before each answer.
             pieces: of the last answer of a child, streamed one at a time; 0 for one packet.
             is_encrypted: connect with TLS.
@@ -183,6 +184,13 @@ class Bench:
         with urllib.request.urlopen(f"{self.url}/{run}") as answer:
             return json.load(answer)
 
+    def make_folder(self, file_size: int) -> str:
+        """Make a folder with files of another size, and return its path."""
+        temporary = tempfile.TemporaryDirectory(prefix="mudroom-bench-")
+        folder = self._stack.enter_context(temporary)
+        _write_files(folder, file_size)
+        return folder
+
     def _make_prompt(
         self,
         children: int,
@@ -204,6 +212,16 @@ class Bench:
             "MUDROOM_HOME": self.home,
             "SSL_CERT_FILE": str(self._certificate),
         }
+        # Without byte code, each process would compile mudroom first.
         return {
-            name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
+            name: value
+            for name, value in os.environ.items()
+            if not name.lower().endswith("_proxy") and name != "PYTHONDONTWRITEBYTECODE"
         } | own
+
+
+def _write_files(folder: str, size: int) -> None:
+    """Write the files that the children read, in lines of 40 bytes."""
+    for number in range(100):
+        line = f"There are forty characters in each line {number:02}\n"[-40:]
+        Path(folder, f"notes-{number:02}.txt").write_text(line * (size // 40), encoding="utf-8")

@@ -22,6 +22,11 @@ class Row(Struct, frozen=True):
     least: bool = False
 
     @property
+    def ratio(self) -> float:
+        """The figure relative to the floor; the figure itself without a floor."""
+        return self.measured / self.floor if self.floor else self.measured
+
+    @property
     def held(self) -> bool:
         """True if the figure is within its limit."""
         return self.measured >= self.must if self.least else self.measured <= self.must

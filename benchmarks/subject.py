@@ -1,4 +1,4 @@
-"""One measured process: `python -m benchmarks.subject mudroom|floor URL FOLDER PROMPT`.
+"""One measured process: `python -m benchmarks.subject mudroom|memory|floor URL FOLDER PROMPT`.
 
 It prints its cost as JSON. CPU and wall time are those of the run alone, after imports and set-up;
 the peak of memory is that of the process. With BENCH_PROFILE=FILE it writes a cProfile of the run.
@@ -40,6 +40,7 @@ async def measure(which: str, url: str, folder: str, prompt: str) -> dict[str, o
                     child_turns=turns + 2,
                     max_children=max(64, children),
                     worker="process:2" if which == "processes" else "local",
+                    journal="memory" if which == "memory" else "sqlite",
                 )
             )
         cpu, wall = _read_cpu_time(), time.perf_counter()

@@ -6,7 +6,6 @@ process sends, until that process closes the socket.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -16,6 +15,7 @@ import sys
 import msgspec
 
 from ._core.events import StoredEvent
+from ._platform.event_loop import run_event_loop
 from ._platform.garbage_collector import collect_garbage_less_often
 from ._platform.open_files import raise_open_file_limit
 from .worker_services import build_worker_services
@@ -48,7 +48,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))
     with contextlib.suppress(msgspec.DecodeError):
-        asyncio.run(_serve_and_exit(connection))
+        run_event_loop(_serve_and_exit(connection))
     os._exit(1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 from ..wake_queue import WakeQueue
 from .errors import ConnectionLost, HttpError, SilentServer
@@ -55,9 +56,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self._socket = transport
+        # The transports of some event loops do not inherit from asyncio's.
+        self._socket = cast("asyncio.Transport", transport)
+        self.transport = self._socket
 
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
         """Encrypt the connection. Raises OSError, ssl.SSLError."""

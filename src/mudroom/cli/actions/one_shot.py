@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 from ..._core.agents import Mode
+from ..._platform.event_loop import run_event_loop
 from ...errors import UsageError
 from ..output.log_notices import show_log
 from ..output.progress import print_notice
@@ -32,7 +32,7 @@ def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: 
     """
     prompt = read_prompt(words, sys.stdin, wait=wait_for_stdin, warn=print_notice)
     has_data = words is not None and prompt != words
-    return asyncio.run(run_one_shot(prompt, options, has_data=has_data))
+    return run_event_loop(run_one_shot(prompt, options, has_data=has_data))
 
 
 async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: bool = False) -> int:

@@ -15,6 +15,7 @@ from ..._core.counts import count_noun
 from ..._core.events import RunStarted, SessionOpened, StoredEvent
 from ..._core.ports import SessionStore
 from ..._core.runs import Report
+from ..._platform.event_loop import run_event_loop
 from ..._platform.path_text import path_from_text
 from ...config import Settings
 from ...errors import UsageError
@@ -65,7 +66,7 @@ def resume_session(
         options = StartOptions(
             settings=settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet
         )
-        return asyncio.run(run_one_shot(None, options))
+        return run_event_loop(run_one_shot(None, options))
     report = _get_last_report(recorded)
     if not quiet:
         print_notice("no run was interrupted; this is the last answer")

@@ -26,9 +26,10 @@ def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
     from .typeahead import hold_input
 
     with hold_input(options.settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
-        import asyncio  # slow to import: keys typed meanwhile are kept
+        # Slow to import: keys typed meanwhile are kept.
+        from ..._platform.event_loop import run_event_loop
 
-        return asyncio.run(_start_prompt(options, first, early))
+        return run_event_loop(_start_prompt(options, first, early))
 
 
 async def _start_prompt(options: StartOptions, first: str, early: str) -> int:

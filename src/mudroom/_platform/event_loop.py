@@ -1,0 +1,19 @@
+"""Event loop of processes that belong to mudroom: that of uvloop, where it is installed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+def run_event_loop(main: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine to its end in a new event loop and return its result."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # the extra `uvloop` is not installed
+        new_event_loop = None
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(main)
