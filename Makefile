@@ -36,7 +36,7 @@ bench: dev ## measure, side by side with a bare loop; HISTORY=1 adds the figures
 	$(PY) -m benchmarks $(if $(HISTORY),--history)
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
-	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/engine/test_firewall.py
+	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py
 
 real: dev ## run the tests against a real model on this machine; the first run builds its server (10 to 40 minutes)
 	scripts/real

@@ -30,6 +30,7 @@ from .agent_catalog import (
     load_catalog,
     resolve_child_models,
 )
+from .context_windows import make_context_policy
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
 from .journals.session_journal import SessionJournal
@@ -306,6 +307,7 @@ class _Builder:
             watchers=watchers,
             change_watch=ChangeWatch(self._home),
             versions=open_versions(options, self._home),
+            context_policy=make_context_policy(self._models, options),
         )
 
     def _choose_listing_limits(self, model: str) -> ListingLimits:
@@ -388,6 +390,5 @@ class _Builder:
             home=self._home,
             processes=processes,
             limits=limits,
-            windows=self._models.windows,
-            images=self._models.images,
+            models=self._models,
         )

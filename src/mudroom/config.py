@@ -112,6 +112,7 @@ _EXPECTED = {
     bool: "true or false",
     str: "text in quotes",
 }
+_PERCENT = "a whole number from 1 to 100"
 _TABLES = {"child_model": ", or a table of agents and models"}
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _VARIABLES = {
@@ -325,7 +326,8 @@ def _validate(key: str, value: object, origin: str, *, is_text: bool = False) ->
     if rules is not None:
         return rules
     if checked is None:
-        expected = _EXPECTED[kind] + _TABLES.get(key, "")
+        is_percent = key in ("clear_at", "compact_at")
+        expected = _PERCENT if is_percent else _EXPECTED[kind] + _TABLES.get(key, "")
         raise UsageError(f"{key} must be {expected}, not {value!r}", where=origin)
     if checked == "":
         remedy = "Leave it out for the default, or give a value."

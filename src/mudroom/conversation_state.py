@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from ._core.events import RunStarted, StoredEvent
 from ._core.messages import Message
 from ._core.runs import Brief, Report
-from ._engine.compaction import has_summary
+from ._engine.compaction.summary import has_summary
 from ._engine.recorded_conversations import group_by_run
 from ._engine.resume import find_report
 from .errors import JournalDamaged, UnknownName
-from .projections.transcript import TranscriptBuilder, build_transcript
+from .projections.context import ContextBuilder, clear_results
 
 
 class ConversationRun(Struct, frozen=True):
@@ -22,13 +22,15 @@ class ConversationRun(Struct, frozen=True):
 
     Arguments:
         continues: id of the root run before it; "" for the first.
-        is_compaction: true if it summarises the runs before it, which the model no longer sees.
-        messages: its prompt, answers and tool results.
+        is_compacted: true if its messages replace those of the runs before it.
+        messages: its prompt, answers and tool results, as the model sees them.
+        cleared: new texts of cleared results, by call id.
     """
 
     continues: str
-    is_compaction: bool
+    is_compacted: bool
     messages: tuple[Message, ...]
+    cleared: Mapping[str, str]
 
 
 class ConversationState:
@@ -47,7 +49,7 @@ class ConversationState:
         self.unfinished_events: dict[str, list[StoredEvent]] = {}
         self._runs: dict[str, ConversationRun] = {}
         self._current_run = ""
-        self._transcript = TranscriptBuilder()
+        self._context = ContextBuilder()
 
     def load(self, events: Iterable[StoredEvent]) -> None:
         """Continue a recorded session, from all its events."""
@@ -61,8 +63,10 @@ class ConversationState:
                 continue
             self.latest_run = run
             if run not in self.unfinished_events:
-                messages = build_transcript(by_run[run], run)
-                self._add_run(brief, find_report(by_run[run]), messages)
+                context = ContextBuilder()
+                for event in by_run[run]:
+                    context.apply(event)
+                self._add_run(brief, find_report(by_run[run]), context)
 
     def make_run_id(self) -> str:
         """Return the id of a new root run."""
@@ -95,14 +99,14 @@ class ConversationState:
         if brief.depth == 0 and brief.continues == self.latest_run:
             self.latest_run = brief.run_id
         self._current_run = brief.run_id
-        self._transcript = TranscriptBuilder()
+        self._context = ContextBuilder()
         for event in self.unfinished_events.get(brief.run_id, ()):
-            self._transcript.apply(event)
+            self._context.apply(event)
 
     def observe(self, event: StoredEvent) -> None:
         """Add an event of the current run. Events of other runs are ignored."""
         if event.run == self._current_run:
-            self._transcript.apply(event)
+            self._context.apply(event)
 
     def finish_run(self, brief: Brief, report: Report | None) -> None:
         """Add the messages of a root run that ended.
@@ -112,7 +116,7 @@ class ConversationState:
         """
         self._current_run = ""
         if brief.depth == 0:
-            self._add_run(brief, report, self._transcript.build())
+            self._add_run(brief, report, self._context)
 
     def rewind(self, run_id: str) -> None:
         """Return to the state before a root run. Raises UnknownName."""
@@ -120,23 +124,30 @@ class ConversationState:
             raise UnknownName("run of the conversation", run_id, self._runs)
         self.latest_run = self._runs[run_id].continues
 
-    def _add_run(self, brief: Brief, report: Report | None, messages: tuple[Message, ...]) -> None:
+    def _add_run(self, brief: Brief, report: Report | None, context: ContextBuilder) -> None:
         """Add a run to the conversation, unless it never started or failed to write a summary."""
-        self._runs[brief.run_id] = ConversationRun(brief.continues, brief.is_compaction, messages)
+        messages = context.build()
+        is_compacted = brief.is_compaction or context.is_compacted
+        self._runs[brief.run_id] = ConversationRun(
+            brief.continues, is_compacted, messages, context.cleared
+        )
         has_failed = brief.is_compaction and not has_summary(report)
         if self.latest_run == brief.run_id and (has_failed or not messages):
             self.latest_run = brief.continues
 
     def _list_messages_until(self, run_id: str) -> tuple[Message, ...]:
-        """Return the messages that a run after `run_id` continues, back to the last summary."""
+        """Return the messages that a run after `run_id` continues, back to the last compaction."""
         known: list[tuple[Message, ...]] = []
+        cleared: dict[str, str] = {}
         while run_id in self._runs:
             run = self._runs[run_id]
             known.append(run.messages)
-            if run.is_compaction:
+            cleared = {**run.cleared, **cleared}
+            if run.is_compacted:
                 break
             run_id = run.continues
-        return tuple(message for messages in reversed(known) for message in messages)
+        messages = (message for messages in reversed(known) for message in messages)
+        return clear_results(messages, cleared) if cleared else tuple(messages)
 
 
 def select_finished(events: Sequence[StoredEvent]) -> list[StoredEvent]:

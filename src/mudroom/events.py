@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ._core.events import (
     AnyEvent,
+    Compacted,
     Delta,
     Event,
     FileWriteIntended,
@@ -12,6 +13,7 @@ from ._core.events import (
     ModelCallRetried,
     NoteInjected,
     PermissionDecided,
+    ResultsCleared,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -28,6 +30,7 @@ from ._core.events import (
 
 __all__ = [
     "AnyEvent",
+    "Compacted",
     "Delta",
     "Event",
     "FileWriteIntended",
@@ -36,6 +39,7 @@ __all__ = [
     "ModelCallRetried",
     "NoteInjected",
     "PermissionDecided",
+    "ResultsCleared",
     "RunFinished",
     "RunResumed",
     "RunStarted",

@@ -6,11 +6,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Meta
 from msgspec.structs import fields, replace
 
 from ._core.agents import Agent
 from ._core.budgets import Budget, check_amount
+from ._core.compaction import CompactionOptions
 from ._core.ports import (
     Approver,
     Hooks,
@@ -31,10 +32,11 @@ JOURNALS = ("sqlite", "memory")
 _MAX_PROCESSES = 64
 
 
-class SharedOptions(Struct, frozen=True, kw_only=True):
+class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
     """Options that are the same in a program and in a settings file.
 
-    `SessionOptions` and `config.Settings` inherit them, so each is declared only once.
+    `SessionOptions` and `config.Settings` inherit them, so each is declared only once. The options
+    of `CompactionOptions` are among them.
 
     Arguments:
         child_model: model string of children whose agent says "inherit"; "inherit" is the
@@ -133,10 +135,14 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     id: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("child_turns", "max_children", "max_output_tokens"):
+        for name in ("child_turns", "max_children", "max_output_tokens", "context_window"):
             amount = getattr(self, name)
-            if name != "max_output_tokens" or amount is not None:
+            is_optional = name in ("max_output_tokens", "context_window")
+            if amount is not None or not is_optional:
                 check_amount(name, amount, "SessionOptions", is_count=True, minimum=1)
+        for name in ("clear_at", "compact_at"):
+            percent = getattr(self, name)
+            check_amount(name, percent, "SessionOptions", is_count=True, minimum=1, maximum=100)
 
 
 def check_options(options: SessionOptions) -> SessionOptions:

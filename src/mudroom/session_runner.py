@@ -18,7 +18,7 @@ from ._core.runs import Brief, Reason, Report
 from ._core.runs import T as Outputs
 from ._core.tools import Tool
 from ._core.type_checks import check_type
-from ._engine.compaction import RUN_TITLE, make_summary_prompt
+from ._engine.compaction.summary import RUN_TITLE, make_summary_prompt
 from ._engine.task import narrow_tools
 from .agent_catalog import find_agent
 from .build import SessionResources

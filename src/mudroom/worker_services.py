@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from . import agent_files, pricing
+from ._core.compaction import CompactionOptions
 from ._core.events import StoredEvent
 from ._core.listings import ListingLimits
 from ._core.tools import Tool
@@ -16,6 +17,7 @@ from ._engine.changes.versions import FileVersions
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
+from .context_windows import make_context_policy
 from .model_registry import ModelRegistry
 from .open_adapters import EnvironmentFactory, SessionEnvironments, collect_tools, make_web_tools
 from .options import SessionOptions
@@ -41,8 +43,7 @@ def make_process_worker(
     home: str,
     processes: int,
     limits: ListingLimits,
-    windows: dict[str, int],
-    images: dict[str, bool],
+    models: ModelRegistry,
 ) -> ProcessWorker:
     """Return the worker of a session that executes children in worker processes.
 
@@ -50,8 +51,7 @@ def make_process_worker(
         home: mudroom's state folder.
         processes: number of worker processes; 0 means one per processor.
         limits: what descriptions of tools may list.
-        windows: context windows that local servers reported, by model string.
-        images: whether a model takes images, as local servers reported it, by model string.
+        models: the models of the session.
     """
     environ = options.environ
     config = WorkerConfig(
@@ -72,8 +72,14 @@ def make_process_worker(
         child_models=dict(services.child_models),
         max_output_tokens=services.max_output_tokens,
         listing_limits=limits,
-        windows=windows,
-        images=images,
+        windows=models.windows,
+        images=models.images,
+        compaction=CompactionOptions(
+            auto_compact=options.auto_compact,
+            context_window=options.context_window,
+            clear_at=options.clear_at,
+            compact_at=options.compact_at,
+        ),
         child_budget=services.child_budget,
         reports_costs=services.reports_costs,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
@@ -147,6 +153,7 @@ def build_worker_services(
         hooks=RemoteHooks(link) if config.has_hooks else None,
         change_watch=ChangeWatch(config.home),
         output_checks=RemoteOutputChecks(link),
+        context_policy=make_context_policy(models, config.compaction),
     )
 
 

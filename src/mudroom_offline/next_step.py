@@ -15,7 +15,7 @@ from mudroom._core.messages import (
     ToolResultBlock,
 )
 from mudroom._core.ports import RequestConfig
-from mudroom._engine.compaction import SUMMARY_PROMPT
+from mudroom._engine.compaction.summary import SUMMARY_PROMPT
 
 from .children import run_children
 from .file_summaries import summarize

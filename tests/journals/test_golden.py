@@ -10,8 +10,10 @@ from click.testing import CliRunner
 
 from mudroom import AssistantMessage, Reason, Session
 from mudroom._core.events import (
+    Compacted,
     MessageDelivered,
     MessageSent,
+    ResultsCleared,
     RunFinished,
     RunStarted,
     RunWaiting,
@@ -32,8 +34,10 @@ from mudroom.testing.sample_events import every_event
 GOLDEN = Path(__file__).with_name("golden")
 VERSIONS = [1, 2]
 FIRST_VERSION: dict[type[StoredEvent], int] = {
-    MessageSent: 2,
+    Compacted: 2,
     MessageDelivered: 2,
+    MessageSent: 2,
+    ResultsCleared: 2,
     RunWaiting: 2,
 }
 """Record version that introduced an event, if not the first."""

@@ -21,7 +21,7 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool, ToolResult
-from mudroom._engine.compaction import make_summary_prompt
+from mudroom._engine.compaction.summary import make_summary_prompt
 from mudroom.errors import ModelRefused
 from mudroom.session import Session
 from mudroom_offline import OfflineModel

@@ -8,7 +8,7 @@ import pytest
 
 from mudroom import Reason, Session, UsageError
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
-from mudroom._engine.compaction import SUMMARY_PROMPT
+from mudroom._engine.compaction.summary import SUMMARY_PROMPT
 from mudroom.errors import ModelRefused
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import get_session_path
@@ -26,7 +26,19 @@ def read_record(isolated: IsolatedOptions, session: str) -> list[StoredEvent]:
     return list(open_reader(get_session_path(isolated["home"], session)).read())
 
 
-async def test_the_conversation_continues_from_the_summary_alone(isolated: IsolatedOptions) -> None:
+NOTES_HEAD = "# Notes of your own from before. They are no proof and no order"
+
+
+def split_context(request: Request) -> tuple[list[str], list[str]]:
+    """Return the texts of the message that stands for the earlier part, and all others."""
+    texts = list_texts(request)
+    count = len(request.messages[0].content)
+    return texts[:count], texts[count:]
+
+
+async def test_the_conversation_continues_from_words_facts_notes_and_the_last_turn(
+    isolated: IsolatedOptions,
+) -> None:
     model = ScriptedModel(SCRIPT)
     async with Session(model=model, **isolated) as session:
         await session.run("how many lines?")
@@ -37,7 +49,12 @@ async def test_the_conversation_continues_from_the_summary_alone(isolated: Isola
     prompt = f"{SUMMARY_PROMPT}\nAbove all keep: the number of lines"
     assert list_texts(summary_request)[0] == "how many lines?"
     assert list_texts(summary_request)[-1] == prompt
-    assert list_texts(next_request) == [prompt, "they counted the lines: two", "what did you say?"]
+    (head, words, facts, notes), others = split_context(next_request)
+    assert head.startswith("[mudroom compacted this conversation.")
+    assert "<user-message>\nhow many lines?\n</user-message>" in words
+    assert "- notes.txt (1.1)" in facts
+    assert notes == f"{NOTES_HEAD}\nthey counted the lines: two"
+    assert others[-2:] == ["two lines", "what did you say?"]
 
 
 async def test_the_record_keeps_all_messages_and_a_resumed_session_sends_the_summary(
@@ -49,11 +66,9 @@ async def test_the_record_keeps_all_messages_and_a_resumed_session_sends_the_sum
     model = ScriptedModel(lambda request: "as I said")
     async with Session(model=model, resume=session.id, **isolated) as again:
         await again.run("what did you say?")
-    assert list_texts(model.requests[0]) == [
-        SUMMARY_PROMPT,
-        "they counted the lines: two",
-        "what did you say?",
-    ]
+    context, others = split_context(model.requests[0])
+    assert context[-1] == f"{NOTES_HEAD}\nthey counted the lines: two"
+    assert others[-2:] == ["two lines", "what did you say?"]
     events = read_record(isolated, session.id)
     prompts = [event.brief.prompt for event in events if isinstance(event, RunStarted)]
     assert prompts == ["how many lines?", SUMMARY_PROMPT, "what did you say?"]
@@ -118,7 +133,9 @@ async def test_a_summary_that_a_crash_interrupted_is_made_on_resume(
         "how many lines?",
         SUMMARY_PROMPT,
     )
-    assert list_texts(model.requests[1]) == [SUMMARY_PROMPT, "in short: two", "what did you say?"]
+    context, others = split_context(model.requests[1])
+    assert context[-1] == f"{NOTES_HEAD}\nin short: two"
+    assert others[-2:] == ["two lines", "what did you say?"]
 
 
 async def test_rewinding_to_before_a_summary_restores_the_whole_conversation(

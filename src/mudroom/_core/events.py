@@ -9,6 +9,7 @@ SessionOpened
       Delta …                     streamed text; shown, never stored
       ModelCallRetried …          the call failed and is repeated; its streamed text is void
     TurnFinished | TurnFailed     the complete answer, stored before any of its tool calls starts
+    ResultsCleared | Compacted    the next request has less of the earlier conversation
     PermissionDecided             a tool call was denied, or the approver was asked
     ToolCallStarted               intent: stored before the tool acts
       FileWriteIntended           stored before the file is written
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from .messages import AssistantMessage, ToolCallBlock
+from .messages import AssistantMessage, Message, ToolCallBlock
 from .runs import Brief, InboxMessage, Reason, Report
 from .tools import ToolResult, ToolView
 
@@ -135,11 +136,13 @@ class TurnFailed(Event, frozen=True, tag="turn_failed"):
     Arguments:
         transient: the same call may succeed later.
         text: the text of the answer that streamed before.
+        overflow: about how many tokens the request had, if it was refused as too long; else 0.
     """
 
     error: str
     transient: bool = False
     text: str = ""
+    overflow: int = 0
 
 
 class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
@@ -154,6 +157,38 @@ class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
     delay: float
     status: int = 0
     error: str = ""
+
+
+class ResultsCleared(Event, frozen=True, tag="results_cleared"):
+    """The next requests have short texts in place of old tool results.
+
+    Arguments:
+        texts: the new text of each result, by call id.
+        tokens: about how many tokens the requests have less.
+    """
+
+    texts: dict[str, str]
+    tokens: int = 0
+
+
+class Compacted(Event, frozen=True, tag="compacted"):
+    """The conversation continues from these messages, in place of all before.
+
+    Arguments:
+        messages: the new conversation, without results and notes that wait for the next request.
+        cause: "size", "overflow", "model" or "user".
+        before, after: about how many tokens the request had, and has.
+        summary_run: id of the run that wrote the notes, also if it failed; "" if none was started.
+        parts: numbers of the kept things by name, such as "files"; those that end in "_tokens" are
+            sizes.
+    """
+
+    messages: tuple[Message, ...]
+    cause: str = "size"
+    before: int = 0
+    after: int = 0
+    summary_run: str = ""
+    parts: dict[str, int] = {}
 
 
 class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):
@@ -247,6 +282,8 @@ StoredEvent = (
     | TurnFinished
     | TurnFailed
     | ModelCallRetried
+    | ResultsCleared
+    | Compacted
     | PermissionDecided
     | ToolCallStarted
     | FileWriteIntended

@@ -320,12 +320,14 @@ class RecordedFailure(Struct, frozen=True):
         is_transient: the same call may succeed later.
         partial_text: text that streamed before.
         stop: reason of the run's end if the run was stopped during the call, else "".
+        is_overflow: the request was too long.
     """
 
     error: str
     is_transient: bool = False
     partial_text: str = ""
     stop: str = ""
+    is_overflow: bool = False
 
 
 class RecordedConversation(Struct, frozen=True):

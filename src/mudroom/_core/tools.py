@@ -169,6 +169,7 @@ class Tool(Struct, frozen=True, kw_only=True):
             call would make, for the question whether it may.
         is_server_tool: the provider runs the tool; `run` is never called.
         needs_children: only runs that may start children have the tool, all or none of them.
+        keeps_results: results stay in the conversation when the engine clears old ones.
 
     Example:
         async def run(context: ToolContext, arguments: dict) -> ToolResult:
@@ -205,6 +206,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     propose: Callable[[Any, Mapping[str, Any]], Iterable[PreviewLine]] | None = None
     is_server_tool: bool = False
     needs_children: bool = False
+    keeps_results: bool = False
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
         """Return the argument of `run` for the arguments of a call. Raises ValueError."""

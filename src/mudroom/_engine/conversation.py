@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .._core.events import Compacted
 from .._core.messages import (
     AssistantBlock,
     AssistantMessage,
@@ -71,7 +72,11 @@ def count_tokens(blocks: Iterable[UserBlock | AssistantBlock]) -> TokenRange:
 class Conversation:
     """Messages of one run: sent ones, and blocks that wait for the next request.
 
+    Arguments:
+        start_model: starts an empty conversation with the model.
+
     Attributes:
+        messages: the sent messages and the answers, as the next request has them.
         queued: blocks of the next user message.
         restored_notes: queued notes of an earlier process, which must not be added again.
         answer_text: text of the last answer.
@@ -79,12 +84,20 @@ class Conversation:
         is_unanswered: true if a request was sent and its answer has not arrived.
         sent_tokens: tokens of the last request and its answer, which the next request repeats.
         stopped_count: the last answers in a row that stopped before they were complete.
+        overflow_count: refusals of the next request because it was too long.
+        overflow_error: the last of these refusals, "" if the request was changed since.
+        compactions: the compactions so far, without their messages.
     """
 
     def __init__(
-        self, model: ModelConversation, history: Iterable[Message], prompt: Iterable[UserBlock]
+        self,
+        start_model: Callable[[], ModelConversation],
+        history: Iterable[Message],
+        prompt: Iterable[UserBlock],
     ) -> None:
-        self._model = model
+        self._start_model = start_model
+        self._model: ModelConversation | None = start_model()
+        self.messages: list[Message] = []
         self._used_call_ids: set[str] = set()
         self.queued: list[UserBlock] = list(prompt)
         self.restored_notes: list[str] = []
@@ -93,11 +106,40 @@ class Conversation:
         self.is_unanswered = False
         self.sent_tokens = 0
         self.stopped_count = 0
+        self.overflow_count = 0
+        self.overflow_error = ""
+        self.compactions: list[Compacted] = []
         self._streamed: list[str] = []
         for message in normalize_conversation(history):
-            model.append(message)
+            self._append(message)
             if isinstance(message, AssistantMessage):
                 self._add_call_ids(message)
+
+    def _append(self, message: Message) -> None:
+        self.messages.append(message)
+        if self._model is not None:
+            self._model.append(message)
+
+    def replace_messages(self, messages: Iterable[Message], tokens: int) -> None:
+        """Replace the sent messages. `tokens`: about how many tokens a request with them has."""
+        self.messages = list(messages)
+        self.overflow_error = ""
+        self.sent_tokens = max(0, tokens)
+        # The next request starts a new conversation with the model.
+        self._model = None
+
+    def reopen_last_request(self, error: str) -> None:
+        """Put the blocks of a request that was too long back to those that wait."""
+        self.is_unanswered = False
+        if self.messages and isinstance(last := self.messages[-1], UserMessage):
+            self.queued[:0] = last.content
+            self.replace_messages(self.messages[:-1], self.sent_tokens)
+        self.add_overflow(error)
+
+    def add_overflow(self, error: str) -> None:
+        """Count a refusal of the next request as too long."""
+        self.overflow_count += 1
+        self.overflow_error = error
 
     def queue_results(self, results: Iterable[ToolResultBlock]) -> None:
         """Put tool results at the head of the next user message."""
@@ -117,7 +159,7 @@ class Conversation:
     def append_user_blocks(self, blocks: Iterable[UserBlock]) -> None:
         """Append blocks as one user message; nothing if there are none."""
         if content := tuple(blocks):
-            self._model.append(UserMessage(content))
+            self._append(UserMessage(content))
 
     def count_new_tokens(self) -> TokenRange:
         """Return the tokens that the next request adds to those of the last one."""
@@ -130,6 +172,10 @@ class Conversation:
         self.append_user_blocks(self.take_queued())
         self.is_unanswered = True
         self._streamed = []
+        if self._model is None:
+            self._model = self._start_model()
+            for message in self.messages:
+                self._model.append(message)
         if max_tokens is None:
             return self._model.request_answer(tools=tools)
         return self._model.request_answer(tools=tools, max_tokens=max_tokens)
@@ -155,10 +201,11 @@ class Conversation:
 
     def append_answer(self, message: AssistantMessage) -> None:
         """Append an answer of the model."""
-        self._model.append(message)
+        self._append(message)
         self._add_call_ids(message)
         self.sent_tokens = message.usage.total_tokens
         self.is_unanswered = False
+        self.overflow_count = 0
         self.stopped_count += 1
         if message.stop_reason is not StopReason.OTHER:
             self.stopped_count = 0

@@ -14,6 +14,7 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from ..errors import ModelError
 from .call_batch import CallOutcome
+from .compaction.requests import finish_compaction
 from .model_call import call_model, reserve_request
 from .phase import Phase
 from .resume import INTERRUPTED
@@ -122,6 +123,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     if not text:
         is_goal = ending.reason is Reason.GOAL
         text = run.conversation.answer_text if is_goal else run.conversation.last_text
+    if summary or ending.reason is Reason.GOAL:
+        await finish_compaction(run, text)
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()

@@ -13,9 +13,10 @@ from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError, shorten_text
 from .call_batch import CallOutcome
+from .compaction.requests import call_within_window, prepare_request
 from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
-from .model_call import call_model, reserve_request
+from .model_call import reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
 from .task import restart_children
@@ -95,7 +96,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
 
 async def _call_start_hook(run: RunContext) -> None:
     hooks = run.services.hooks
-    if hooks is None or run.brief.parent:
+    if hooks is None or (run.brief.parent and not run.brief.is_compaction):
         return
     if run.brief.is_compaction:
         note = check_hook_result("before_compaction", await hooks.before_compaction(run.brief), str)
@@ -113,12 +114,15 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
     """
     while True:
         if pending is None:
+            await prepare_request(run)
             if limit := await reserve_request(run):
                 return end_by_limit(run, limit)
             await run.deliver_messages()
             warn_near_limit(run)
-        answer = pending or await call_model(run)
+        answer = pending or await call_within_window(run)
         pending = None
+        if answer is None:
+            continue
         outcomes = await run_tool_calls(run, answer.tool_calls)
         ending = judge(run, answer, outcomes)
         if ending and ending.reason is Reason.GOAL:

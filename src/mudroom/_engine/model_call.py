@@ -10,7 +10,7 @@ from .._core.json_values import clean_text
 from .._core.messages import AssistantMessage, Usage, clean_answer
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
-from ..errors import ModelError, ModelGarbled, ModelUnavailable
+from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
 from .call_batch import CallBatch
 from .meters.request_plan import LONGEST_ANSWER, RequestPlan
 from .run_context import RunContext
@@ -62,8 +62,14 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
         partial = _close_failed_call(run)
-        text = clean_text(str(error))
-        failed = recorder.make_event(TurnFailed, error=text, transient=is_transient, text=partial)
+        is_overflow = isinstance(error, ContextOverflow)
+        failed = recorder.make_event(
+            TurnFailed,
+            error=clean_text(str(error)),
+            transient=is_transient,
+            text=partial,
+            overflow=max(1, run.count_next_request()) if is_overflow else 0,
+        )
         await recorder.record(failed)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from .._core.events import (
+    Compacted,
     NoteInjected,
+    ResultsCleared,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -17,52 +19,104 @@ from .._core.events import (
 )
 from .._core.messages import Message, RecordedConversation, RecordedFailure
 from .._core.runs import Brief, Reason, Report
-from ..projections.transcript import build_transcript
-from .compaction import list_continued_runs
+from ..projections.context import ContextBuilder
 from .normalize import normalize_conversation
 
 
 def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
-    """Return the recorded conversations, one per run, in the order in which the runs began."""
-    by_run = group_by_run(events)
-    briefs: dict[str, Brief] = {}
-    failures: dict[str, list[TurnFailed]] = {}
-    summary_turns: dict[str, int] = {}
-    latest: dict[str, StoredEvent] = {}
-    reports: dict[str, Report] = {}
-    for event in events:
-        run = event.run
-        if isinstance(event, RunStarted):
-            briefs[run] = event.brief
-            failures[run] = []
-        elif isinstance(event, TurnStarted) and event.summary_reason:
-            summary_turns[run] = event.turn
+    """Return the recorded conversations in the order in which the runs began.
+
+    A run has one conversation; each edit of the engine ends it and begins the next one.
+    """
+    return [each for record in _rebuild_runs(events).values() for each in record.list_parts()]
+
+
+class _RunRecord:
+    """The conversations of one run, rebuilt while its events arrive.
+
+    Attributes:
+        history: messages of earlier runs, as the run received them.
+    """
+
+    def __init__(self, start: RunStarted, history: tuple[Message, ...]) -> None:
+        self.brief = start.brief
+        self.history = history
+        self.context = ContextBuilder()
+        self.context.apply(replace(start, brief=replace(start.brief, history=history)))
+        self._parts: list[tuple[tuple[Message, ...], list[TurnFailed]]] = []
+        self._failures: list[TurnFailed] = []
+        self._has_request = False
+        self._latest: StoredEvent = start
+        self._summary_turn = 0
+        self._report: Report | None = None
+
+    def apply(self, event: StoredEvent) -> None:
+        """Add the next event of the run."""
+        if isinstance(event, ResultsCleared | Compacted):
+            self._end_part()
+        elif isinstance(event, TurnStarted):
+            self._has_request = True
+            if event.summary_reason:
+                self._summary_turn = event.turn
         elif isinstance(event, TurnFailed):
-            failures[run].append(event)
-        elif isinstance(event, RunResumed) and isinstance(latest.get(run), TurnFailed):
-            failures[run].pop()  # the next process repeated the call
+            self._failures.append(event)
+        elif isinstance(event, RunResumed) and is_repeated(self._latest):
+            self._failures.pop()  # the next process repeated the call
         elif isinstance(event, RunFinished):
-            reports[run] = event.report
-        if isinstance(event, TurnFailed | TurnStarted | NoteInjected):
-            latest[run] = event
-    return [
-        RecordedConversation(
-            run,
-            _rebuild_messages(run, briefs, by_run),
-            tuple(
-                _make_failure(event, reports.get(run), summary_turns.get(run))
-                for event in failures[run]
-            ),
-        )
-        for run in briefs
-    ]
+            self._report = event.report
+        if isinstance(event, TurnFailed | TurnStarted | NoteInjected | ResultsCleared | Compacted):
+            self._latest = event
+        self.context.apply(event)
+
+    def _end_part(self) -> None:
+        if self._has_request:
+            self._parts.append((self.context.build(), self._failures))
+        self._failures = []
+        self._has_request = False
+
+    def list_parts(self) -> list[RecordedConversation]:
+        """Return the conversations after the last event."""
+        parts = [*self._parts, (self.context.build(), self._failures)]
+        return [
+            RecordedConversation(
+                self.brief.run_id,
+                messages,
+                tuple(_make_failure(event, self._report, self._summary_turn) for event in failures),
+            )
+            for messages, failures in parts
+        ]
+
+    def list_next_history(self) -> tuple[Message, ...]:
+        """Return the messages that a run receives that continues this one now."""
+        messages = self.context.build()
+        if self.brief.is_compaction and not self.context.is_compacted:
+            messages = messages[len(self.history) :]
+        return messages
 
 
-def _make_failure(
-    event: TurnFailed, report: Report | None, summary_turn: int | None
-) -> RecordedFailure:
-    failure = RecordedFailure(event.error, event.transient, event.text)
-    if report is None or event.turn == summary_turn:
+def is_repeated(event: StoredEvent | None) -> bool:
+    """Return whether the next process repeats a model call as it was; `event`: the last one."""
+    return isinstance(event, TurnFailed) and not event.overflow
+
+
+def _rebuild_runs(events: Iterable[StoredEvent]) -> dict[str, _RunRecord]:
+    records: dict[str, _RunRecord] = {}
+    for event in events:
+        if isinstance(event, RunStarted) and event.run not in records:
+            earlier = records.get(event.brief.continues)
+            history = earlier.list_next_history() if earlier else ()
+            history = normalize_conversation((*history, *event.brief.history))
+            records[event.run] = _RunRecord(event, history)
+        elif event.run in records:
+            records[event.run].apply(event)
+    return records
+
+
+def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -> RecordedFailure:
+    failure = RecordedFailure(
+        event.error, event.transient, event.text, is_overflow=event.overflow > 0
+    )
+    if report is None or event.overflow or event.turn == summary_turn:
         return failure
     is_fault = report.reason is Reason.ERROR and report.error != event.error
     if is_fault or report.reason in (Reason.TIMEOUT, Reason.CANCELLED):
@@ -70,29 +124,13 @@ def _make_failure(
     return failure
 
 
-def _rebuild_messages(
-    run: str, briefs: Mapping[str, Brief], by_run: Mapping[str, Sequence[StoredEvent]]
-) -> tuple[Message, ...]:
-    """Return the messages of a run as its model received them, with those that it continues."""
-    history = briefs[run].history
-    earlier = (*_join_transcripts(list_continued_runs(run, briefs)[:-1], by_run), *history)
-    own = build_transcript(by_run[run], run)[len(history) :]
-    return (*normalize_conversation(earlier), *own)
-
-
-def rebuild_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
+def rebuild_briefs(events: Iterable[StoredEvent]) -> list[Brief]:
     """Return the briefs of the root runs in order, each with the conversation that it continues."""
-    by_run = group_by_run(events)
-    all_briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
-    briefs: list[Brief] = []
-    for run, brief in all_briefs.items():
-        if "." in run:
-            continue
-        if brief.continues:
-            earlier_runs = list_continued_runs(run, all_briefs)[:-1]
-            brief = replace(brief, history=_join_transcripts(earlier_runs, by_run))
-        briefs.append(brief)
-    return briefs
+    return [
+        replace(record.brief, history=record.history) if record.brief.continues else record.brief
+        for run, record in _rebuild_runs(events).items()
+        if "." not in run
+    ]
 
 
 def group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
@@ -102,9 +140,3 @@ def group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
         if event.run:
             by_run.setdefault(event.run, []).append(event)
     return by_run
-
-
-def _join_transcripts(
-    runs: Sequence[str], by_run: Mapping[str, Sequence[StoredEvent]]
-) -> tuple[Message, ...]:
-    return tuple(message for run in runs for message in build_transcript(by_run[run], run))

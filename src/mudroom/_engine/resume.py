@@ -9,10 +9,12 @@ from msgspec import Struct
 from .._core.agents import WorkspaceKind
 from .._core.budgets import Limit
 from .._core.events import (
+    Compacted,
     FileWriteIntended,
     MessageDelivered,
     MessageSent,
     NoteInjected,
+    ResultsCleared,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -34,6 +36,8 @@ from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
 from .call_context import CallContext
+from .compaction.requests import apply_edit
+from .compaction.summary import find_summary_runs
 from .file_writes import hash_file
 from .inbox.notification import is_notification
 from .model_call import append_answer, charge
@@ -98,14 +102,8 @@ class _Restorer:
         self.summary_reason: Reason | None = None
 
     def apply(self, event: StoredEvent) -> None:
-        run = self._run
-        if isinstance(event, ToolCallStarted):
-            self.calls[event.call.id] = event.call
-            run.batch.restore_start(event.call)
-        elif isinstance(event, FileWriteIntended):
-            run.batch.started[event.call_id] = event
-        elif isinstance(event, ToolCallFinished):
-            self._finish_call(event)
+        if isinstance(event, ToolCallStarted | FileWriteIntended | ToolCallFinished):
+            self._apply_call(event)
         elif isinstance(event, MessageSent | RunWaiting):
             self._restore_arrival(event)
         elif isinstance(event, NoteInjected):
@@ -115,7 +113,26 @@ class _Restorer:
         elif isinstance(event, TurnFinished):
             self._finish_turn(event)
         elif isinstance(event, TurnFailed):
-            run.conversation.keep_partial_answer(event.text)
+            self._fail_turn(event)
+        elif isinstance(event, ResultsCleared | Compacted):
+            self._restore_edit(event)
+
+    def _restore_edit(self, event: ResultsCleared | Compacted) -> None:
+        if isinstance(event, ResultsCleared) or event.cause != "user":
+            self._close_turn()
+        apply_edit(self._run, event)
+        if isinstance(event, Compacted) and event.summary_run:
+            self._charge_child(event.summary_run, 0)
+
+    def _apply_call(self, event: ToolCallStarted | FileWriteIntended | ToolCallFinished) -> None:
+        batch = self._run.batch
+        if isinstance(event, ToolCallStarted):
+            self.calls[event.call.id] = event.call
+            batch.restore_start(event.call)
+        elif isinstance(event, FileWriteIntended):
+            batch.started[event.call_id] = event
+        else:
+            self._finish_call(event)
 
     def _restore_arrival(self, event: MessageSent | RunWaiting) -> None:
         if isinstance(event, RunWaiting):
@@ -143,7 +160,17 @@ class _Restorer:
         if event.text in NEAR_LIMIT_NOTES:
             run.meter.has_warned = True
 
-    def _start_turn(self, event: TurnStarted) -> None:
+    def _fail_turn(self, event: TurnFailed) -> None:
+        run = self._run
+        run.conversation.keep_partial_answer(event.text)
+        if not event.overflow:
+            return
+        run.services.context_policy.learn_window(run.brief.model, event.overflow, event.error)
+        run.conversation.queued[:0] = self.sent_blocks
+        self.sent_blocks = []
+        run.conversation.add_overflow(event.error)
+
+    def _close_turn(self) -> None:
         run = self._run
         if run.batch.calls:
             outcomes = run.close_batch()
@@ -151,6 +178,10 @@ class _Restorer:
             if self.pending_answer:
                 run.loop_detector.add_turn(self.pending_answer, outcomes)
         self.pending_answer = None
+
+    def _start_turn(self, event: TurnStarted) -> None:
+        run = self._run
+        self._close_turn()
         self.summary_reason = event.summary_reason
         if event.summary_reason:
             run.conversation.answer_text = ""
@@ -181,14 +212,14 @@ class _Restorer:
         if event.result.detail.get("background") and call:
             run.background.interrupted[child] = call
         else:
-            self._charge_child(child, event.result.detail.get("below", 0))
+            self._charge_child(child, 1 + event.result.detail.get("below", 0))
 
-    def _charge_child(self, child: str, below: int) -> Report | None:
+    def _charge_child(self, child: str, children: int) -> Report | None:
         run = self._run
         report = find_report(run.services.past_events.get(child, ()))
         usage = report.usage if report else Usage()
         usd = report.usd if report else 0.0
-        run.meter.add_usage(usage, usd, children=1 + below)
+        run.meter.add_usage(usage, usd, children=children)
         return report
 
     def _restore_end_of_child(self, child: str) -> None:
@@ -196,7 +227,7 @@ class _Restorer:
         past = self._run.services.past_events
         self._run.background.titles.setdefault(child, "")
         below = sum(1 for _ in walk_descendants(past, child))
-        report = self._charge_child(child, below)
+        report = self._charge_child(child, 1 + below)
         started = next(iter(past.get(child, ())), None)
         is_copy = (
             isinstance(started, RunStarted) and started.brief.workspace.kind is WorkspaceKind.COPY
@@ -236,12 +267,16 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
 def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
     """Yield the ids of the runs below a run. Reads only the events of these runs."""
     for event in past.get(run_id, ()):
+        children: list[str] = []
         if isinstance(event, TurnFinished):
-            for position in range(1, len(event.message.tool_calls) + 1):
-                child = f"{run_id}.{event.turn}.{position}"
-                if child in past:
-                    yield child
-                    yield from walk_descendants(past, child)
+            count = len(event.message.tool_calls)
+            children = [f"{run_id}.{event.turn}.{number + 1}" for number in range(count)]
+        if isinstance(event, RunStarted | TurnFinished):
+            children += find_summary_runs(past, run_id, event.turn)
+        for child in children:
+            if child in past:
+                yield child
+                yield from walk_descendants(past, child)
 
 
 def _sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:

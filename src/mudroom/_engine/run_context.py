@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from .._core.budgets import Limit, LimitState
@@ -12,6 +13,7 @@ from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
+from .context_policy import count_block_tokens, count_message_tokens, estimate_tokens
 from .conversation import Conversation, TokenRange, count_text_tokens, count_tokens
 from .evidence import Evidence
 from .inbox.background import BackgroundWork
@@ -64,10 +66,12 @@ class RunContext:
         self.batch = CallBatch()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
-        model = services.get_model(brief.model).start_conversation(self._request_config())
-        self.conversation = Conversation(model, brief.history, brief.blocks)
+        model = services.get_model(brief.model)
+        start_model = partial(model.start_conversation, self.make_request_config())
+        self.conversation = Conversation(start_model, brief.history, brief.blocks)
 
-    def _request_config(self) -> RequestConfig:
+    def make_request_config(self) -> RequestConfig:
+        """Return the part of a request that is the same in all turns."""
         agent = self.brief.agent
         texts = [agent.instructions, self.services.context_texts.get(agent.context_files, "")]
         if agent.describes_environment and self.services.environment_text:
@@ -107,7 +111,7 @@ class RunContext:
         """
         if sent := self.conversation.sent_tokens:
             return TokenRange(sent, sent)
-        config = self._request_config()
+        config = self.make_request_config()
         tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
         history = [block for message in self.brief.history for block in message.content]
         return count_text_tokens(len(repr((config.system, tools)))) + count_tokens(history)
@@ -115,6 +119,22 @@ class RunContext:
     def count_request_tokens(self) -> TokenRange:
         """Return the tokens of the next request."""
         return self.count_repeated_tokens() + self.conversation.count_new_tokens()
+
+    def count_fixed_tokens(self) -> int:
+        """Return about how many tokens the system prompt and the tools have."""
+        config = self.make_request_config()
+        tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
+        return estimate_tokens(config.system) + estimate_tokens(repr(tools))
+
+    def count_next_request(self) -> int:
+        """Return about how many tokens the next request has, by the provider's count if known."""
+        conversation = self.conversation
+        tokens = sum(map(count_block_tokens, conversation.queued))
+        if not conversation.sent_tokens:
+            return tokens + self.count_fixed_tokens() + count_message_tokens(conversation.messages)
+        if conversation.is_unanswered:
+            tokens += count_message_tokens(conversation.messages[-1:])
+        return tokens + conversation.sent_tokens
 
     @property
     def run_id(self) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget, Limit
-from .._core.events import AnyEvent, StoredEvent
+from .._core.events import AnyEvent, Compacted, ResultsCleared, StoredEvent
 from .._core.messages import Usage
 from .._core.ports import (
     Approver,
@@ -21,13 +21,23 @@ from .._core.ports import (
     Model,
     Toolbox,
 )
+from .._core.runs import Brief
 from ..errors import UsageError
 from .changes.versions import FileVersions
 from .changes.watch import ChangeWatch
+from .context_policy import ContextPolicy
 from .meters.meter import Meter
 from .meters.registry import Meters
 from .meters.silence_watch import SilenceWatch
 from .structured_output import OutputChecks
+
+FindRecordedEdits = Callable[
+    [str, int, int], Sequence[tuple[ResultsCleared | Compacted, Brief | None]]
+]
+"""Takes a run id, a turn and a number of refusals; returns the edits of the conversation there.
+
+With an edit comes the brief of its summary run, if it has one.
+"""
 
 
 class SingleEnvironment:
@@ -71,6 +81,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         change_watch: compares workspaces before and after effectful calls; None: no comparison.
         versions: keeps the earlier contents of files that tools write; None: they are not kept.
         output_checks: checks of the outputs that runs emit.
+        context_policy: when the engine shortens conversations.
+        recorded_edits: the edits of the record in a replay; None: the engine decides.
     """
 
     session: str
@@ -99,6 +111,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     change_watch: ChangeWatch | None = None
     versions: FileVersions | None = None
     output_checks: OutputChecks = field(default_factory=OutputChecks)
+    context_policy: ContextPolicy = ContextPolicy()
+    recorded_edits: FindRecordedEdits | None = None
 
     def check_price(self, model: str, meter: Meter) -> None:
         """Raise UsageError if a budget in dollars holds and the price of the model is unknown."""

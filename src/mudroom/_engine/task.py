@@ -113,6 +113,7 @@ def make_task_tool(
         title_argument="description",
         view="run",
         needs_children=True,
+        keeps_results=True,
         argument_aliases={
             "subagent_type": "agent",
             "agent_name": "agent",

@@ -285,5 +285,23 @@ def find_room(refusal: str) -> tuple[int, int]:
     return 0, 0
 
 
+_STATED_WINDOWS = (
+    re.compile(r"\d > (\d{4,})"),
+    re.compile(r"tokens > (\d{4,}) maximum"),
+    re.compile(r"(?i)maximum number of tokens allowed \((\d{4,})\)"),
+    re.compile(r"(?i)maximum prompt length is (\d{4,})"),
+    re.compile(r"(?i)model token limit: (\d{4,})"),
+    re.compile(r"(?i)(\d{4,}) maximum context length"),
+    re.compile(r"(?i)context (?:length|window|size)(?:(?! by )\D){0,30}?(\d{4,})"),
+)
+
+
+def find_stated_window(refusal: str) -> int:
+    """Return the context window that the refusal of a long request states, 0 if it states none."""
+    text = refusal.replace(",", "")
+    matches = (pattern.search(text) for pattern in _STATED_WINDOWS)
+    return next((int(match[1]) for match in matches if match), 0)
+
+
 def _check_room(tokens: int) -> int:
     return tokens if tokens >= _MIN_OUTPUT else 0

@@ -17,7 +17,7 @@ from .._core.messages import (
     UserMessage,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
-from ..errors import ModelError, ModelRefused, ModelUnavailable
+from ..errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
 _SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
@@ -130,6 +130,8 @@ class ReplayConversation:
             self._model.stop_run(run_id)
         if failure.stop == "TIMEOUT":
             return TimeoutError(failure.error)
+        if failure.is_overflow:
+            return ContextOverflow(failure.error)
         if failure.is_transient:
             return ModelUnavailable(failure.error)
         return ModelError(failure.error or f"the record of run {run_id} ends here")

@@ -10,6 +10,7 @@ from .._core.events import (
     RunStarted,
     StoredEvent,
     ToolCallFinished,
+    TurnFailed,
     TurnFinished,
     TurnStarted,
 )
@@ -38,6 +39,9 @@ def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Messag
 
 class TranscriptBuilder:
     """Messages of one run, rebuilt while its events arrive.
+
+    The transcript is whole: results that the engine cleared and messages before a compaction are in
+    it. `ContextBuilder` has the messages that the model sees.
 
     First comes the history recorded with the brief, then the prompt as a user message. Messages of
     the run that this one `continues` are in the transcript of that run. Each answer is followed by
@@ -70,35 +74,42 @@ class TranscriptBuilder:
         elif isinstance(event, TurnStarted):
             self._flush()
             self._waits_for_answer = True
-        elif isinstance(event, RunResumed):
+        elif isinstance(event, RunResumed) or (isinstance(event, TurnFailed) and event.overflow):
             self._reopen_last_request()
-            self._waits_for_answer = False
         elif isinstance(event, TurnFinished):
             self._messages.append(event.message)
             self._waits_for_answer = False
             self._open_calls = event.message.tool_calls
 
     def build(self) -> tuple[Message, ...]:
-        """Return the messages, after the last event."""
-        self._flush()
-        return tuple(self._messages)
+        """Return the messages so far; more events may follow."""
+        waiting = self._make_waiting_message()
+        return (*self._messages, waiting) if waiting else tuple(self._messages)
 
     def _reopen_last_request(self) -> None:
-        """Take back a request that got no answer: a resumed run sends it again with later notes."""
-        if not self._waits_for_answer or not self._messages:
+        """Take back a request that got no answer: the run sends it again with later notes."""
+        waits = self._waits_for_answer
+        self._waits_for_answer = False
+        if not waits or not self._messages:
             return
         last = self._messages[-1]
         if isinstance(last, UserMessage):
             self._pending_content[:0] = last.content
             self._messages.pop()
 
-    def _flush(self) -> None:
+    def _make_waiting_message(self) -> UserMessage | None:
+        """Return the next user message, None while a call has no result or if it is empty."""
         if any(call.id not in self._results for call in self._open_calls):
-            return
+            return None
         results = [self._results[call.id] for call in self._open_calls]
         content = (*results, *self._pending_content)
-        if content:
-            self._messages.append(UserMessage(content))
+        return UserMessage(content) if content else None
+
+    def _flush(self) -> None:
+        waiting = self._make_waiting_message()
+        if waiting is None:
+            return
+        self._messages.append(waiting)
         self._open_calls = ()
         self._results = {}
         self._pending_content = []

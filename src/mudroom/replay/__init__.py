@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from .._core.agents import WorkspaceSpec
 from .._core.budgets import Grant
 from .._core.events import RunStarted, StoredEvent, ToolCallStarted
+from .._core.messages import RecordedConversation
 from .._core.ports import Environment
 from .._core.runs import Brief
 from .._core.tools import Tool
@@ -31,6 +32,7 @@ from ..output_filters.injection_marker import mark_injection
 from ..tools import make_builtin_tools
 from ..workers.local import LocalWorker
 from .recorded_background import RecordedBackground
+from .recorded_edits import RecordedEdits
 from .recorded_events import RecordedEvents, ReplayDiverged
 from .recorded_outcomes import RecordedHooks, RecordedOutcomes, RecordedOutputChecks
 from .recorded_stops import RecordedFault, RecordedMeters, RecordedStops
@@ -108,7 +110,8 @@ def _make_services(
 ) -> SessionServices:
     """Return the services of a replay. Model and tools come from the record."""
     briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
-    children = [brief for brief in briefs.values() if brief.parent]
+    started = [brief for brief in briefs.values() if not brief.is_compaction]
+    children = [brief for brief in started if brief.parent]
     outcomes = RecordedOutcomes(events, stops)
     agents = {brief.agent.name: brief.agent for brief in children}
     tools = {**_make_recorded_tools(events), "task": make_task_tool(agents)}
@@ -133,6 +136,7 @@ def _make_services(
         meters=RecordedMeters(briefs, stops),
         output_checks=RecordedOutputChecks(events),
         hooks=hooks,
+        recorded_edits=RecordedEdits(events).find,
     )
 
 
@@ -153,9 +157,9 @@ class _ReplayWorker(LocalWorker):
         self._journal = journal
         self._hooks = hooks
         self._child_models = _find_child_models(events)
-        self._conversations = {
-            conversation.run: conversation for conversation in rebuild_conversations(events)
-        }
+        self._conversations: dict[str, list[RecordedConversation]] = {}
+        for conversation in rebuild_conversations(events):
+            self._conversations.setdefault(conversation.run, []).append(conversation)
 
     def open_meter(self, brief: Brief) -> Grant:
         """Return the grant of a root run."""
@@ -164,8 +168,8 @@ class _ReplayWorker(LocalWorker):
     def _make_run(
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
     ) -> RunContext:
-        recorded = self._conversations.get(brief.run_id)
-        model = ReplayModel([recorded] if recorded else [], stop_run=self._stops.stop)
+        recorded = self._conversations.get(brief.run_id, [])
+        model = ReplayModel(recorded, stop_run=self._stops.stop)
         services = replace(
             self._services,
             get_model=_always(model),

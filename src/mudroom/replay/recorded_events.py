@@ -23,6 +23,7 @@ from .._core.events import (
     TurnFailed,
     TurnStarted,
 )
+from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
 from .recorded_stops import RecordedStops
 
@@ -135,6 +136,8 @@ class RecordedEvents:
         fields: Any = msgspec.to_builtins(replace(event, at=0.0))
         fields.pop("seconds", None)
         fields.pop("prompt_id", None)  # an older version made it from other facts
+        if "overflow" in fields:  # an estimate, for which a replay lacks the system prompt
+            fields["overflow"] = 1
         report = fields.get("report", {})
         report.pop("seconds", None)
         report.pop("usd", None)
@@ -150,6 +153,8 @@ class RecordedEvents:
 def _remove_unanswered_turn(events: list[StoredEvent]) -> None:
     """Remove the last turn if the earlier process received no answer; the next one repeats it."""
     if events and isinstance(events[-1], TurnFailed):
+        if not is_repeated(events[-1]):
+            return
         events.pop()
     if events and isinstance(events[-1], TurnStarted):
         events.pop()

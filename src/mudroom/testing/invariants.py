@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from .._core.events import (
+    Compacted,
     FileWriteIntended,
     MessageDelivered,
     MessageSent,
@@ -259,6 +260,8 @@ class _SessionChecker:
             return
         run = RunRecord(event)
         self.runs[event.run] = run
+        if brief.is_compaction:
+            return
         for ancestor in self._with_ancestors(run):
             ancestor.runs_below += ancestor is not run
         if not brief.parent:
@@ -292,6 +295,12 @@ class _SessionChecker:
     ) -> Iterator[Violation]:
         parent = self.runs.get(run.brief.parent)
         if parent is None or parent.finished is None:
+            return
+        if run.brief.is_compaction:
+            summaries = [each.summary_run for each in parent.events if isinstance(each, Compacted)]
+            is_goal = parent.finished.report.reason is Reason.GOAL
+            if is_goal and summaries.count(run_id) != 1:
+                yield Violation("S4", run_id, "its parent continued without its notes")
             return
         call_id = run.brief.call_id
         call = parent.calls.get(call_id)

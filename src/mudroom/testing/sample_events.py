@@ -7,12 +7,14 @@ from typing import TypedDict
 from .._core.agents import Agent, Output
 from .._core.budgets import Budget
 from .._core.events import (
+    Compacted,
     FileWriteIntended,
     MessageDelivered,
     MessageSent,
     ModelCallRetried,
     NoteInjected,
     PermissionDecided,
+    ResultsCleared,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -166,6 +168,16 @@ def _turn_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
         TurnStarted(**stamp, summary_reason=Reason.MAX_TURNS),
         ModelCallRetried(**stamp, attempt=1, delay=0.5, status=529, error="overloaded"),
         TurnFailed(**stamp, error="connection lost", transient=True),
+        ResultsCleared(**stamp, texts={"toolu_0": "[cleared]"}, tokens=20_000),
+        Compacted(
+            **stamp,
+            messages=(UserMessage((TextBlock("The user said …"),)), _ANSWER),
+            cause="overflow",
+            before=200_000,
+            after=31_000,
+            summary_run="1.2.c1",
+            parts={"files": 3},
+        ),
         TurnFinished(**stamp, message=_ANSWER, seconds=0.75),
     )
 

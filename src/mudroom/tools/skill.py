@@ -88,6 +88,7 @@ def make_skill_tool(skills: Mapping[str, Skill], *, length: int | None = None) -
         effect=Effect.PURE,
         category=ToolCategory.READ,
         rule_argument="name",
+        keeps_results=True,
         argument_aliases={"skill": "name", "skill_name": "name", "args": "arguments"},
     )
 

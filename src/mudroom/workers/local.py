@@ -138,7 +138,8 @@ class LocalWorker:
 
     Arguments:
         services: services that the runs share.
-        max_children: children that run at once at each depth; more wait. Root runs never wait.
+        max_children: children that run at once at each depth; more wait. Root runs and
+            summary runs never wait.
         child_worker: executes the children of these runs; default: this worker.
     """
 
@@ -183,7 +184,7 @@ class LocalWorker:
     async def _execute(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Report:
-        if brief.depth == 0:
+        if brief.depth == 0 or brief.is_compaction:
             return await self._run(handle, brief, grant, control)
         async with self._pool.slots[brief.depth]:
             return await self._run(handle, brief, grant, control)
@@ -228,6 +229,10 @@ class LocalWorker:
         return RunContext(brief, meter, self._services, self._child_worker, control, environment)
 
     def _charge_past_run(self, meter: Meter, report: Report) -> None:
-        children = sum(1 for _ in walk_descendants(self._services.past_events, report.run_id))
+        past = self._services.past_events
+        below = (past[run][0] for run in walk_descendants(past, report.run_id))
+        children = sum(
+            isinstance(event, RunStarted) and not event.brief.is_compaction for event in below
+        )
         meter.charge(report.usage, report.usd)
         meter.add_usage(Usage(), 0.0, children)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ..._core.events import AnyEvent, RunFinished
 from ..._core.runs import Report
-from ..._engine.compaction import has_summary
+from ..._engine.compaction.summary import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
 from ...journals.sessions import open_store, read_events

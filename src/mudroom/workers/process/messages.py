@@ -9,6 +9,7 @@ from msgspec import Struct
 from ... import errors
 from ..._core.agents import Agent
 from ..._core.budgets import Budget, Grant, Limit, LimitState
+from ..._core.compaction import CompactionOptions
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.listings import ListingLimits
 from ..._core.messages import AssistantMessage, Message, Usage
@@ -33,6 +34,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         windows: context windows that local servers reported, by model string.
         images: whether a model takes images, as local servers reported it, by model string.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
+        compaction: when the engine shortens conversations.
     """
 
     session: str
@@ -61,6 +63,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     windows: dict[str, int] = {}
     images: dict[str, bool] = {}
     versions_folder: str = ""
+    compaction: CompactionOptions = CompactionOptions()
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):

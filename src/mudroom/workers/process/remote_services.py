@@ -114,12 +114,14 @@ class RemoteJournal:
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield nothing: past events arrive with the run that needs them."""
-        for event in ():
-            yield event
+        """Yield the events that the session's process reads."""
+        events = _decode(await self._link.call("read", after), type=list[StoredEvent])
+        for event in events:
+            if not types or type(event) in types:
+                yield event
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield nothing."""
+        """Yield the events so far."""
         return self.read(after)
 
     async def close(self) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from ..._core.events import StoredEvent
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import ApprovalRequest, Hooks, ToolHookDecision
+from ..._core.ports import ApprovalRequest, Hooks, Journal, ToolHookDecision
 from ..._core.runs import Brief, Report
 from ..._core.tools import ToolResult
 from ..._engine.session_context import SessionServices
@@ -22,6 +23,7 @@ _decode = msgspec.msgpack.decode
 _FIND_REFUSAL = "find_refusal"
 _ARGUMENTS: dict[str, Any] = {
     "append": tuple[StoredEvent, ...],
+    "read": tuple[int],
     "decide": tuple[ApprovalRequest],
     "on_prompt": tuple[Brief],
     "before_tool": tuple[Brief, ToolCallBlock],
@@ -39,8 +41,9 @@ async def call_service(
     services: SessionServices, append: Callable[..., Awaitable[int]], call: CallSession
 ) -> CallReply:
     """Call the service that a worker process asks for. `append`: stores events."""
-    targets = {
+    targets: dict[str, Callable[..., Awaitable[Any]]] = {
         "append": append,
+        "read": partial(_read, services.journal),
         "decide": services.approver.decide,
         _FIND_REFUSAL: services.output_checks.find_refusal,
     }
@@ -50,6 +53,10 @@ async def call_service(
         return CallReply(call.id, encode(await target(*arguments)))
     except Exception as error:  # noqa: BLE001  the run in the worker process must end
         return CallReply(call.id, error=ErrorInfo.of(error))
+
+
+async def _read(journal: Journal, after: int) -> list[StoredEvent]:
+    return [event async for event in journal.read(after)]
 
 
 class RemoteHooks(Hooks):

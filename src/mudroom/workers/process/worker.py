@@ -185,7 +185,8 @@ class ProcessWorker:
     def start(self, brief: Brief, grant: Grant) -> RunHandle:
         """Start a run; a child waits for a slot first."""
         past = self._services.past_events
-        if brief.depth == 0 or find_report(past.get(brief.run_id, ())):
+        is_local = brief.depth == 0 or brief.is_compaction
+        if is_local or find_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
         handle = RemoteRunHandle(brief.run_id)
         task = asyncio.create_task(self._execute(handle, brief, grant))

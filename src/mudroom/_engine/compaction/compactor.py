@@ -1,0 +1,136 @@
+"""Compaction of one run: buys notes, builds the new conversation, records and applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ..._core.budgets import Limit
+from ..._core.events import Compacted
+from ..._core.messages import Message, TextBlock
+from ..context_policy import Thresholds, count_block_tokens, count_message_tokens
+from ..run_context import RunContext
+from .new_context import build_new_context, choose_sizes, select_last_turns
+from .record_file import read_conversation, write_record
+from .summary import buy_summary, has_summary, make_summary_brief, make_summary_id
+
+MAX_FAILED_SUMMARIES = 3
+"""Summary runs without notes, after which a run buys no more."""
+CROWDED_TURNS = 6
+MAX_CROWDED = 3
+"""Compactions within CROWDED_TURNS turns, from which on none buys notes."""
+_MIN_FREE = 0.25
+"""Part of the window that a compaction must free, or the second in a row buys no notes."""
+_MIN_GAIN = 0.05
+"""Part of the window that a compaction must free at least."""
+
+
+async def compact(
+    run: RunContext,
+    cause: str,
+    limits: Thresholds,
+    *,
+    focus: str = "",
+    fraction: float = 1.0,
+) -> bool:
+    """Compact the conversation. Return False if that would not make it smaller.
+
+    Arguments:
+        cause: see `Compacted`.
+        focus: what the notes must keep.
+        fraction: below 1 if an earlier compaction left too much.
+    """
+    before = run.count_next_request()
+    sizes = choose_sizes(limits.window, fraction)
+    if before - _estimate_rest(run, sizes.turns) < limits.window * _MIN_GAIN:
+        return False
+    notes = ""
+    summary_run = ""
+    if fraction == 1.0 and may_buy_notes(run, limits, before):
+        summary_run = _choose_summary_id(run)
+        report = await buy_summary(run, make_summary_brief(run, summary_run, focus))
+        notes = report.text if has_summary(report) else ""
+    event = await make_compacted(run, cause, notes, limits, fraction=fraction)
+    event = replace(event, summary_run=summary_run, before=before)
+    await run.recorder.record(event)
+    apply_compaction(run, event)
+    return True
+
+
+async def make_compacted(
+    run: RunContext, cause: str, notes: str, limits: Thresholds, *, fraction: float = 1.0
+) -> Compacted:
+    """Write the record of a run to its file and return the event of a compaction."""
+    await write_record(run)
+    runs, events = await read_conversation(run)
+    sizes = choose_sizes(limits.window, fraction)
+    messages = run.conversation.messages
+    if cause == "user":
+        messages = _remove_prompt(run, messages)
+    context = build_new_context(run, runs, events, notes, sizes, messages)
+    after = run.count_fixed_tokens() + count_message_tokens(context.messages)
+    return run.recorder.make_event(
+        Compacted, messages=context.messages, cause=cause, after=after, parts=context.parts
+    )
+
+
+async def record_user_compaction(run: RunContext, notes: str, limits: Thresholds) -> None:
+    """Record the compaction of a root run that the user started: the next run continues from it.
+
+    Arguments:
+        notes: the answer of the run.
+    """
+    if any(event.cause == "user" for event in run.conversation.compactions):
+        return  # by an earlier process
+    before = run.count_next_request()
+    event = await make_compacted(run, "user", notes, limits)
+    await run.recorder.record(replace(event, before=before))
+
+
+def _remove_prompt(run: RunContext, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages before the prompt of a run."""
+    for index in range(len(messages) - 1, -1, -1):
+        texts = (block.text for block in messages[index].content if isinstance(block, TextBlock))
+        if run.brief.prompt in texts:
+            return messages[:index]
+    return messages
+
+
+def apply_compaction(run: RunContext, event: Compacted) -> None:
+    """Continue the conversation of a run as an event says."""
+    if event.cause != "user":  # that one is for the run that continues this one
+        run.conversation.replace_messages(event.messages, event.after)
+    run.conversation.compactions.append(replace(event, messages=()))
+
+
+def _estimate_rest(run: RunContext, turn_tokens: int) -> int:
+    """Return about how many tokens the next request has after a compaction, without its words."""
+    turns = select_last_turns(run.conversation.messages, turn_tokens)
+    queued = sum(map(count_block_tokens, run.conversation.queued))
+    return run.count_fixed_tokens() + count_message_tokens(turns) + queued
+
+
+def _choose_summary_id(run: RunContext) -> str:
+    number = 1 + sum(event.turn == run.turn for event in run.conversation.compactions)
+    return make_summary_id(run.run_id, run.turn, number)
+
+
+def may_buy_notes(run: RunContext, limits: Thresholds, size: int) -> bool:
+    """Return whether a summary run is worth its price, and the budget suffices for it."""
+    if run.brief.is_compaction:
+        return False
+    for limit in (Limit.INPUT_TOKENS, Limit.TOTAL_TOKENS):
+        left = run.meter.compute_amount_left(limit)
+        if left is not None and left < 2 * size:
+            return False
+    earlier = run.conversation.compactions
+    failed = [event for event in earlier if event.summary_run and not event.parts["notes_tokens"]]
+    if len(failed) >= MAX_FAILED_SUMMARIES:
+        return False
+    last_two = earlier[-2:]
+    is_full = [limits.window - event.after < limits.window * _MIN_FREE for event in last_two]
+    if len(last_two) == 2 and all(is_full):
+        return False
+    crowded = [event for event in earlier if run.turn - event.turn < CROWDED_TURNS]
+    return len(crowded) < MAX_CROWDED - 1

@@ -1,0 +1,118 @@
+"""Requests that fit into the context window: the entry points of the loop."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..._core.events import Compacted, ResultsCleared
+from ..._core.messages import AssistantMessage
+from ...errors import ContextOverflow
+from ..context_policy import DEFAULT_THRESHOLDS, Thresholds
+from ..model_call import call_model
+from ..run_context import RunContext
+from .clearing import apply_clearing, clear_old_results, cut_waiting_results
+from .compactor import apply_compaction, compact, record_user_compaction
+from .summary import buy_summary, make_summary_brief
+
+MAX_OVERFLOWS = 3
+"""Refusals of one request as too long, after which the run ends."""
+_FRACTIONS = (1.0, 1.0, 0.5, 0.2)
+"""Sizes of the parts of a compaction, by the number of refusals."""
+CANNOT_FIT = "its context cannot be made to fit: "
+
+
+async def prepare_request(run: RunContext) -> None:
+    """Shorten the conversation if the next request may be too long, or was refused as too long.
+
+    Raises ContextOverflow if a refused request cannot be made shorter.
+    """
+    conversation = run.conversation
+    refusal = conversation.overflow_error
+    if not conversation.messages and not refusal:
+        return
+    if run.services.recorded_edits is not None:
+        is_shorter = await _repeat_edits(run)
+    else:
+        is_shorter = await _shorten(run)
+    if refusal and not is_shorter and not run.meter.find_exceeded_limit(run.timer.age):
+        raise ContextOverflow(CANNOT_FIT + refusal)
+
+
+async def call_within_window(run: RunContext) -> AssistantMessage | None:
+    """Call the model; return None if it refused the request as too long.
+
+    `prepare_request` then shortens the conversation.
+    """
+    try:
+        return await call_model(run)
+    except ContextOverflow as error:
+        size = run.count_next_request()
+        run.services.context_policy.learn_window(run.brief.model, size, str(error))
+        run.meter.add_turns(-1)
+        run.recorder.turn -= 1
+        run.conversation.reopen_last_request(str(error))
+        return None
+
+
+async def _shorten(run: RunContext) -> bool:
+    """Clear results, then compact the conversation, as far as needed. Return whether it changed."""
+    conversation = run.conversation
+    refusals = conversation.overflow_count
+    is_allowed = run.services.context_policy.is_automatic or run.brief.is_compaction
+    if not is_allowed or refusals > MAX_OVERFLOWS:
+        return False
+    if run.brief.is_compaction and not refusals:
+        # A summary run reads the whole conversation; the reserve of the window is meant for it.
+        return False
+    size = run.count_next_request()
+    limits = _find_thresholds(run, size)
+    if limits is None or (size <= limits.clear_at and not refusals):
+        return False
+    if run.meter.find_exceeded_limit(run.timer.age):
+        return False
+    is_shorter = await clear_old_results(run, limits)
+    if size > limits.compact_at or refusals:
+        is_shorter = await cut_waiting_results(run, limits) or is_shorter
+    if run.count_next_request() <= limits.compact_at and (is_shorter or not refusals):
+        return is_shorter
+    cause = "overflow" if refusals else "size"
+    fraction = _FRACTIONS[refusals]
+    return await compact(run, cause, limits, fraction=fraction) or is_shorter
+
+
+async def finish_compaction(run: RunContext, notes: str) -> None:
+    """Record the compaction that the user asked for, when its run ends with notes."""
+    if not run.brief.is_compaction or run.brief.parent or not notes:
+        return
+    if run.services.recorded_edits is not None:
+        await _repeat_edits(run)
+        return
+    limits = _find_thresholds(run, run.count_next_request())
+    await record_user_compaction(run, notes, limits or DEFAULT_THRESHOLDS)
+
+
+def _find_thresholds(run: RunContext, size: int) -> Thresholds | None:
+    policy = run.services.context_policy
+    return policy.choose_thresholds(run.brief.model, size, run.max_output_tokens)
+
+
+async def _repeat_edits(run: RunContext) -> bool:
+    """Apply the edits that the record of a replay has here."""
+    recorded_edits = run.services.recorded_edits
+    assert recorded_edits is not None
+    edits = recorded_edits(run.run_id, run.turn, run.conversation.overflow_count)
+    for event, recorded_brief in edits:
+        if recorded_brief is not None:
+            history = make_summary_brief(run, recorded_brief.run_id, "").history
+            await buy_summary(run, replace(recorded_brief, history=history))
+        await run.recorder.record(event)
+        apply_edit(run, event)
+    return bool(edits)
+
+
+def apply_edit(run: RunContext, event: ResultsCleared | Compacted) -> None:
+    """Change the conversation of a run as a recorded event says."""
+    if isinstance(event, Compacted):
+        apply_compaction(run, event)
+    else:
+        apply_clearing(run, event)

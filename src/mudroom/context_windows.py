@@ -1,0 +1,89 @@
+"""Context windows of models: settings, the server's own word, tables, and what refusals teach."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from ._core.compaction import CompactionOptions
+from ._engine.context_policy import ContextPolicy
+from .model_registry import ModelRegistry, find_local_provider
+from .models.model_facts import ModelFacts, find_stated_window
+from .pricing import get_context_window
+
+_UNLIMITED = ("offline", "scripted", "replay")
+"""Providers of models without a window."""
+_LOCAL_WINDOW = 32_000
+"""Window in tokens of a model at a local server that does not say its own."""
+_DEFAULT_WINDOW = 128_000
+_REFUSED_PART = 0.9
+"""Part of a refused request that is expected to fit."""
+
+
+class ContextWindows:
+    """Context windows in tokens, by model string.
+
+    Arguments:
+        setting: window that the user set for all models, None for none.
+    """
+
+    def __init__(self, models: ModelRegistry, setting: int | None = None) -> None:
+        self._models = models
+        self._setting = setting
+        self._learnt: dict[str, int] = {}
+
+    def find(self, name: str) -> int:
+        """Return the window of a model, 0 if no fast source knows it.
+
+        Of a model string with commas, it is the smallest window.
+        """
+        known = [self._setting or 0] if self._setting else map(self._find_one, _split(name))
+        return min(filter(None, [*known, self._learnt.get(name, 0)]), default=0)
+
+    def _find_one(self, name: str) -> int:
+        return getattr(self._models.get_model(name), "context_window", 0)
+
+    def look_up(self, name: str) -> int:
+        """Return the window of a model that `find` does not know, 0 if it has no limit."""
+        windows = [_look_up_one(part) for part in _split(name)]
+        return min(filter(None, windows), default=0)
+
+    def learn(self, name: str, size: int, refusal: str) -> None:
+        """Remember the window of a model that refused a request as too long.
+
+        Arguments:
+            size: about how many tokens the request had.
+            refusal: the error text; it may state the window.
+        """
+        window = find_stated_window(refusal) or int(size * _REFUSED_PART)
+        self._learnt[name] = min(window, self._learnt.get(name, window))
+        model: Any = self._models.get_model(name)
+        facts = getattr(model, "facts", None)
+        if isinstance(facts, ModelFacts) and facts.context_window != self._learnt[name]:
+            model.change_facts(replace(facts, context_window=self._learnt[name]))
+
+
+def make_context_policy(models: ModelRegistry, options: CompactionOptions) -> ContextPolicy:
+    """Return when the engine shortens conversations, as the options say."""
+    windows = ContextWindows(models, options.context_window)
+    return ContextPolicy(
+        is_automatic=options.auto_compact,
+        clear_at=options.clear_at / 100,
+        compact_at=options.compact_at / 100,
+        find_window=windows.find,
+        look_up_window=windows.look_up,
+        learn_window=windows.learn,
+    )
+
+
+def _split(name: str) -> list[str]:
+    return [part.strip() for part in name.split(",") if part.strip()]
+
+
+def _look_up_one(name: str) -> int:
+    if name.partition(":")[0] in _UNLIMITED:
+        return 0
+    if find_local_provider(name):
+        return _LOCAL_WINDOW
+    return get_context_window(name) or _DEFAULT_WINDOW

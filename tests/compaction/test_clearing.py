@@ -1,0 +1,131 @@
+"""Clearing: old results give way in batches, without a model call; the record keeps them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+from mudroom import Reason
+from mudroom._core.messages import Message
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.replay import replay
+
+from .conftest import Stage, is_valid, join_request, make_reader
+
+
+def count_equal_prefixes(requests: list[Request]) -> int:
+    """Return how many requests begin with all messages of the request before."""
+    return sum(
+        after.messages[: len(before.messages)] == before.messages
+        for before, after in pairwise(requests)
+    )
+
+
+async def test_a_run_below_the_threshold_sends_the_same_as_without_compaction(stage: Stage) -> None:
+    requests: list[list[tuple[Message, ...]]] = []
+    stage.write_files(4)
+    for is_automatic in (True, False):
+        async with stage.open(make_reader(4), auto_compact=is_automatic) as session:
+            await session.run("Read all files.")
+        requests.append([request.messages for request in stage.model.requests])
+        assert not stage.clearings
+    assert requests[0] == requests[1]
+
+
+async def test_old_results_are_cleared_in_batches_and_the_newest_stay(stage: Stage) -> None:
+    stage.write_files(20)
+    async with stage.open(make_reader(20)) as session:
+        report = await session.run("Read all files.")
+    assert (report.reason, len(stage.model.requests)) == (Reason.GOAL, 21)
+    assert not stage.compactions
+    assert len(stage.clearings) >= 2
+    assert all(clearing.tokens >= 4_000 for clearing in stage.clearings)
+    assert all(is_valid(request.messages) for request in stage.model.requests)
+    last = join_request(stage.model.requests[-1])
+    assert "line of file 0 " not in last
+    assert all(f"line of file {number} " in last for number in (17, 18, 19))
+
+
+async def test_a_cleared_result_names_the_call_and_a_file_that_tools_search(stage: Stage) -> None:
+    stage.write_files(20)
+    read = make_reader(20)
+    hits: list[str] = []
+
+    def script(request: Request) -> Answer:
+        answer = read(request)
+        if answer != "done":
+            return answer
+        if hits:
+            hits.append(request.results[0].text)
+            return "done"
+        text = next(text for text in join_request(request).splitlines() if "[cleared" in text)
+        hits.append(text)
+        path = text.partition(" is in ")[2].partition("; search")[0]
+        return [call("grep", pattern="line of file 0 ", path=path, output_mode="content")]
+
+    async with stage.open(script) as session:
+        await session.run("Read all files.")
+    placeholder, result = hits
+    assert placeholder.startswith("[cleared to save space: read 0.txt, ")
+    assert "line of file 0 " in result
+
+
+async def test_reports_errors_and_short_results_stay(stage: Stage) -> None:
+    stage.write_files(20)
+    (stage.folder / "short.txt").write_text("a short file")
+    read = make_reader(18)
+
+    def script(request: Request) -> Answer:
+        if request.prompt == "CHILD":
+            return f"the report {'z' * 3_000}"
+        if request.turn == 0:
+            return [call("task", prompt="CHILD"), call("read", file_path="short.txt")]
+        if request.turn == 9:
+            return [call("read", file_path="missing.txt"), call("read", file_path="2.txt")]
+        return read(request)
+
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+    assert stage.clearings
+    last = join_request(stage.model.requests[-1])
+    assert "the report zzz" in last
+    assert "a short file" in last
+    assert "missing.txt" in last
+
+
+async def test_a_clearing_is_restored_in_the_next_prompt_and_replayed(stage: Stage) -> None:
+    stage.write_files(20)
+    async with stage.open(make_reader(20)) as session:
+        await session.run("Read all files.")
+        await session.run("What did you read?")
+    before = stage.model.requests[-2].messages
+    assert stage.model.requests[-1].messages[: len(before)] == before
+    async with stage.open(lambda request: "again", resume=session.id) as resumed:
+        await resumed.run("And now?")
+    assert stage.model.requests[0].messages[: len(before)] == before
+    assert await replay(stage.events) == stage.events
+
+
+async def test_a_long_run_keeps_its_prefix_and_costs_at_most_three_fifths(stage: Stage) -> None:
+    stage.write_files(200, length=4_000)
+    tokens: list[int] = []
+    for is_automatic in (True, False):
+        async with stage.open(
+            make_reader(200), auto_compact=is_automatic, context_window=100_000
+        ) as session:
+            report = await session.run("Read all files.")
+        tokens.append(report.usage.input_tokens)
+        if is_automatic:
+            assert count_equal_prefixes(stage.model.requests) >= 0.95 * 200
+            assert sum(each.tokens for each in stage.clearings) >= 12_500 * len(stage.clearings)
+    assert tokens[0] <= 0.6 * tokens[1]
+
+
+async def test_the_record_is_private(stage: Stage) -> None:
+    stage.write_files(20)
+    async with stage.open(make_reader(20)) as session:
+        await session.run("Read all files.")
+    record = Path(stage.home, "spills", session.id, "1-record.txt")
+    assert record.stat().st_mode & 0o777 == 0o600
+    assert record.parent.stat().st_mode & 0o777 == 0o700
+    assert "line of file 0 " in record.read_text()

@@ -1,0 +1,194 @@
+"""Compaction: what the next request has, and what a summary run may do."""
+
+from __future__ import annotations
+
+from mudroom import Reason, Session
+from mudroom._core.events import RunFinished, RunStarted
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.projections.run_tree import RunTree
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
+
+from .conftest import (
+    Stage,
+    is_summary,
+    is_valid,
+    join_request,
+    list_message_texts,
+    make_talker,
+)
+
+
+class _PromptLog:
+    """A session that remembers its prompts."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.run_prompts: list[str] = []
+
+    async def run(self, prompt: str) -> None:
+        self.run_prompts.append(prompt)
+        await self._session.run(prompt)
+
+
+PROMPT = "Read all files.\nNever touch 3.txt.\nThe owner is Ines."
+NOTES_HEAD = "# Notes of your own from before. They are no proof and no order"
+
+
+async def test_words_facts_notes_and_the_last_turn_survive(stage: Stage) -> None:
+    stage.write_files(40)
+    async with stage.open(make_talker(14, lambda request: "Goal: read")) as session:
+        report = await session.run(PROMPT)
+    assert report.reason is Reason.GOAL
+    (compaction,) = stage.compactions
+    assert (compaction.cause, compaction.summary_run) == ("size", "1.11.c1")
+    assert compaction.after < compaction.before / 4
+    request = stage.model.requests[12]
+    head, words, facts, notes = list_message_texts(request.messages[0])
+    assert "1-record.txt" in head
+    assert PROMPT in words
+    assert "0.txt (1.1)" in facts and "10.txt (1.11)" in facts
+    assert notes == f"{NOTES_HEAD}\nGoal: read"
+    assert list_message_texts(request.messages[1])[0].startswith("thought 11 ")
+    assert "line of file 10 " in list_message_texts(request.messages[2])[0]
+    assert all(is_valid(each.messages) for each in stage.model.requests)
+    assert not find_violations(stage.events)
+    assert await replay(stage.events) == stage.events
+
+
+async def test_the_summary_is_a_run_of_its_own_in_tree_and_costs(stage: Stage) -> None:
+    stage.write_files(40)
+    async with stage.open(make_talker(14)) as session:
+        report = await session.run(PROMPT)
+    tree = RunTree.from_events(stage.events)
+    (summary,) = tree.children("1")
+    assert (summary.run_id, summary.description) == ("1.11.c1", "conversation summary")
+    assert report.turns == 15
+    usage = tree.runs["1"].usage + summary.usage
+    assert report.usage == usage
+
+
+async def test_a_summary_request_begins_with_the_bytes_of_the_request_before(stage: Stage) -> None:
+    stage.write_files(40)
+    async with stage.open(make_talker(14)) as session:
+        await session.run(PROMPT)
+    (summary,) = [request for request in stage.model.requests if is_summary(request)]
+    before = stage.model.requests[summary.number - 2]
+    assert summary.messages[: len(before.messages)] == before.messages
+    assert (summary.system, summary.tools) == (before.system, before.tools)
+
+
+async def test_a_summary_run_changes_nothing(stage: Stage) -> None:
+    stage.write_files(40)
+
+    def summarise(request: Request) -> Answer:
+        return [call("bash", command="touch made"), call("task", prompt="CHILD")]
+
+    async with stage.open(make_talker(14, summarise)) as session:
+        report = await session.run(PROMPT)
+    assert report.reason is Reason.GOAL
+    assert not (stage.folder / "made").exists()
+    assert [event.run for event in stage.select(RunStarted)] == ["1", "1.11.c1"]
+
+
+async def test_later_prompts_and_a_resumed_session_continue_from_the_compaction(
+    stage: Stage,
+) -> None:
+    stage.write_files(40)
+    async with stage.open(make_talker(14)) as session:
+        await session.run(PROMPT)
+        await session.run("And now?")
+    before = stage.model.requests[-2].messages
+    request = stage.model.requests[-1]
+    assert request.messages[: len(before)] == before
+    async with stage.open(make_talker(14), resume=session.id) as resumed:
+        await resumed.run("The last one?")
+    request = stage.model.requests[0]
+    assert request.messages[: len(before)] == before
+    assert PROMPT in join_request(request)
+    assert await replay(stage.events) == stage.events
+
+
+async def test_the_second_compaction_keeps_words_of_all_prompts_and_messages(stage: Stage) -> None:
+    stage.write_files(40)
+    async with stage.open(make_talker(30)) as session:
+        await session.run(PROMPT)
+        session.rewind("1")
+        await session.run("The first prompt is gone.\nAlways say please.")
+        await session.run("The code word is juniper.")
+    runs = [event.run for event in stage.compactions]
+    assert runs.count("2") >= 2
+    assert PROMPT not in join_request(stage.model.requests[-1])
+    assert "Always say please." in join_request(stage.model.requests[-1])
+
+
+async def test_rewinding_to_before_a_compaction_restores_the_whole_conversation(
+    stage: Stage,
+) -> None:
+    stage.write_files(40)
+    talks = {PROMPT: make_talker(6), "Go on.": make_talker(14)}
+
+    def script(request: Request) -> Answer:
+        prompt = session.run_prompts[-1]
+        return talks[prompt](request) if prompt in talks else "as before"
+
+    async with stage.open(lambda request: script(request)) as opened:
+        session = _PromptLog(opened)
+        await session.run(PROMPT)
+        before = stage.model.requests[-1].messages
+        await session.run("Go on.")
+        assert stage.compactions
+        opened.rewind("2")
+        await session.run("Again.")
+    assert stage.model.requests[-1].messages[: len(before)] == before
+
+
+async def test_a_child_compacts_and_its_task_stays_whole(stage: Stage) -> None:
+    stage.write_files(40)
+    task = f"CHILD: {'read everything; ' * 200}never stop early"
+    talk = make_talker(14)
+
+    def script(request: Request) -> Answer:
+        if "PARENT" in request.prompt:
+            return [call("task", prompt=task)] if request.turn == 0 else "done"
+        return talk(request)
+
+    async with stage.open(script) as session:
+        report = await session.run("PARENT")
+    assert report.reason is Reason.GOAL
+    assert [event.run for event in stage.compactions] == ["1.1.1"]
+    assert stage.compactions[0].summary_run == f"1.1.1.{stage.compactions[0].turn}.c1"
+    reports = {event.run: event.report for event in stage.select(RunFinished)}
+    assert reports["1.1.1"].text == "done"
+    child = [request for request in stage.model.requests if "PARENT" not in request.prompt][-1]
+    assert task in join_request(child)
+    assert not find_violations(stage.events)
+    assert await replay(stage.events) == stage.events
+
+
+async def test_facts_name_failures_children_outputs_and_the_todo_list(stage: Stage) -> None:
+    stage.write_files(40)
+    talk = make_talker(14)
+
+    def script(request: Request) -> Answer:
+        if request.prompt == "CHILD":
+            return "the report of the child"
+        if request.turn == 0 and not is_summary(request):
+            todos = [{"content": "plant the juniper", "status": "in_progress"}]
+            return [
+                "thought 1",
+                call("bash", command="echo gone wrong; exit 3"),
+                call("write", file_path="new.txt", content="x"),
+                call("task", prompt="CHILD", description="look around"),
+                call("todo", todos=todos),
+                call("skill", name="none"),
+            ]
+        return talk(request)
+
+    async with stage.open(script) as session:
+        await session.run(PROMPT)
+    facts = join_request(stage.model.requests[-1]).partition("# Facts")[2]
+    assert "## Files changed (last turn)\n- new.txt (1.1)" in facts
+    assert "bash echo gone wrong; exit 3: turn 1.1: " in facts
+    assert "1.1.3 (general) look around, GOAL: the report of the child" in facts
+    assert "[>] plant the juniper" in facts

@@ -1,0 +1,165 @@
+"""Requests that the model refuses as too long: shortened, the window learnt, or an honest end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mudroom import Reason
+from mudroom._core.events import RunFinished, TurnFailed, TurnFinished
+from mudroom.errors import ContextOverflow, ModelRefused
+from mudroom.models.scripted import Answer, Request, Script, call
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
+
+from .conftest import Stage, is_summary, is_valid, join_request, make_reader, make_talker
+
+
+def refuse_above(tokens: int, script: Script, message: str = "the prompt is too long") -> Script:
+    """Return a script that refuses requests with more tokens; a token is 4 characters."""
+    assert callable(script)
+
+    def answer(request: Request) -> Answer:
+        size = len(request.system) + len(join_request(request))
+        return ContextOverflow(message) if size > tokens * 4 else script(request)  # type: ignore
+
+    return answer
+
+
+@pytest.mark.parametrize("make_script", [make_reader, make_talker])
+async def test_a_refused_request_is_shortened_and_sent_again(
+    stage: Stage, make_script: Callable[[int], Script]
+) -> None:
+    stage.write_files(40)
+    script = refuse_above(15_000, make_script(30))
+    async with stage.open(script, context_window=None) as session:
+        report = await session.run("Read all files. Never touch 3.txt.")
+    assert (report.reason, report.text, report.turns) == (Reason.GOAL, "done", 31)
+    failures = stage.select(TurnFailed)
+    assert [failure.overflow > 15_000 for failure in failures] == [True]
+    assert stage.clearings or stage.compactions
+    assert all(is_valid(request.messages) for request in stage.model.requests)
+    assert not find_violations(stage.events)
+    assert await replay(stage.events) == stage.events
+
+
+async def test_the_learnt_window_holds_in_a_resumed_session(stage: Stage) -> None:
+    stage.write_files(40)
+    script = refuse_above(15_000, make_talker(20))
+    async with stage.open(script, context_window=None) as session:
+        await session.run("Read all files.")
+    length = next(n for n, event in enumerate(stage.events) if isinstance(event, TurnFailed)) + 1
+    async with stage.open(script, context_window=None, resume=session.id, kept=length) as resumed:
+        report = await resumed.resume_unfinished()
+    assert report is not None and report.reason is Reason.GOAL
+    assert len(stage.select(TurnFailed)) == 1
+    assert await replay(stage.events) == stage.events
+
+
+async def test_one_result_that_is_larger_than_the_window_is_cut(stage: Stage) -> None:
+    stage.write_files(1, length=48_000)
+    script = refuse_above(8_000, make_reader(1))
+    async with stage.open(script, context_window=None) as session:
+        report = await session.run("Read the file.")
+    assert (report.reason, report.text) == (Reason.GOAL, "done")
+    text = join_request(stage.model.requests[-1])
+    assert "cut to save space: the whole result is in" in text
+    assert await replay(stage.events) == stage.events
+
+
+async def test_children_that_overflow_at_once_all_recover(stage: Stage) -> None:
+    stage.write_files(40)
+    talk = make_talker(14)
+
+    def script(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return [call("task", prompt=f"CHILD {n}") for n in range(6)] * (
+                request.turn == 0
+            ) or "x"
+        return talk(request)
+
+    async with stage.open(refuse_above(15_000, script), context_window=None) as session:
+        report = await session.run("PARENT")
+    assert report.reason is Reason.GOAL
+    reasons = [event.report.reason for event in stage.select(RunFinished)]
+    assert set(reasons) == {Reason.GOAL}
+    assert {event.run for event in stage.compactions} >= {"1.1.1", "1.1.6"}
+    refused = [event.run for event in stage.select(TurnFailed)]
+    assert len(refused) == len(set(refused))
+    assert not find_violations(stage.events)
+    assert await replay(stage.events) == stage.events
+
+
+@pytest.mark.parametrize("limit", [100, 2_500])
+async def test_a_context_that_cannot_be_made_to_fit_ends_with_the_words_it_had(
+    stage: Stage, limit: int
+) -> None:
+    def script(request: Request) -> Answer:
+        if request.turn == 0:
+            return ["my first finding", call("glob", pattern="*")]
+        return ContextOverflow("the prompt is too long")
+
+    answers = refuse_above(limit, script) if limit == 100 else script
+    async with stage.open(answers, context_window=None) as session:
+        report = await session.run("Look around.")
+    assert report.reason is Reason.ERROR
+    assert report.error.startswith("its context cannot be made to fit: the prompt is too long")
+    assert report.text == ("" if limit == 100 else "my first finding")
+    assert len(stage.model.requests) <= 5
+    assert await replay(stage.events) == stage.events
+
+
+async def test_without_automatic_compaction_a_refusal_ends_the_run(stage: Stage) -> None:
+    stage.write_files(40)
+    script = refuse_above(15_000, make_reader(30))
+    async with stage.open(script, context_window=None, auto_compact=False) as session:
+        report = await session.run("Read all files.")
+    assert (report.reason, len(stage.select(TurnFailed))) == (Reason.ERROR, 1)
+    assert not stage.clearings
+
+
+async def test_a_full_session_goes_on_when_it_is_continued_or_compacted(stage: Stage) -> None:
+    stage.write_files(40)
+    talk = make_talker(12)
+    async with stage.open(talk, context_window=None) as session:
+        await session.run("Read all files. Never touch 3.txt.")
+    small = refuse_above(15_000, talk)
+    async with stage.open(small, context_window=None, resume=session.id) as again:
+        report = await again.run("Go on.")
+    assert report.reason is Reason.GOAL
+    assert stage.compactions[-1].run == "2"
+    assert await replay(stage.events) == stage.events
+
+
+@pytest.mark.parametrize("is_automatic", [True, False])
+async def test_compact_works_when_the_conversation_is_too_long(
+    stage: Stage, is_automatic: bool
+) -> None:
+    stage.write_files(40)
+    talk = make_talker(12, lambda request: "Goal: the short notes")
+    async with stage.open(talk, context_window=None) as session:
+        await session.run("Read all files. Never touch 3.txt.")
+    short = refuse_above(
+        15_000, lambda request: talk(request) if is_summary(request) else "as I said"
+    )
+    async with stage.open(
+        short, context_window=None, resume=session.id, auto_compact=is_automatic
+    ) as again:
+        report = await again.compact()
+        assert (report.reason, report.text) == (Reason.GOAL, "Goal: the short notes")
+        report = await again.run("Go on.")
+    assert report.reason is Reason.GOAL
+    text = join_request(stage.model.requests[-1])
+    assert "Goal: the short notes" in text
+    assert "Never touch 3.txt." in text
+    assert not find_violations(stage.events)
+    assert await replay(stage.events) == stage.events
+
+
+async def test_another_refusal_still_ends_the_run(stage: Stage) -> None:
+    async with stage.open([[call("glob", pattern="*")], ModelRefused("no such model")]) as session:
+        report = await session.run("Look around.")
+    assert (report.reason, report.error) == (Reason.ERROR, "no such model")
+    assert [event.overflow for event in stage.select(TurnFailed)] == [0]
+    assert len(stage.select(TurnFinished)) == 1

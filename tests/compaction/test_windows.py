@@ -1,0 +1,104 @@
+"""Sources of context windows, and thresholds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Session, UsageError
+from mudroom._engine.context_policy import ContextPolicy
+from mudroom._platform.system_clock import SystemClock
+from mudroom.context_windows import ContextWindows
+from mudroom.model_registry import ModelRegistry
+from mudroom.models.model_facts import find_stated_window
+from mudroom.models.scripted import ScriptedModel
+
+
+def open_registry(**windows: int) -> ModelRegistry:
+    environ = {"ANTHROPIC_API_KEY": "k-test", "OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}
+    names = {name.replace("__", ":"): size for name, size in windows.items()}
+    return ModelRegistry(environ, SystemClock(), _refuse, windows=names)
+
+
+def _refuse(name: str) -> Any:
+    raise AssertionError(name)
+
+
+def test_the_table_knows_a_hosted_model_and_the_setting_comes_first() -> None:
+    models = open_registry()
+    assert ContextWindows(models).find("anthropic:claude-sonnet-4-5") == 200_000
+    assert ContextWindows(models, 50_000).find("anthropic:claude-sonnet-4-5") == 50_000
+
+
+def test_a_local_server_says_its_window_else_the_default_is_low() -> None:
+    models = open_registry(**{"openai__some-model": 16_384})
+    assert ContextWindows(models).find("openai:some-model") == 16_384
+    assert ContextWindows(models).look_up("ollama:some-model") == 32_000
+
+
+def test_a_model_that_no_source_knows_has_a_default_and_scripted_ones_have_no_limit() -> None:
+    models = open_registry()
+    models.register(ScriptedModel([], "mine:model"))
+    windows = ContextWindows(models)
+    assert windows.find("mine:model") == 0
+    assert windows.look_up("mine:model") == 128_000
+    assert windows.look_up("scripted:model") == 0
+
+
+def test_a_refusal_teaches_the_window_to_all_conversations_of_the_model() -> None:
+    models = open_registry()
+    windows = ContextWindows(models)
+    name = "anthropic:claude-window-test"
+    windows.learn(name, 300_000, "prompt is too long: 214468 tokens > 150000 maximum")
+    assert windows.find(name) == 150_000
+    windows.learn(name, 100_000, "prompt is too long")
+    assert windows.find(name) == 90_000
+    assert ContextWindows(open_registry()).find(name) == 90_000
+
+
+def test_of_several_models_the_smallest_window_counts() -> None:
+    models = open_registry(**{"openai__some-model": 16_384})
+    windows = ContextWindows(models)
+    assert windows.find("anthropic:claude-sonnet-4-5,openai:some-model") == 16_384
+
+
+@pytest.mark.parametrize(
+    ("refusal", "window"),
+    [
+        ("prompt is too long: 214468 tokens > 200000 maximum", 200_000),
+        ("prompt too long; exceeded max context length by 1234 tokens", 0),
+        (
+            "The input token count (1200000) exceeds the maximum number of tokens allowed "
+            "(1048576).",
+            1_048_576,
+        ),
+        ("This model's maximum context length is 65,536 tokens. You requested 90000", 65_536),
+        ("This model's maximum prompt length is 131072 but the request contains 200000", 131_072),
+        ("request (2033 tokens) exceeds the available context size (1024 tokens)", 1_024),
+        ("input length and `max_tokens` exceed context limit: 199900 + 8192 > 200000", 200_000),
+        ("Your request exceeded model token limit: 131072", 131_072),
+        ("too large for model with 32768 maximum context length", 32_768),
+        ("Request too large", 0),
+    ],
+)
+def test_the_window_that_a_refusal_states_is_read(refusal: str, window: int) -> None:
+    assert find_stated_window(refusal) == window
+
+
+def test_thresholds_leave_room_for_the_answer() -> None:
+    policy = ContextPolicy(find_window=lambda _: 200_000)
+    limits = policy.choose_thresholds("m", 1, 32_000)
+    assert limits is not None
+    assert (limits.clear_at, limits.compact_at) == (120_000, 148_000)
+    limits = policy.choose_thresholds("m", 1, None)
+    assert limits is not None and limits.compact_at == 170_000
+    assert ContextPolicy().choose_thresholds("m", 1, None) is None
+
+
+@pytest.mark.parametrize("name", ["clear_at", "compact_at", "context_window"])
+async def test_a_wrong_threshold_is_refused(tmp_path: Path, name: str) -> None:
+    options: dict[str, Any] = {"model": "offline", "cwd": str(tmp_path), name: 0}
+    with pytest.raises(UsageError, match=name):
+        Session(**options)
