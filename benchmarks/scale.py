@@ -112,8 +112,8 @@ def measure_workers(bench: Bench, times: int) -> Iterator[Row]:
 
 
 def _write_tree(folder: Path) -> None:
-    """Write the 400 files that the children search by name."""
-    for number in range(400):
+    """Write the 800 files that the children search by name."""
+    for number in range(800):
         path = folder / f"part-{number % 20}" / f"file-{number}.txt"
         path.parent.mkdir(exist_ok=True)
         path.touch()

@@ -11,13 +11,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from . import build
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.events import AnyEvent, SessionOpened, StoredEvent
+from ._core.events import AnyEvent, StoredEvent
 from ._core.ports import RunHandle, Sandbox, Workspace
 from ._core.runs import InboxMessage, Report
 from ._core.runs import T as Outputs
 from ._core.type_checks import check_type
-from ._platform.path_text import path_to_text
-from ._version import __version__
 from .conversation_state import ConversationState
 from .errors import UsageError
 from .options import SessionOptions, check_options
@@ -77,6 +75,7 @@ class Session:
         self.notices: list[str] = []
         self._conversation = ConversationState()
         self._watchers: list[Callable[[AnyEvent], None]] = []
+        self._history_watchers: list[Callable[[StoredEvent], None]] = []
         self._runner: SessionRunner | None = None
 
     async def __aenter__(self) -> Session:
@@ -105,18 +104,13 @@ class Session:
             # Another process may have written until this one opened the journal.
             events += [event async for event in services.journal.read(len(events))]
             self._conversation.load(events)
+            for event in events:
+                for watch in self._history_watchers:
+                    watch(event)
             unfinished = self._conversation.unfinished_events
             runner.meter.add_past(events, unfinished, services.compute_price)
         await runner.resources.models.load_replays()
-        opened = SessionOpened(
-            at=services.clock.now(),
-            session=self.id,
-            cwd=path_to_text(self.cwd),
-            version=__version__,
-            sandbox=services.environments.shared.sandbox.tier,
-            granted=build.list_grants(self._options),
-        )
-        runner.record_opening(opened)
+        runner.record_opening(self.id, self.cwd, build.list_grants(self._options))
 
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()
@@ -182,6 +176,11 @@ class Session:
         check_type("watcher", watcher, Callable[..., Any], "watch")
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
+
+    def watch_history(self, watcher: Callable[[StoredEvent], None]) -> None:
+        """Call `watcher` with each event of the session that is resumed, while it opens."""
+        check_type("watcher", watcher, Callable[..., Any], "watch_history")
+        self._history_watchers.append(watcher)
 
     async def run(self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None) -> Report[Outputs]:
         """Give the root agent its next prompt in the conversation. Prompts run one at a time.

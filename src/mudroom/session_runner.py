@@ -20,6 +20,8 @@ from ._core.tools import Tool
 from ._core.type_checks import check_type
 from ._engine.compaction.summary import RUN_TITLE, make_summary_prompt
 from ._engine.task import narrow_tools
+from ._platform.path_text import path_to_text
+from ._version import __version__
 from .agent_catalog import find_agent
 from .build import SessionResources
 from .conversation_state import ConversationState
@@ -184,8 +186,17 @@ class SessionRunner:
         self._cancel_count += 1
         return sum(handle.cancel() for handle in self._handles) > 0
 
-    def record_opening(self, event: SessionOpened) -> None:
+    def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
+        services = self.resources.services
+        event = SessionOpened(
+            at=services.clock.now(),
+            session=session,
+            cwd=path_to_text(cwd),
+            version=__version__,
+            sandbox=services.environments.shared.sandbox.tier,
+            granted=granted,
+        )
         self.resources.journal.opening = event
         self._show(event)
 

@@ -83,8 +83,12 @@ async def test_a_resume_reads_each_event_once_and_a_prompt_reads_none(
             await session.run(prompt)
     recorded = await read_events(store, session.id)
     store.read_events.clear()
-    async with open_session(tmp_path, *"gh", store=store, resume=session.id, fork=fork) as again:
+    shown: list[StoredEvent] = []
+    again = open_session(tmp_path, *"gh", store=store, resume=session.id, fork=fork)
+    again.watch_history(shown.append)
+    async with again:
         assert store.read_events == recorded
+        assert [event.at for event in shown] == [event.at for event in recorded]
         await again.run("g")
         await again.run("h")
         assert store.read_events == recorded

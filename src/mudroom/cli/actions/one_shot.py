@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..._core.agents import Mode
+from ..._core.events import StoredEvent
 from ..._platform.event_loop import run_event_loop
 from ...errors import UsageError
 from ..output.log_notices import show_log
@@ -12,7 +13,7 @@ from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import load_permissions
-from .open_session import create_session, name_session, read_unfinished_events
+from .open_session import create_session, name_session
 from .read_prompt import read_prompt
 from .session_start import StartOptions
 from .session_store import delete_expired_sessions
@@ -51,7 +52,10 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
         schema = load_json_schema(settings.json_schema)
     default_mode = Mode.DONT_ASK if has_data else Mode.DEFAULT
     loaded = load_permissions(settings, options.cwd, default_mode=default_mode)
-    async with create_session(settings, options.cwd, loaded, options.start) as session:
+    recorded: list[StoredEvent] = []
+    session = create_session(settings, options.cwd, loaded, options.start)
+    session.watch_history(recorded.append)
+    async with session:
         await name_session(session, settings.home, options.start)
         if notice := await delete_expired_sessions(settings):
             print_notice(notice)
@@ -64,7 +68,9 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
             as_json=schema is not None,
             denial_hint=DATA_HINT if has_data and not settings.permission_mode else "",
         )
-        reporter.add_past_events(await read_unfinished_events(session, settings.home))
+        roots = session.unfinished_runs
+        reporter.add_past_events(e for e in recorded if e.run.partition(".")[0] in roots)
+        recorded.clear()
         if session.unfinished_runs and not options.quiet:
             print_notice("finishing the interrupted run first")
         signals_handled = handle_signals(session.cancel, exits_after=True)

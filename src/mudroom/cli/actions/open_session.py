@@ -7,9 +7,8 @@ from typing import Any
 
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
-from ..._core.events import StoredEvent
 from ...config import Settings
-from ...journals.sessions import open_store, read_events
+from ...journals.sessions import open_store
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
 from .session_start import NEW_SESSION, SessionStart
@@ -75,15 +74,6 @@ async def name_session(session: Session, home: str, start: SessionStart) -> None
     """Give an opened session the name that the command line asks for."""
     if start.name:
         await open_store(home).rename(session.id, start.name)
-
-
-async def read_unfinished_events(session: Session, home: str) -> list[StoredEvent]:
-    """Return the events of the runs that were interrupted in this session."""
-    roots = set(session.unfinished_runs)
-    if not roots:
-        return []
-    events = await read_events(open_store(home), session.id)
-    return [event for event in events if event.run.partition(".")[0] in roots]
 
 
 def _to_budget(settings: Settings) -> Budget:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from ..._core.counts import count_noun
-from ..._core.events import RunStarted, SessionOpened, StoredEvent
+from ..._core.events import RunFinished, RunResumed, RunStarted, SessionOpened, StoredEvent
 from ..._core.ports import SessionStore
 from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
@@ -75,11 +75,10 @@ def resume_session(
 
 
 class _RecordedSession(NamedTuple):
-    """A recorded session that no process writes."""
+    """A recorded session that no process writes. `tree` has only the starts and ends of runs."""
 
     id: str
     folder: str
-    events: list[StoredEvent]
     tree: RunTree
 
 
@@ -88,9 +87,13 @@ async def _read_idle_session(home: str, cwd: str, name: str) -> _RecordedSession
     store = open_store(home)
     session_id = await find_session(store, cwd, name)
     await require_no_writer(store, session_id)
-    events = await read_events(store, session_id)
-    tree = RunTree.from_events(events)
-    return _RecordedSession(session_id, await read_session_folder(store, session_id), events, tree)
+    ends = await read_events(store, session_id, (RunStarted, RunResumed, RunFinished))
+    folder = await read_session_folder(store, session_id)
+    return _RecordedSession(session_id, folder, RunTree.from_events(ends))
+
+
+def _read_all_events(home: str, session_id: str) -> list[StoredEvent]:
+    return asyncio.run(read_events(open_store(home), session_id))
 
 
 def _get_last_report(recorded: _RecordedSession) -> Report:
@@ -113,7 +116,7 @@ def _print_again(
     if settings.output_format == "text":
         sys.stdout.buffer.write(encode_answer(report))
         return
-    events = recorded.events
+    events = _read_all_events(settings.home, recorded.id)
     opened = next(event for event in events if isinstance(event, SessionOpened))
     started = next(
         event for event in events if isinstance(event, RunStarted) and event.run == root.run_id
@@ -146,7 +149,8 @@ def replay_session(name: str, *, quiet: bool) -> int:
     """
     from ...replay import replay
 
-    recorded = asyncio.run(_read_idle_session(load_settings(".").home, ".", name))
+    home = load_settings(".").home
+    recorded = asyncio.run(_read_idle_session(home, ".", name))
     if any(root.report is None for root in recorded.tree.roots):
         raise UsageError(
             "a run of this session was interrupted",
@@ -154,7 +158,7 @@ def replay_session(name: str, *, quiet: bool) -> int:
             remedy=f"First finish it: mudroom resume {recorded.id[:8]}",
         )
     report = _get_last_report(recorded)
-    asyncio.run(replay(recorded.events))
+    asyncio.run(replay(_read_all_events(home, recorded.id)))
     if not quiet:
         runs = count_noun(len(recorded.tree.runs), "run")
         print_notice(f"Replay matched: {runs}, every event identical.", prefix="")

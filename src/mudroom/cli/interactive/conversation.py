@@ -14,12 +14,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ..._core.events import AnyEvent, RunFinished
+from ..._core.events import AnyEvent, RunFinished, StoredEvent
 from ..._core.runs import Report
 from ..._engine.compaction.summary import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
-from ...journals.sessions import open_store, read_events
 from ...permissions.rules import Rule
 from ...projections.file_changes import FileChanges
 from ...projections.ledger import LedgerBuilder, describe_ledger
@@ -161,10 +160,16 @@ class Conversation:
         self._shell_outputs: list[str] = []
         self._shell: asyncio.Task[str] | None = None
         session.watch(self._apply)
+        session.watch_history(self._apply_recorded)
 
     def _apply(self, event: AnyEvent) -> None:
         folds = (self.tree, self.ledger_builder, self.file_changes, self.status)
         for fold in (*folds, self.writer, self.ui):
+            fold.apply(event)
+        self._store_answer(event)
+
+    def _apply_recorded(self, event: StoredEvent) -> None:
+        for fold in (self.tree, self.ledger_builder, self.status):
             fold.apply(event)
         self._store_answer(event)
 
@@ -182,13 +187,6 @@ class Conversation:
     def pending_text(self) -> str:
         """The last block of the streaming answer, not yet printed."""
         return self.writer.pending
-
-    async def load_history(self) -> None:
-        """Fold the recorded events of a resumed session. Raises JournalError."""
-        for event in await read_events(open_store(self.settings.home), self.session.id):
-            for fold in (self.tree, self.ledger_builder, self.file_changes, self.status):
-                fold.apply(event)
-            self._store_answer(event)
 
     async def run_until_done(self, first: str = "") -> NextStep:
         """Handle input lines until the session ends; return the next step.

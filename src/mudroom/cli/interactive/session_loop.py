@@ -55,8 +55,6 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
             )
             conversation.approved_rules = approver.rules
             await name_session(session, settings.home, start)
-            if start.resume:
-                await conversation.load_history()
             conversation.status.model = session.model
             if start.resume and start.resume != previous:
                 print_recap(conversation)
