@@ -91,9 +91,14 @@ class NoteInjected(Event, frozen=True, tag="note_injected"):
 
 
 class MessageSent(Event, frozen=True, tag="message_sent"):
-    """A message was sent to the run and waits for the next turn."""
+    """A message was sent to the run and waits for the next turn.
+
+    Arguments:
+        result: result of the background command that the message reports, without its text.
+    """
 
     message: InboxMessage
+    result: ToolResult | None = None
 
 
 class MessageDelivered(NoteInjected, frozen=True, kw_only=True, tag="message_delivered"):

@@ -125,6 +125,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         run_id: key of the transcript in the journal.
         spill: path of a file with the whole text if the parent received only a part, else "".
         error: cause of the reason ERROR, or why the run ended before its first turn.
+        stopped_commands: background commands that the end of the run stopped.
         limit: the limit that ended the run, or that a run with the reason GOAL passed; None if it
             was none, or that of a run above, or in records of older versions.
 
@@ -153,6 +154,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
     limit: LimitState | None = None
+    stopped_commands: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

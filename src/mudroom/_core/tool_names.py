@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _ALIASES = {
-    "bash": "run_shell_command shell execute terminal exec_command",
+    "bash": "run_shell_command shell execute terminal exec_command background_run",
     "read": "read_file readfile view notebookread open_file cat",
     "write": "write_file writefile create_file",
     "edit": "replace str_replace strreplacefile edit_file multiedit",
@@ -29,6 +29,7 @@ notebookedit exitplanmode enterplanmode slashcommand lsp taskcreate taskget task
 toolsearch save_memory apply_patch update_plan codesearch
 """
 _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "background_run": {"background": True},
     "broadcast": {"to": "*"},
     "killbash": {"how": "now"},
     "killshell": {"how": "now"},

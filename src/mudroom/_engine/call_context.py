@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from .._core.agents import WorkspaceKind
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import Workspace
 from .._core.tool_names import normalize_tool_name
+from .._core.tools import ToolResult
 from .._platform.private_files import write_private_file
+from .background_commands import start_command
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 
@@ -73,6 +77,10 @@ class CallContext:
         path = os.path.join(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}.txt")
         write_private_file(Path(path), b"")
         return path
+
+    def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+        """Run work after the call has returned; return the result of the call; see the port."""
+        return start_command(self.run, self.place, title, work)
 
     def _before_write(self, path: str, before: str, after: str) -> None:
         recorder = self.run.recorder

@@ -46,10 +46,14 @@ class Evidence:
             if not outcome.refused:
                 self.calls[outcome.name] = self.calls.get(outcome.name, 0) + 1
             self.failed += result.error
-            self._files_read.update(dict.fromkeys(result.reads))
-            if result.changes or result.observed_changes:
-                self._add_changes(result)
-            self.unknown_changes = self.unknown_changes or result.unknown_changes
+            self.add_files(result)
+
+    def add_files(self, result: ToolResult) -> None:
+        """Add the files of a result."""
+        self._files_read.update(dict.fromkeys(result.reads))
+        if result.changes or result.observed_changes:
+            self._add_changes(result)
+        self.unknown_changes = self.unknown_changes or result.unknown_changes
 
     def _add_changes(self, result: ToolResult) -> None:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))

@@ -19,7 +19,7 @@ from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
-from .task import restart_children
+from .task import restart_background_work
 from .tool_calls import run_tool_calls
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
@@ -84,7 +84,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
     if past:
         resumption = await restore_run(run, past)
         await run.recorder.record(run.recorder.make_event(RunResumed))
-        await restart_children(run)
+        await restart_background_work(run)
         if not any(isinstance(event, NoteInjected | TurnStarted) for event in past):
             await _call_start_hook(run)
         return resumption
@@ -137,8 +137,8 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
 async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
     """Return the ending of a run that reached its goal.
 
-    None continues the run: its outputs are refused, a hook has a note, or a message is new. While
-    a background child works, wait for a message first.
+    None continues the run: its outputs are refused, a hook has a note, a message is new, or
+    background commands go on. While a background child works, wait for a message first.
     """
     if await run.background.wait_for_message():
         return None
@@ -147,6 +147,9 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
         if refusal := await checks.find_refusal(run.run_id, run.outputs.values):
             run.refuse_outputs(refusal)
             return _judge_outputs(run)
+    if warning := run.background.take_warning():
+        run.add_note(warning)
+        return None
     note = ""
     if hooks := run.services.hooks:
         note = await hooks.before_finish(run.brief, run.conversation.answer_text)

@@ -39,7 +39,7 @@ from .call_context import CallContext
 from .compaction.requests import apply_edit
 from .compaction.summary import find_summary_runs
 from .file_writes import hash_file
-from .inbox.notification import is_notification
+from .inbox.notification import is_notification, make_notification
 from .model_call import append_answer, charge
 from .phase import Phase
 from .run_context import RunContext
@@ -139,7 +139,10 @@ class _Restorer:
             self._run.background.restore_wait(event.turn)
             return
         self._run.inbox.restore(event.message)
-        if event.message.kind == "notification":
+        if event.result is not None:
+            self._run.background.titles.setdefault(event.message.sender, "")
+            self._run.evidence.add_files(event.result)
+        elif event.message.kind == "notification":
             self._restore_end_of_child(event.message.sender)
 
     def _restore_note(self, event: NoteInjected) -> None:
@@ -207,12 +210,12 @@ class _Restorer:
         if event.name == EMIT_TOOL and not event.refused and call:
             name = call.arguments.get("emit_variable_name", "")
             run.outputs.emit(name, call.arguments.get("emit_variable_value"))
-        if (child := event.result.detail.get("run")) is None:
-            return
-        if event.result.detail.get("background") and call:
-            run.background.interrupted[child] = call
-        else:
-            self._charge_child(child, 1 + event.result.detail.get("below", 0))
+        detail = event.result.detail
+        child = detail.get("run")
+        if detail.get("background") and call:
+            run.background.interrupted[child or detail["command"]] = call
+        elif child is not None:
+            self._charge_child(child, 1 + detail.get("below", 0))
 
     def _charge_child(self, child: str, children: int) -> Report | None:
         run = self._run
@@ -262,6 +265,16 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
         f"{write.path} was changed by something else during an interruption. Read it again first."
     )
     return ToolResult(text, error=True)
+
+
+def report_interrupted(run: RunContext, work_id: str) -> None:
+    """Send the notification of a command that an earlier process started."""
+    if run.background.is_reported(work_id):
+        return
+    result = ToolResult("", error=True, unknown_changes=UNKNOWN_AFTER_CRASH)
+    run.evidence.add_files(result)
+    message = make_notification(work_id, "stopped", "an interrupted command", INTERRUPTED)
+    run.inbox.put(message, result)
 
 
 def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:

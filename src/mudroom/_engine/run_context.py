@@ -240,4 +240,5 @@ class RunContext:
             model=self.brief.model,
             error=clean_text(error),
             limit=limit,
+            stopped_commands=self.background.stopped_commands,
         )

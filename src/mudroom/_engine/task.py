@@ -21,12 +21,14 @@ from .._core.events import RunStarted
 from .._core.listings import find_entries, format_entries
 from .._core.ports import RunHandle
 from .._core.runs import Brief, InboxMessage, Reason, Report
+from .._core.tool_names import normalize_tool_name
 from .._core.tool_patterns import list_call_patterns, select_tools
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
 from .call_context import CallContext
 from .child_report import format_report
 from .inbox.notification import choose_status, make_notification
+from .resume import report_interrupted
 from .run_context import RunContext
 
 _DESCRIPTION = (
@@ -193,9 +195,15 @@ def _make_start_result(run_id: str) -> ToolResult:
     return ToolResult(STARTED.format(run=run_id), detail=detail)
 
 
-async def restart_children(run: RunContext) -> None:
-    """Continue the background children that an earlier process left without a notification."""
+async def restart_background_work(run: RunContext) -> None:
+    """Continue the background children that an earlier process left without a notification.
+
+    A command cannot continue: its notification says so.
+    """
     for run_id, call in run.background.interrupted.items():
+        if normalize_tool_name(call.name) != "task":
+            report_interrupted(run, run_id)
+            continue
         turn, position = map(int, run_id.rsplit(".", 2)[1:])
         context = CallContext(run, call, position, turn)
         arguments = run.tools["task"].parse_arguments(call.arguments)

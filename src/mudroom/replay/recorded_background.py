@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .._core.events import MessageSent, RunWaiting, StoredEvent
+from .._core.events import MessageSent, NoteInjected, RunFinished, RunWaiting, StoredEvent
 from .._core.runs import InboxMessage, Reason
-from .._engine.inbox.background import BackgroundWork
+from .._core.tools import ToolResult
+from .._engine.inbox.background import STILL_RUNNING, BackgroundWork
 from .._engine.run_context import RunContext
 from .recorded_events import RecordedEvents, wait_for_stop
 from .recorded_outcomes import RecordedHooks
@@ -37,6 +38,17 @@ class RecordedBackground(BackgroundWork):
         self._remove_times = remove_times
         own = [event for event in events if event.run == run.run_id]
         self._waits = {event.turn: event.runs for event in own if isinstance(event, RunWaiting)}
+        self._warnings = {
+            event.turn: event.text
+            for event in own
+            if isinstance(event, NoteInjected) and event.text.startswith(STILL_RUNNING)
+        }
+        self._command_results = [
+            event.result for event in own if isinstance(event, MessageSent) and event.result
+        ]
+        self._recorded_report = next(
+            (event.report for event in own if isinstance(event, RunFinished)), None
+        )
         self._texts = {
             event.message.id: event.message.text for event in own if isinstance(event, MessageSent)
         }
@@ -45,9 +57,10 @@ class RecordedBackground(BackgroundWork):
     def is_open(self) -> bool:
         """True if the recorded run went on after this turn because of background work."""
         turn = self._run.turn
-        return turn in self._waits or self._hooks.has_messages(self._run.run_id, turn)
+        has_messages = self._hooks.has_messages(self._run.run_id, turn)
+        return turn in self._waits or turn in self._warnings or has_messages
 
-    def _deliver(self, message: InboxMessage) -> None:
+    def _deliver(self, message: InboxMessage, result: ToolResult | None) -> None:
         """Compare a notification with the recorded one. The hooks send the recorded one."""
         recorded = self._texts.get(message.id)
         if recorded is None:
@@ -55,6 +68,10 @@ class RecordedBackground(BackgroundWork):
         if self._remove_times(recorded) != self._remove_times(message.text):
             text = f"a notification differs.\nrecorded: {recorded}\nnow:      {message.text}"
             self._journal.diverge(text, f"run {self._run.run_id}")
+
+    def take_warning(self) -> str:
+        """Return the recorded note about commands in this turn."""
+        return self._warnings.get(self._run.turn, "")
 
     async def wait_for_message(self) -> bool:
         """Send the messages of this turn; wait for the stop of the run if it got none."""
@@ -70,3 +87,8 @@ class RecordedBackground(BackgroundWork):
         """Wait for the children: the record has their stops. Then send the last messages."""
         await self._wait_until_ended()
         self._hooks.send_messages(self._run.run_id, self._run.turn)
+        for result in self._command_results:
+            self._run.evidence.add_files(result)
+        if self._recorded_report and self._recorded_report.stopped_commands:
+            self.stopped_commands = self._recorded_report.stopped_commands
+            self._run.evidence.add_report(self._recorded_report)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from typing import BinaryIO
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.ports import CommandResult, ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
@@ -23,6 +26,12 @@ _HALF_BYTES = 4 * _HALF  # half of the output takes at most this many bytes in U
 _DEFAULT_TIMEOUT = 120_000  # milliseconds, as the two below
 _MIN_TIMEOUT = 1_000
 _MAX_TIMEOUT = 600_000
+_BACKGROUND_SECONDS = 86_400.0
+"""Default time limit of a background command; the end of its run stops it sooner."""
+
+_TAIL = 2_000
+"""Characters of the output of a background command for the model."""
+
 _MAX_COMMAND_BYTES = 120_000
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[ -/]*[0-~])?"
@@ -33,11 +42,16 @@ _BYTE_CONTROLS = bytes(n for n in range(32) if n not in b"\t\n\r\x1b")
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments. `timeout` is in milliseconds; `description` is shown to the user."""
+    """The arguments.
+
+    `timeout` is in milliseconds; `description` is shown to the user. `background`: the call returns
+    at once.
+    """
 
     command: str
     timeout: int | None = None
     description: str | None = None
+    background: bool = False
 
     def __post_init__(self) -> None:
         """Check that the system accepts the command."""
@@ -56,7 +70,12 @@ parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Run the command until it ends or its time is over."""
+    """Run the command until it ends or its time is over, or start it in the background."""
+    if arguments.background:
+        path = ctx.spill_path("bash")
+        result = ctx.run_in_background(arguments.command, _run_to_end(ctx, arguments, path))
+        text = f"{result.text} Its whole output is in {path} when it ends."
+        return replace(result, text=text, spill=path)
     milliseconds = arguments.timeout or _DEFAULT_TIMEOUT
     timeout = min(max(milliseconds, _MIN_TIMEOUT), _MAX_TIMEOUT) / 1000
     output = CommandOutput(ctx)
@@ -77,6 +96,35 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     )
 
 
+async def _run_to_end(ctx: ToolContext, arguments: Arguments, path: str) -> ToolResult:
+    """Run the command in the background, with all its output in a file. A cancel stops it."""
+    output = CommandOutput(ctx, path)
+    timeout = max(arguments.timeout or 0, _MIN_TIMEOUT) / 1000
+    if arguments.timeout is None:
+        timeout = _BACKGROUND_SECONDS
+    started_at = time.monotonic()
+    finished: CommandResult | None = None
+    try:
+        finished = await ctx.sandbox.run(arguments.command, timeout=timeout, sink=output.feed)
+    except asyncio.CancelledError:
+        ending = "stopped; all its processes were ended"
+    else:
+        ending = _describe_ending(finished, timeout).strip("[]") or "exit code 0"
+    finally:
+        output.close()
+    seconds = time.monotonic() - started_at
+    whole = f"the whole output, {output.size:,} bytes, is in {output.spill}"
+    detail = {"bytes": output.size}
+    if finished is not None:
+        detail["exit_code"] = _get_exit_code(finished)
+    return ToolResult(
+        f"[{ending}; {seconds:.1f} s; {whole}]\n{output.read_tail(_TAIL)}".rstrip(),
+        error=finished is None or finished.timed_out or finished.code != 0,
+        detail=detail,
+        spill=output.spill,
+    )
+
+
 def _get_exit_code(finished: CommandResult) -> int:
     return finished.code if finished.code >= 0 else 128 - finished.code
 
@@ -88,9 +136,13 @@ def _describe_ending(finished: CommandResult, timeout: float) -> str:
 
 
 class CommandOutput:
-    """The output of a command: head and tail in memory; long output is written to a file, too."""
+    """The output of a command: head and tail in memory; long output is written to a file, too.
 
-    def __init__(self, ctx: ToolContext) -> None:
+    Arguments:
+        path: a file for all output; "" makes one when the output is long.
+    """
+
+    def __init__(self, ctx: ToolContext, path: str = "") -> None:
         self.size = 0
         self.spill = ""
         self._write_error = ""
@@ -100,6 +152,8 @@ class CommandOutput:
         self._file: BinaryIO | None = None
         self._redacting = RedactingStream(ctx.redact)
         self._file_room = MAX_SPILL_BYTES
+        if path:
+            self._open_spill(path)
 
     def feed(self, chunk: bytes) -> None:
         """Add a chunk."""
@@ -112,6 +166,10 @@ class CommandOutput:
         self._tail += chunk[room:]
         if len(self._tail) > 2 * _HALF_BYTES:
             del self._tail[:-_HALF_BYTES]
+
+    def read_tail(self, length: int) -> str:
+        """Return the last characters of the output."""
+        return self._ctx.redact(_clean(self._head + self._tail))[-length:].strip("\n")
 
     def finish(self) -> str:
         """Return the text for the model: all of it, or head, tail and the path of the file.
@@ -142,9 +200,9 @@ class CommandOutput:
             self._file.close()
             self._file = None
 
-    def _open_spill(self) -> None:
+    def _open_spill(self, path: str = "") -> None:
         """Open the file and write all output so far, while memory still holds all of it."""
-        self.spill = self._ctx.spill_path("bash")
+        self.spill = path or self._ctx.spill_path("bash")
         self._file = open(self.spill, "wb", buffering=0)  # noqa: SIM115  open until `close`
         self._spill(bytes(self._head + self._tail))
 
@@ -180,7 +238,7 @@ def _clean(raw: bytes | bytearray) -> str:
 BASH = Tool(
     name="bash",
     description=load_description(__file__),
-    parameters=build_schema(Arguments, hidden=("description",)),
+    parameters=build_schema(Arguments, hidden=("description", "background")),
     parse=parse,
     run=run,
     view="command",
@@ -189,5 +247,10 @@ BASH = Tool(
     rule_argument="command",
     preview=preview_result,
     preview_lines=5,
-    argument_aliases={"cmd": "command", "script": "command", "timeout_ms": "timeout"},
+    argument_aliases={
+        "cmd": "command",
+        "script": "command",
+        "timeout_ms": "timeout",
+        "run_in_background": "background",
+    },
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from ..tools import Tool
+from ..tools import Tool, ToolResult
 from .sandbox import Sandbox
 from .workspace import Workspace
 
@@ -50,6 +50,14 @@ class ToolContext(Protocol):
         """Return the path of a new file for output that is too long for the model.
 
         The file is outside the workspace; the `read` tool can read it.
+        """
+        ...
+
+    def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+        """Run work after the call has returned, and return the result of the call.
+
+        The model reads the result of the work in a notification. The end of the run cancels work
+        that goes on.
         """
         ...
 

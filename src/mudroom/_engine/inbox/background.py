@@ -3,54 +3,79 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.events import RunWaiting
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import RunHandle, Worker
 from ..._core.runs import InboxMessage, Reason
+from ..._core.tools import ToolResult
 from ..phase import Phase, RunControl
 from ..recorder import Recorder
 from .inbox import Inbox
-from .notification import make_end_id
+from .notification import make_end_id, make_notification
+
+STILL_RUNNING = "Still running in the background: "
+
+_COMMANDS_NOTE = (
+    STILL_RUNNING + "{commands}. Call wait to wait for them. "
+    "If you end your turn again, they are stopped."
+)
 
 
-class OpenChild(Struct, frozen=True):
-    """A background child that works, and the task that waits for its end."""
+class OpenWork(Struct, frozen=True):
+    """Background work that goes on, and the task that waits for its end.
 
-    handle: RunHandle
+    Arguments:
+        handle: of a child; None for a command.
+        cancel: stops the work. It takes the reason of a child's report.
+    """
+
     title: str
     task: asyncio.Task[None]
+    cancel: Callable[[Reason], object]
+    handle: RunHandle | None = None
 
 
 class BackgroundWork:
-    """Background work of one run.
+    """Background work of one run: children and commands.
 
     Attributes:
         worker: executes all children of the run.
-        children: the open children by id, in the order in which they started.
+        open: the work that goes on by id, in the order in which it started.
         interrupted: calls of an earlier process whose work is not reported, by id of the work.
-        titles: agent and task of each background child so far, by id.
+        titles: agent and task, or the command, of all work so far, by id.
+        stopped_commands: commands that the end of the run has stopped.
     """
 
     def __init__(
         self, worker: Worker, inbox: Inbox, recorder: Recorder, control: RunControl
     ) -> None:
         self.worker = worker
-        self.children: dict[str, OpenChild] = {}
+        self.open: dict[str, OpenWork] = {}
         self.interrupted: dict[str, ToolCallBlock] = {}
         self.titles: dict[str, str] = {}
+        self.stopped_commands: tuple[str, ...] = ()
         self._inbox = inbox
         self._recorder = recorder
         self._control = control
         self._waited_in_turn = 0
+        self._has_warned = False
+        self._is_closed = False
+
+    @property
+    def children(self) -> dict[str, RunHandle]:
+        """Handles of the open children by id."""
+        return {work_id: work.handle for work_id, work in self.open.items() if work.handle}
 
     @property
     def is_open(self) -> bool:
-        """True if a child works, so that the run must not end."""
-        return bool(self.children)
+        """True if the run must not end yet."""
+        return bool(self.children) or (bool(self.open) and not self._has_warned)
 
     def is_reported(self, work_id: str) -> bool:
         """Return whether the end of the work is in the inbox, read or unread."""
@@ -62,17 +87,51 @@ class BackgroundWork:
         Arguments:
             end: waits for the end of the child and returns the notification.
         """
+
+        async def wait_for_end() -> None:
+            self._report(handle.run_id, await end)
+
         self.titles[handle.run_id] = title
-        task = asyncio.create_task(self._wait_for_end(handle.run_id, end))
-        self.children[handle.run_id] = OpenChild(handle, title, task)
+        task = asyncio.create_task(wait_for_end())
+        self.open[handle.run_id] = OpenWork(title, task, handle.cancel, handle)
 
-    async def _wait_for_end(self, work_id: str, end: Awaitable[InboxMessage]) -> None:
-        message = await end
-        del self.children[work_id]
-        self._deliver(message)
+    def add_command(self, work_id: str, title: str, work: Coroutine[Any, Any, ToolResult]) -> None:
+        """Run a command, and send a notification when it ends.
 
-    def _deliver(self, message: InboxMessage) -> None:
-        self._inbox.put(message)
+        Arguments:
+            work: ends with the result also when it is cancelled.
+        """
+        command = asyncio.create_task(work)
+
+        async def wait_for_end() -> None:
+            result = await command
+            status = "failed" if result.error else "completed"
+            if command.cancelling():
+                status = "stopped"
+            message = make_notification(work_id, status, title, result.text)
+            self._report(work_id, message, replace(result, text="", display=""))
+
+        self.titles[work_id] = title
+        task = asyncio.create_task(wait_for_end())
+        self.open[work_id] = OpenWork(title, task, lambda _: command.cancel())
+
+    def _report(
+        self, work_id: str, message: InboxMessage, result: ToolResult | None = None
+    ) -> None:
+        del self.open[work_id]
+        if not self._is_closed:
+            self._deliver(message, result)
+
+    def _deliver(self, message: InboxMessage, result: ToolResult | None) -> None:
+        self._inbox.put(message, result)
+
+    def take_warning(self) -> str:
+        """Return a note about the commands that go on while the model stops; "" the second time."""
+        if self._has_warned or not self.open:
+            return ""
+        self._has_warned = True
+        commands = "; ".join(f"{work_id} {work.title}" for work_id, work in self.open.items())
+        return _COMMANDS_NOTE.format(commands=commands)
 
     def restore_wait(self, turn: int) -> None:
         """Remember that the record has the wait of a turn."""
@@ -80,7 +139,7 @@ class BackgroundWork:
 
     async def wait_for_message(self) -> bool:
         """Wait for a message while children work. Return whether there is an unread one."""
-        if not self._inbox.has_unread and self.is_open:
+        if not self._inbox.has_unread and self.children:
             await self._record_wait(tuple(self.children))
             await self._inbox.wait_for_message()
         return self._inbox.has_unread
@@ -98,7 +157,7 @@ class BackgroundWork:
             ids: the work; empty for all that is open.
             wants_all: true to wait for the end of all, false for the first.
         """
-        wanted = ids or tuple(self.children)
+        wanted = ids or tuple(self.open)
         while not self._inbox.has_unread_text:
             ended = [work_id for work_id in wanted if self.is_reported(work_id)]
             if len(ended) == len(wanted) or (ended and not wants_all):
@@ -108,29 +167,35 @@ class BackgroundWork:
             await self._inbox.wait_for_next()
 
     def stop_one(self, work_id: str, *, is_gentle: bool) -> None:
-        """Stop one open child. `is_gentle`: it may give a summary."""
-        handle = self.children[work_id].handle
-        if is_gentle:
-            handle.wrap_up()
+        """Stop open work. `is_gentle`: a child may give a summary."""
+        work = self.open[work_id]
+        if is_gentle and work.handle:
+            work.handle.wrap_up()
         else:
-            handle.cancel()
+            work.cancel(Reason.CANCELLED)
 
     def cancel(self, reason: Reason) -> None:
-        """Cancel all open children. `reason`: that of their reports."""
-        for child in list(self.children.values()):
-            child.handle.cancel(reason)
+        """Stop all open work. `reason`: that of the reports of children."""
+        for work in list(self.open.values()):
+            work.cancel(reason)
 
     async def stop(self, grace: float | None, reason: Reason) -> None:
-        """End all open children, and wait until their notifications are sent.
+        """End all open work, and wait until its notifications are sent.
 
         A cancel of the run during the wait cancels the children.
 
         Arguments:
-            grace: seconds in which they may give their summaries; None cancels them at once.
+            grace: seconds in which children may give their summaries. None cancels them at once,
+                and sends no notification: the model is not called again.
             reason: reason of the reports of children that are cancelled.
         """
-        if not self.children:
+        if not self.open:
             return
+        self._is_closed = grace is None
+        commands = [work for work in self.open.values() if work.handle is None]
+        self.stopped_commands = tuple(work.title for work in commands)
+        for work in commands:
+            work.cancel(reason)
         if grace is not None and self._control.phase is not Phase.CANCELLING:
             await self._wrap_up(grace)
         self.cancel(reason)
@@ -139,8 +204,8 @@ class BackgroundWork:
     async def _wrap_up(self, grace: float) -> None:
         phase = self._control.phase
         self._control.phase = Phase.WAITING_FOR_CHILDREN
-        for child in list(self.children.values()):
-            child.handle.wrap_up()
+        for handle in self.children.values():
+            handle.wrap_up()
         try:
             async with asyncio.timeout(grace):
                 await self._wait_until_ended()
@@ -152,5 +217,5 @@ class BackgroundWork:
             self._control.phase = phase
 
     async def _wait_until_ended(self) -> None:
-        if self.children:
-            await asyncio.wait([child.task for child in self.children.values()])
+        if self.open:
+            await asyncio.wait([work.task for work in self.open.values()])

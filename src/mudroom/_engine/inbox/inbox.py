@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from ..._core.events import MessageDelivered, MessageSent
 from ..._core.json_values import clean_text
 from ..._core.runs import InboxMessage
+from ..._core.tools import ToolResult
 from ..recorder import Recorder
 from .notification import MAX_CHARACTERS, move_to_file
 
@@ -52,14 +53,18 @@ class Inbox:
             self._arrival = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._arrival)
 
-    def put(self, message: InboxMessage) -> None:
-        """Add a message and start to store it. A message with a known id is dropped."""
+    def put(self, message: InboxMessage, result: ToolResult | None = None) -> None:
+        """Add a message and start to store it. A message with a known id is dropped.
+
+        Arguments:
+            result: of a command that the message reports.
+        """
         if message.id in self._known_ids:
             return
         message = replace(message, text=clean_text(message.text))
         self.restore(message)
         self._recorder.record_later(
-            self._recorder.make_event(MessageSent, message=message), show=True
+            self._recorder.make_event(MessageSent, message=message, result=result), show=True
         )
         self._writes[message.id] = asyncio.create_task(self._recorder.record())
 

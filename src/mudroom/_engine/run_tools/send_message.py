@@ -50,7 +50,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
         return ToolResult(
             f"No child {to!r} works in the background. {suggest_names(to, children)}", error=True
         )
-    sent = [to for to in receivers if await _send(context, children[to].handle, arguments.message)]
+    sent = [to for to in receivers if await _send(context, children[to], arguments.message)]
     if not sent:
         return ToolResult(f"Nothing was sent: {to} has not begun or is ending.", error=True)
     return ToolResult(f"Sent to {', '.join(sent)}: read after the present call.")

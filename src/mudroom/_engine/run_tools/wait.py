@@ -16,8 +16,8 @@ MAX_SECONDS = 600.0
 """Longest wait of one call."""
 
 _DESCRIPTION = (
-    "Wait until background work ends or a message comes. What came follows as a "
-    "task-notification. It costs nothing: never poll or sleep."
+    "Wait until background work ends (task or bash with background: true) or a message comes. "
+    "What came follows as a task-notification. It costs nothing: never poll or sleep."
 )
 
 
@@ -57,7 +57,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
         if work_id not in known:
             hint = suggest_names(work_id, known)
             return ToolResult(f"There is no background work {work_id!r}. {hint}", error=True)
-    if not background.is_open and not context.run.inbox.has_unread:
+    if not background.open and not context.run.inbox.has_unread:
         return ToolResult("Nothing works in the background, and no message has come.", error=True)
     if arguments.seconds:
         try:
