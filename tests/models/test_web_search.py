@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google import genai
+from google.genai import types as gt
 from msgspec.structs import replace
 
 from mudroom import Agent, AnyEvent, Mode, Permissions, Reason, Session
@@ -407,6 +409,43 @@ async def test_a_last_request_without_calls_keeps_one_tool_setting_for_gemini() 
         "functionCallingConfig": {"mode": "NONE"},
     }
     assert [list(tool) for tool in body["tools"]] == [["functionDeclarations"], ["googleSearch"]]
+
+
+@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+async def test_a_search_of_gemini_is_sent_as_the_official_sdk_sends_it() -> None:
+    """The SDK also reads the recorded parts: it refuses unknown names."""
+    model = make_model(GoogleModel, "gemini-3-pro-preview")
+    steps = (ProviderBlock(next(iter(part)), json.dumps(part)) for part in GOOGLE_PARTS[:2])
+    answer = make_answer("google", *steps, TextBlock("It is deep."))
+    config = RequestConfig(system="", tools=(READ_TOOL,), server_tools=("web_search",))
+    conversation = model.start_conversation(config)
+    for message in (user_message("go"), answer, user_message("on")):
+        conversation.append(message)
+    ours = json.loads(conversation.build_body())
+    function = gt.FunctionDeclaration(
+        name="read", description="Reads a file.", parameters_json_schema={"type": "object"}
+    )
+    sdk_config = gt.GenerateContentConfig(
+        tools=[
+            gt.Tool(function_declarations=[function]),
+            gt.Tool(google_search=gt.GoogleSearch()),
+        ],
+        tool_config=gt.ToolConfig(include_server_side_tool_invocations=True),
+    )
+    async with ModelServer(lambda _: "Deep.") as server:
+        client = genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=server.url))
+        await client.aio.models.generate_content(
+            model="gemini-3-pro-preview",
+            contents=[gt.Content.model_validate(each) for each in ours["contents"]],
+            config=sdk_config,
+        )
+        await client.aio.aclose()
+        # The API accepts both spellings of a name; the answers have the first one.
+        theirs = json.loads(server.requests[0].body.replace(b"tool_type", b"toolType"))
+    search = {"googleSearch": {}}
+    assert search in ours["tools"] and search in theirs["tools"]
+    assert ours["contents"] == theirs["contents"]
+    assert ours["toolConfig"] == theirs["toolConfig"]
 
 
 def test_an_interrupted_search_of_gemini_is_not_sent() -> None:
