@@ -442,7 +442,7 @@ async def test_a_search_of_gemini_is_sent_as_the_official_sdk_sends_it() -> None
         await client.aio.aclose()
         # The API accepts both spellings of a name; the answers have the first one.
         theirs = json.loads(server.requests[0].body.replace(b"tool_type", b"toolType"))
-    search = {"googleSearch": {}}
+    search: dict[str, Any] = {"googleSearch": {}}
     assert search in ours["tools"] and search in theirs["tools"]
     assert ours["contents"] == theirs["contents"]
     assert ours["toolConfig"] == theirs["toolConfig"]
