@@ -5,6 +5,7 @@ from __future__ import annotations
 from mudroom import Reason, Session
 from mudroom._core.events import RunFinished, RunStarted
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.projections.context_receipt import ContextReceipts, describe_receipt
 from mudroom.projections.run_tree import RunTree
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
@@ -54,6 +55,28 @@ async def test_words_facts_notes_and_the_last_turn_survive(stage: Stage) -> None
     assert all(is_valid(each.messages) for each in stage.model.requests)
     assert not find_violations(stage.events)
     assert await replay(stage.events) == stage.events
+
+
+async def test_the_receipt_says_what_the_model_knew_at_each_turn(stage: Stage) -> None:
+    stage.write_files(40)
+    async with stage.open(make_talker(14)) as session:
+        await session.run(PROMPT)
+    receipts = ContextReceipts()
+    for event in stage.events:
+        receipts.apply(event)
+    (compaction,) = stage.compactions
+    whole = receipts.find(1, 2)
+    assert describe_receipt(whole) == [("compacted", "no, the model has the whole conversation")]
+    before = receipts.find(1, compaction.turn)
+    assert before.compacted is None and before.cleared > 0
+    now = dict(describe_receipt(receipts.find()))
+    assert receipts.find(1, compaction.turn + 1) == receipts.find(1, 99)
+    assert now["compacted"].startswith("after turn 11 of run 1: ")
+    assert now["kept"] == (
+        "1 message of yours word for word, 0 only in the record, 0 rules, 11 files, 0 child runs, "
+        "0 waiting messages, 1 last turn"
+    )
+    assert now["notes"] == "3 tokens, run 1.11.c1"
 
 
 async def test_the_summary_is_a_run_of_its_own_in_tree_and_costs(stage: Stage) -> None:

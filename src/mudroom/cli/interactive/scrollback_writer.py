@@ -6,6 +6,7 @@ from collections import Counter
 
 from ..._core.events import (
     AnyEvent,
+    Compacted,
     Delta,
     MessageSent,
     PermissionDecided,
@@ -22,7 +23,7 @@ from ...projections.safe_text import sanitize, sanitize_line
 from ..output.answer_stream import AnswerStream
 from ..output.markdown import render_markdown
 from ..output.scrollback import Scrollback
-from ..output.text import Line, truncate
+from ..output.text import Line, format_tokens, truncate
 from ..output.tool_call_lines import format_tool_call
 
 MAX_LISTED_TASKS = 12
@@ -73,8 +74,8 @@ class ScrollbackWriter:
                 self._write_call(event)
             case Delta(kind="search_end"):
                 self._write_search(event.text)
-            case MessageSent():
-                self._write_message(event.message)
+            case Compacted() | MessageSent():
+                self._write_notice(event)
             case RunFinished():
                 self._write_task_totals()
                 self._has_call_above = False
@@ -104,6 +105,14 @@ class ScrollbackWriter:
         sender = "" if message.sender == "user" else f"message from {message.sender}: "
         text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
         self._scrollback.write_lines([(text, "cyan")])
+
+    def _write_notice(self, event: Compacted | MessageSent) -> None:
+        if isinstance(event, MessageSent):
+            self._write_message(event.message)
+            return
+        sizes = f"{format_tokens(event.before)} to {format_tokens(event.after)} tokens"
+        text = f"Conversation compacted from {sizes}. /context says what the model still knows."
+        self._scrollback.write_lines([(text, "dim")])
 
     def _write_search(self, text: str) -> None:
         self._has_call_above = True

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
 from ...pricing import get_context_window
+from ...projections.context_receipt import ContextReceipts
 from ..output.text import Glyphs, fit_with_figures, format_tokens
 
 
 class StatusLine:
-    """A fold of events into the figures of the status line."""
+    """A fold of events into the figures of the status line.
+
+    Attributes:
+        receipts: what the model still knows after compactions.
+    """
 
     def __init__(self) -> None:
         self.model = ""
@@ -17,9 +22,11 @@ class StatusLine:
         self.context_tokens = 0
         self.total_tokens = 0
         self.usd: float | None = 0.0
+        self.receipts = ContextReceipts()
 
     def apply(self, event: AnyEvent) -> None:
         """Handle the next event."""
+        self.receipts.apply(event)
         if isinstance(event, SessionOpened):
             self.sandbox = event.sandbox
         elif isinstance(event, RunStarted) and not event.brief.depth:

@@ -3,10 +3,11 @@
 "use strict";
 
 /** Return the blocks of the request of one turn, in the order the model read them. */
-const contextBlocks = (fold, run, turn) => [
-  ...prefixBlocks(run),
-  ...conversationBlocks(fold, run, turn),
-];
+const contextBlocks = (fold, run, turn) => {
+  // A request that was too long has a second one in the same turn.
+  const step = run.items.findLast((item) => item.kind === "turn" && item.turn === turn);
+  return [...prefixBlocks(run), ...conversationBlocks(fold, run, (item) => item === step)];
+};
 
 const prefixBlocks = (run) => {
   const agent = run.brief.agent;
@@ -33,29 +34,46 @@ const makeBlock = (kind, label, text, item = null) => ({
   open: false,
 });
 
-/** Return the messages of a run before the answer of `turn`.
+/** Return the messages of a run as its model sees them before the item that `isEnd` accepts.
  *
- * The runs it continues come first, unless `own` is set.
+ * The runs it continues come first, unless `own` is set. A summary run continues the run above it
+ * as that was before its compaction.
  */
-const conversationBlocks = (fold, run, turn, own = false) => {
+const conversationBlocks = (fold, run, isEnd, own = false) => {
   const before = own ? undefined : fold.runs.get(run.continues);
-  const blocks = before
-    ? conversationBlocks(fold, before, Infinity, before.brief.compacts).map((each) => ({
+  const isEndBefore = (item) => item.kind === "compacted" && item.summary_run === run.id;
+  let blocks = before
+    ? conversationBlocks(fold, before, isEndBefore, before.brief.compacts).map((each) => ({
         ...each,
         past: true,
       }))
-    : historyBlocks(run.brief.history ?? []);
+    : historyBlocks(run.brief.history ?? [], "earlier in the conversation");
   let results = [];
   let notes = [];
+  let unanswered = [];
   const close = () => {
-    blocks.push(...results, ...notes);
+    unanswered = [...results, ...notes];
+    blocks.push(...unanswered);
     [results, notes] = [[], []];
   };
   for (const item of run.items) {
-    if (item.kind === "turn") {
-      close();
-      if (item.turn >= turn) return blocks;
-    } else if (item.kind === "prompt")
+    if (item.kind === "turn") close();
+    if (isEnd(item)) break;
+    if (item.kind === "turn") continue;
+    if (item.kind === "cleared") {
+      blocks = clearBlocks(blocks, item.texts);
+      results = clearBlocks(results, item.texts);
+      unanswered = clearBlocks(unanswered, item.texts);
+      continue;
+    }
+    if (item.kind === "compacted") {
+      blocks = historyBlocks(item.messages, "kept by the compaction");
+      results = [...unanswered, ...results];
+      unanswered = [];
+      continue;
+    }
+    if (item.kind !== "note" && item.kind !== "resumed") unanswered = [];
+    if (item.kind === "prompt")
       blocks.push(makeBlock("prompt", "the prompt", item.text, item));
     else if (item.kind === "note")
       notes.push(makeBlock("note", `note of the ${item.origin}`, item.text, item));
@@ -75,21 +93,29 @@ const conversationBlocks = (fold, run, turn, own = false) => {
         ),
       );
       if (item.result)
-        results.push(
-          makeBlock(
+        results.push({
+          ...makeBlock(
             startsRun(item) ? "report" : "result",
             `${item.call.name} ${callTitle(item)}`,
             withPlaceholders(item.result.text, item.result.images),
             item,
           ),
-        );
+          isResult: true,
+          callId: item.call.id,
+        });
     }
   }
   close();
   return blocks;
 };
 
-const historyBlocks = (history) =>
+const clearBlocks = (blocks, texts) =>
+  blocks.map((each) => {
+    const text = each.isResult ? texts[each.callId] : undefined;
+    return text === undefined ? each : { ...each, text, bytes: byteLength(text) };
+  });
+
+const historyBlocks = (history, label) =>
   history.flatMap((message) =>
     message.content.map((each) => {
       const texts = {
@@ -105,7 +131,8 @@ const historyBlocks = (history) =>
         tool_result: "result",
       };
       const kind = kinds[each.type] ?? each.type;
-      return { ...makeBlock(kind, "earlier in the conversation", text), past: true };
+      const isResult = each.type === "tool_result";
+      return { ...makeBlock(kind, label, text), past: true, isResult, callId: each.call_id };
     }),
   );
 

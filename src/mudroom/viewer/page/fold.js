@@ -179,6 +179,11 @@ const HANDLERS = {
     run.state = "waiting";
   },
 
+  results_cleared: (_, run, event) =>
+    addItem(run, { tokens: 0, ...event, kind: "cleared", turn: run.turn }),
+  compacted: (_, run, event) =>
+    addItem(run, { before: 0, after: 0, parts: {}, ...event, kind: "compacted", turn: run.turn }),
+
   turn_started: (fold, run, event) => {
     run.turn = event.turn ?? 0;
     run.turns++;

@@ -19,7 +19,7 @@ const BLOCK_KINDS = {
 const contextItems = (fold, run) => {
   const turns = run.items.filter((item) => item.kind === "turn");
   if (!turns.length) return [{ pane: "empty", words: "This run has not called its model yet." }];
-  const step = turns.find((item) => item.turn === app.selection.turn) ?? turns.at(-1);
+  const step = turns.findLast((item) => item.turn === app.selection.turn) ?? turns.at(-1);
   const blocks = contextBlocks(fold, run, step.turn);
   const sum = blocks.reduce((all, each) => all + each.bytes, 0);
   const estimate = sum / BYTES_PER_TOKEN;

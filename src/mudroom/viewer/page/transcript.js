@@ -75,6 +75,36 @@ const ITEM_RENDERERS = {
       h("span", null, "another process continued the run from here"),
     ),
 
+  cleared: (item) =>
+    h(
+      "div",
+      { class: "notice" },
+      h("b", null, "cleared"),
+      h(
+        "span",
+        null,
+        `${plural(Object.keys(item.texts).length, "old result")}, ${formatTokens(item.tokens)} tokens`,
+      ),
+    ),
+
+  compacted: (item) =>
+    h(
+      "div",
+      { class: "notice" },
+      h("b", null, "compacted"),
+      h(
+        "span",
+        null,
+        [
+          `${formatTokens(item.before)} → ${formatTokens(item.after)} tokens`,
+          plural(item.parts.messages ?? 0, "message") + " of the user",
+          plural(item.parts.files ?? 0, "file"),
+          plural(item.parts.children ?? 0, "child run"),
+          item.parts.notes_tokens ? "notes of the model" : "no notes",
+        ].join(" · "),
+      ),
+    ),
+
   turn: (item) =>
     h(
       "div",
@@ -204,6 +234,8 @@ const ITEM_HEIGHTS = {
   prompt: 110,
   note: 40,
   resumed: 40,
+  cleared: 40,
+  compacted: 40,
   turn: 34,
   thinking: 34,
   provider: 34,

@@ -6,7 +6,9 @@ import asyncio
 import os
 
 from ...._core.counts import count_noun
+from ....errors import UsageError
 from ....pricing import get_context_window
+from ....projections.context_receipt import describe_receipt
 from ....projections.ledger import describe_ledger
 from ....projections.run_tree import RunView
 from ....projections.safe_text import sanitize_line
@@ -18,8 +20,15 @@ BYTES_PER_TOKEN = 4
 """Estimate for the size of context files."""
 
 
-async def context(conversation: Conversation, _: str) -> None:
-    """Show how full the context is, and what it contains besides the conversation."""
+async def context(conversation: Conversation, place: str) -> None:
+    """Show how full the context is, and what it contains; at a place, what the model knew there.
+
+    Arguments:
+        place: a turn, such as "1.8" for turn 8 of run "1"; "" for now.
+    """
+    if place:
+        conversation.ui.scrollback.write_table(_find_receipt(conversation, place))
+        return
     from ....agent_files import load_context_files
 
     session = conversation.session
@@ -27,12 +36,23 @@ async def context(conversation: Conversation, _: str) -> None:
         load_context_files, session.cwd, user_home=os.path.expanduser("~")
     )
     rows = [("context", _describe_context_size(conversation))]
+    rows.extend(describe_receipt(conversation.status.receipts.find()))
     for file in files.files:
         size = format_tokens(len(file.text.encode()) // BYTES_PER_TOKEN)
         rows.append(("file", f"{file.path}  ~{size} tokens"))
     rows.append(("tools", ", ".join(session.tools)))
     rows.append(("agents", ", ".join(agent.name for agent in session.agents)))
     conversation.ui.scrollback.write_table(rows)
+
+
+def _find_receipt(conversation: Conversation, place: str) -> list[tuple[str, str]]:
+    run, _, turn = place.partition(".")
+    if not (run.isdecimal() and turn.isdecimal()) or run not in conversation.tree.runs:
+        raise UsageError(
+            f"no turn has the name {place!r}",
+            remedy="Name a prompt and a turn, such as /context 1.8 for turn 8 of prompt 1.",
+        )
+    return describe_receipt(conversation.status.receipts.find(int(run), int(turn)))
 
 
 def _describe_context_size(conversation: Conversation) -> str:

@@ -45,7 +45,12 @@ SLASH_COMMANDS = (
         "summarize the conversation to free up context",
         session.compact,
     ),
-    SlashCommand("/context", "", "what the model is sent, and how large it is", info.context),
+    SlashCommand(
+        "/context",
+        "[RUN.TURN]",
+        "what the model is sent, how large it is, and what a compaction kept",
+        info.context,
+    ),
     SlashCommand("/cost", "", "token usage, cost, and context saved by children", info.cost),
     SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model),
     SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),

@@ -1,0 +1,54 @@
+"""The viewer shows the contexts before and after a compaction as the model received them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.compaction.conftest import Stage, is_summary, list_message_texts, make_talker
+from tests.viewer.sessions import SessionBuilder
+
+from mudroom.models.scripted import Request
+
+from .conftest import Page
+from .test_page import open_page
+
+BLOCKS = (
+    "contextBlocks(app.fold, app.fold.runs.get({run!r}), {turn})"
+    ".filter(each => each.kind !== 'system' && each.kind !== 'tools' && each.kind !== 'call')"
+    ".map(each => each.text)"
+)
+
+
+def list_request_texts(request: Request) -> list[str]:
+    return [text for message in request.messages for text in list_message_texts(message)]
+
+
+async def test_contexts_before_and_after_a_compaction_are_those_of_the_requests(
+    page: Page, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path)
+    stage.write_files(40)
+    async with stage.open(make_talker(14)) as session:
+        await session.run("Read all files. Never touch 3.txt.")
+        await session.run("And now?")
+    script = SessionBuilder()
+    script.session = session.id
+    script.events = stage.events
+    requests = [request for request in stage.model.requests if not is_summary(request)]
+    (summary,) = [request for request in stage.model.requests if is_summary(request)]
+    assert stage.clearings and stage.compactions
+    async with open_page(page, script, "&run=1&tab=transcript"):
+        for turn, request in enumerate(requests[:15], 1):
+            blocks = await page.run(BLOCKS.format(run="1", turn=turn))
+            assert blocks == list_request_texts(request), turn
+        assert await page.run(BLOCKS.format(run="2", turn=1)) == list_request_texts(requests[15])
+        summary_run = stage.compactions[0].summary_run
+        blocks = await page.run(BLOCKS.format(run=summary_run, turn=1))
+        assert blocks == list_request_texts(summary)
+        kinds = await page.run("app.fold.runs.get('1').items.map(item => item.kind)")
+        assert kinds.count("compacted") == 1
+        notices = await page.run(
+            "app.fold.runs.get('1').items.filter(item => item.kind === 'compacted')"
+            ".map(item => ITEM_RENDERERS.compacted(item).textContent)"
+        )
+        assert "1 message of the user · 11 files · 0 child runs · notes of the model" in notices[0]
