@@ -56,7 +56,6 @@ class Intent(Struct, frozen=True):
     name: str
     patterns: tuple[str, ...]
     words: str
-    has_common_words: bool = True
 
 
 class DemoFunction(Struct, frozen=True):

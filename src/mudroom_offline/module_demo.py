@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from .catalog import DemoFunction, load_data, load_rows
 from .children import run_children
 from .plans import CannotAnswer, Context, Plan, Request, combine, plan_call
-from .requests import find_files
 from .tool_output import format_table, parse_listing, read_files
 
 _DEFAULT_PATH = "string_utils.py"
@@ -21,12 +20,8 @@ _LONGEST_REASON = 300
 def create_module(request: Request, context: Context) -> Plan:
     """Write the module, by a child where `task` is offered, then check it in this run."""
     say = context.say
-    paths = find_files(request.text)
-    names_module = re.search(r"(?i)\bmodule\b|模块", request.text)
-    if len(paths) > 1 or not names_module or not all(p.endswith(".py") for p in paths):
-        raise CannotAnswer(say("cannot_write"))
-    functions = _choose_functions(request.text)
-    path = paths[0] if paths else _DEFAULT_PATH
+    path = next(iter(re.findall(r"(?a)[\w/-]+\.py", request.text)), _DEFAULT_PATH)
+    functions = _choose_functions(request.text.replace(path, ""))
     if "task" not in context.tools:
         context.require("write", "glob", "read")
         return (yield from _write_module(path, functions, context))
@@ -41,7 +36,7 @@ def create_module(request: Request, context: Context) -> Plan:
 def _choose_functions(text: str) -> Sequence[DemoFunction]:
     """Return the functions that a request names, or the first ones."""
     known = load_rows("demo", "function", DemoFunction)
-    names = re.findall(r"[A-Za-z_]\w*", text)
+    names = re.findall(r"(?a)\w+", text)
     return [row for row in known if row.name in names] or known[:_DEFAULT_FUNCTIONS]
 
 

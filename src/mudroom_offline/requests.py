@@ -27,9 +27,8 @@ _WORD = re.compile(r"[A-Za-z][\w'’#+-]*|\d+|[\u3400-\u9fff]+|[?？\"“”‘�
 _QUOTED = re.compile(r"`([^`\s]+)`|[\"'“‘「]([^\"'”’」\s]+)[\"'”’」]")
 _NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#|-)[A-Za-z_]\w*)*(?:\(\))?")
 _LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
-_TAKES_FILES = ("count", "summarise", "create")
+_TAKES_FILES = ("count", "summarise")
 _ABOUT_A_PLACE = ("count", "summarise", "find")
-_MAY_FOLLOW = frozenset({"description", "run_tests", "licence", "tests", "stack", "count", "find"})
 
 
 def is_chinese(text: str) -> bool:
@@ -38,28 +37,29 @@ def is_chinese(text: str) -> bool:
 
 
 def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
-    """Return requests, and parts without a rule. With such a part, nothing is written."""
-    prompt, stdin_blocks = _STDIN.subn("", prompt)
+    """Return requests, and parts without a rule. A prompt that writes has no other part."""
+    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", prompt)))
+    if is_writing_form(prompt):
+        return [Request("create", prompt, delegate)], []
+    prompt, stdin_blocks = _STDIN.subn("", load_pattern("polite_end").sub("", prompt))
     if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
         return [], [f"{prompt[:60]}…"]
     parts = list(_add_places(_split_requests(prompt)))
     kinds = {kind for kind, _, _ in parts} - {"", "help"}
-    writes = "create" in kinds
     forbids = load_pattern("forbids")
-    unsupported = [
-        text for kind, text, _ in parts if not kind and (writes or not forbids.search(text))
-    ]
-    if unsupported and writes:
-        unsupported += [text for kind, text, _ in parts if kind == "create"]
-        kinds.remove("create")
+    unsupported = [text for kind, text, _ in parts if not kind and not forbids.search(text)]
     if not kinds and not unsupported and parts:
         kinds = {"help"}
     unsupported += ["<stdin>"] if stdin_blocks else []
-    delegate = bool(load_pattern("delegate").search(_LIST_ITEM.sub("", prompt)))
-    requests = [
-        Request(kind, text, delegate, folder) for kind, text, folder in parts if kind in kinds
-    ]
+    requests = [Request(k, text, delegate, folder) for k, text, folder in parts if k in kinds]
     return requests, unsupported
+
+
+def is_writing_form(prompt: str) -> bool:
+    """Return True when the whole prompt, without spaces at its ends, is an instruction to write."""
+    names = "|".join(row.name for row in load_rows("demo", "function", DemoFunction))
+    forms = [x.replace("NAME", f"(?-i:{names})") for x in load_data("intents")["writing_forms"]]
+    return bool(join_patterns(tuple(forms)).fullmatch(prompt.strip(" ")))
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:
@@ -97,11 +97,6 @@ def find_folders(text: str) -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def find_files(text: str) -> list[str]:
-    """Return the single files that a request names."""
-    return list(dict.fromkeys(_FILE.findall(text)))
-
-
 def find_patterns(text: str) -> list[str]:
     """Return the globs, file names and kinds of file that a request names."""
     text = _remove_folder(text)
@@ -111,7 +106,7 @@ def find_patterns(text: str) -> list[str]:
         languages = load_pattern("language_name").findall(text)
         suffixes = _SUFFIX.findall(text) + " ".join(table[x.lower()] for x in languages).split()
         names = [f"*.{suffix}" for suffix in suffixes]
-    names = list(dict.fromkeys([*names, *find_files(text)]))
+    names = list(dict.fromkeys([*names, *_FILE.findall(text)]))
     return [name if "/" in name else f"**/{name}" for name in names]
 
 
@@ -119,13 +114,16 @@ def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | 
     """Yield kind, text and folder. The kind is "" when the place of a request is not sure."""
     folders: list[str] = []
     patterns: list[str] = []
+    last = "help"
     for kind, text in parts:
+        is_vague = last != "help" and not {kind, last}.isdisjoint(["", *_ABOUT_A_PLACE])
+        kind = "" if is_vague and load_pattern("pronoun").search(text) else kind
+        last = kind
         own = find_folders(text)
         own_patterns = [] if kind == "find" else find_patterns(text)
         if kind in _ABOUT_A_PLACE and not own and not load_pattern("names_project").search(text):
-            own = folders
-            is_sure = len(folders) < 2 and (own_patterns or not patterns)
-            kind = kind if (not folders if kind == "find" else is_sure) else ""
+            is_close = not folders and (kind == "find" or own_patterns or not patterns)
+            kind = kind if is_close else ""
         yield kind, text, next(iter(own), None)
         folders = own or folders
         patterns = own_patterns or patterns
@@ -135,7 +133,7 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
     """Return kind and text of each request; a clause without one belongs to the one before it."""
     whole = _classify(prompt)
     clauses = load_pattern("clause_end").split(prompt)
-    if whole and not _MAY_FOLLOW.intersection(map(_classify, clauses)) - {whole}:
+    if whole and (_LIST_ITEM.search(prompt) or not any(map(_classify, clauses))):
         return [(whole, prompt)]
     parts: list[tuple[str, str]] = []
     for clause in clauses:
@@ -144,7 +142,8 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
             continue
         kind = _classify(clause)
         has_place = find_folders(text) and load_pattern("names_project").search(clause)
-        is_new = kind not in ("", last) or kind == "find" or has_place or find_folders(clause)
+        has_place = has_place or find_folders(clause) or _adds_patterns(clause, text, last)
+        is_new = kind not in ("", last) or kind == "find" or has_place
         if last and not (is_new or find_unknown_words(clause, last)):
             parts[-1] = (last, f"{clause}, {text}")
         else:
@@ -152,15 +151,17 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
     return parts
 
 
+def _adds_patterns(text: str, before: str, kind: str) -> bool:
+    """Return True when only the first text limits the files that a request is about."""
+    bare = _LIST_ITEM.sub("", text)
+    return kind in _TAKES_FILES and bool(find_patterns(bare)) and not find_patterns(before)
+
+
 def _classify(clause: str) -> str:
     """Return the first kind of request whose pattern matches and that knows all words, else ""."""
     clause = _LIST_ITEM.sub("", clause)
-    bare = clause
-    while match := load_pattern("lead_in").match(bare):
-        bare = bare[match.end() :]
     for intent in _load_intents():
-        start = clause if intent.has_common_words else bare
-        is_match = join_patterns(intent.patterns).search(start)
+        is_match = join_patterns(intent.patterns).search(clause)
         if is_match and not find_unknown_words(clause, intent.name):
             return intent.name
     return ""
@@ -175,27 +176,23 @@ def _load_intents() -> tuple[Intent, ...]:
 def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     """Return the English words that a kind of request knows, and a pattern of the Chinese ones."""
     intent = next(intent for intent in _load_intents() if intent.name == kind)
-    words = intent.words.split()
-    if intent.has_common_words:
-        words += load_data("intents")["common_words"].split()
-    if kind == "create":
-        words += [row.name for row in load_rows("demo", "function", DemoFunction)]
+    words = [*intent.words.split(), *load_data("intents")["common_words"].split()]
     chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
     return frozenset(words), re.compile("|".join(chinese))
 
 
 def _remove_names(text: str, kind: str) -> str:
     """Return a text without the folders, files, patterns and symbols that a request may name."""
-    paths = {*find_files(text), *_GLOB.findall(text)} if kind in _TAKES_FILES else set[str]()
-    text = text if kind == "create" else _remove_folder(text)
-    for path in sorted(paths, key=len, reverse=True):
-        text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
-    if kind in ("count", "summarise"):
+    paths = {*_FILE.findall(text), *_GLOB.findall(text)}
+    text = _remove_folder(text)
+    if kind in _TAKES_FILES:
+        for path in sorted(paths, key=len, reverse=True):
+            text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
         text = load_pattern("language_name").sub(" ", _SUFFIX.sub(" ", text))
     names = find_symbols(text) if kind == "find" else []
     if len(names) == 1:
         text = re.sub(rf"[`\"'“‘「]?{re.escape(names[0])}(?:\(\))?[`\"'”’」]?", " ", text)
-    return text if kind == "create" else re.sub(r"[?？]", " ", text)
+    return re.sub(r"[?？]", " ", text)
 
 
 def _remove_folder(text: str) -> str:

@@ -18,9 +18,9 @@ def find_symbol(request: Request, context: Context) -> Plan:
     context.require("grep")
     say = context.say
     names = find_symbols(request.text)
-    if len(names) != 1 or ("." in names[0] and find_outline_rules(names[0]).suffixes):
+    name = names[0] if len(names) == 1 else ""
+    if not name or ("." in name and find_outline_rules(name).suffixes):
         raise CannotAnswer(say("which_name"))
-    name = re.split(r"\.|::|#", names[0])[-1]
     plain = re.escape(name).replace(r"\-", "-")  # ripgrep and Python both understand it
     word = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", plain)
     listing = (yield from search_all(request, [(word, "**/*")], "content"))[0]
@@ -31,7 +31,7 @@ def find_symbol(request: Request, context: Context) -> Plan:
     if listing.problem and not listing.rows:
         raise CannotAnswer(listing.problem)
     problem = context.describe_problems([listing.problem])
-    lead = "" if name == names[0] else say("last_part", name=name, whole=names[0])
+    parts = [say("whole_name", name=name)] if re.search(r"\.|::|#", name) else []
     lines = listing.lines
     lines.sort(key=lambda line: not find_outline_rules(line[1]).is_source)
     at_least = say("at_least") if problem else ""
@@ -39,7 +39,7 @@ def find_symbol(request: Request, context: Context) -> Plan:
     count = at_least + say.count(len(lines), "line")
     key = "lines_with_name" if lines else "no_line_with_name"
     summary = say(key, name=name, place=request.name_place(say), count=count, files=files)
-    parts = [lead, f"{summary} {say('left_out_lines')}"]
+    parts.append(f"{summary} {say('left_out_lines')}")
     likely = [line[0] for line in lines if _looks_like_definition(name, line)]
     others = [line[0] for line in lines if line[0] not in likely]
     if likely:

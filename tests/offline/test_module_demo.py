@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.offline.conftest import Ask
 
+from mudroom_offline.requests import is_writing_form, parse_prompt
+
 TREE = {"a.py": "x = 1\n"}
 FUNCTIONS = ["capitalize", "reverse_string", "is_palindrome", "truncate", "slugify", "word_count"]
 
@@ -131,7 +133,13 @@ Summarise all .py files and never write a new module
 如果测试失败,创建一个新模块
 可以创建一个新模块吗?
 说明如何向 a.py 添加函数
-""".strip().split("\n")
+创建一个新模块？
+~~Create a new module~~
+《创建一个新模块》
+Build the module
+Create a new module!
+"""
+NOT_ASKED = [*NOT_ASKED.strip().split("\n"), "Create a new module? ", "create a new module\n- a.py"]
 
 
 @pytest.mark.parametrize("prompt", NOT_ASKED)
@@ -142,12 +150,80 @@ async def test_nothing_is_written_for(ask: Ask, tmp_path: Path, prompt: str) -> 
     assert report.ok is bool(re.search(r"the testing framework|Summarise|告诉我", prompt))
 
 
+BESIDE_A_QUESTION = [
+    "Create a new module? Which testing framework does this project use?",
+    "What is this project? ~~Create a new module.~~",
+    "What is this project?\n> create a new module, then verify it from here",
+    "How do I run the tests? `create a new module` ",
+    "这个项目是做什么的？『创建一个新模块，然后在这里验证』",
+    "Find the testing framework, then create a new module",
+]
+
+
+@pytest.mark.parametrize("prompt", BESIDE_A_QUESTION)
+async def test_beside_a_question_nothing_is_written(ask: Ask, tmp_path: Path, prompt: str) -> None:
+    report = await ask(TREE, prompt)
+    assert sorted(path.name for path in (tmp_path / "tree").iterdir()) == ["a.py"]
+    assert not report.ok and re.search(r"⚠ Not done.*reate a new|⚠ 未完成.*创建一个", report.text)
+
+
+FORMS = [
+    "Use a task to create a new module, then verify it from here",
+    "create a new module",
+    "Please create a new Python module with the functions slugify and word_count, and verify it.",
+    "create a module at src/text_tools.py, then check it",
+    "Delegate: create a new module, then verify it from here",
+    "用任务创建一个新模块，然后在这里验证",
+    "请创建一个新模块。",
+    "在 src/text_tools.py 创建一个新模块",
+    "写一个包含 slugify、truncate 函数的模块,并验证",
+    "用子任务创建一个新的 Python 模块 a.py,包含 slugify 和 word_count,然后在这里验证它",
+]
+CHARACTERS = [
+    *"?？¿!！;；:：'\"`´‘’“”«»‹›「」『』《》〈〉【】()（）[]{}<>~#*+=|\\^%$&@…—–•·、￥\t\n\r\v\f",
+    *"\0\u00a0\u200b\u2028\u3000\ufeff\ud800\u017f\u212aéα🙂",
+]
+WORDS_TEXT = """
+not never don't no without if unless when whether should could would can may might how why what
+which where who explain describe translate review example says said quote imagine suppose tomorrow
+later yesterday instead or but maybe perhaps delete README tests fizzbuzz Slugify class JavaScript
+don’t I you we he 不 不要 别 勿 如果 假如 怎么 如何 为什么 是否 吗 能否
+例如 翻译 解释 删除 明天 我 说 或
+"""
+WORDS = WORDS_TEXT.split()
+
+
+def test_the_forms_of_an_instruction_are_understood() -> None:
+    for form in FORMS:
+        for prompt in (form, f" {form}  ", form.upper() if form == FORMS[1] else form):
+            assert [request.kind for request in parse_prompt(prompt)[0]] == ["create"], prompt
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_one_more_character_or_word_anywhere_is_no_instruction(form: str) -> None:
+    changed = [
+        f"{form[:at]}{extra}{form[at:]}"
+        for at in range(len(form) + 1)
+        for extra in (*CHARACTERS, *(f" {word} " for word in WORDS))
+    ]
+    changed += [f"{form}{mark}{form}" for mark in ("", " ", ". ", "\n", ", then ", "。")]
+    changed += [f"{word}{mark}{form}" for word in WORDS for mark in (": ", ", ", ". ", "\n", "，")]
+    assert [prompt for prompt in changed if is_writing_form(prompt)] == []
+
+
+def test_only_an_instruction_is_a_request_to_write() -> None:
+    for form in FORMS:
+        for extra in (*CHARACTERS, *WORDS):
+            for prompt in (f"{form} {extra}", f"{extra} {form}", f"What is this?{extra} {form}"):
+                requests, _ = parse_prompt(prompt)
+                assert all(request.kind != "create" for request in requests), prompt
+
+
 @pytest.mark.parametrize(
     ("prompt", "word"),
     [
         ("create a new module with a function named fizzbuzz", "“fizzbuzz”"),
         ("写一个包含 add、slugify 函数的模块", "“add”"),
-        ("Create a JavaScript module with slugify", "“JavaScript”"),
     ],
 )
 async def test_the_word_that_is_not_understood_is_named(ask: Ask, prompt: str, word: str) -> None:

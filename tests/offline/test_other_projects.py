@@ -73,11 +73,18 @@ async def test_the_kind_of_a_definition_is_not_its_name(ask: Ask, kind: str) -> 
 
 
 @pytest.mark.parametrize("name", ["Box::Lid", "box.Lid", "Box#Lid"])
-async def test_the_last_part_of_a_qualified_name_is_searched(ask: Ask, name: str) -> None:
-    tree = {"a.rb": "module Box\n  class Lid\n  end\nend\nBox::Lid.new\n"}
-    text = (await ask(tree, f"Where is `{name}` defined?")).text
-    assert text.startswith(f"Searched for `Lid`, the last part of `{name}`.\n\n`Lid` as a")
-    assert "\na.rb:2:  class Lid\n" in text
+async def test_a_qualified_name_is_searched_as_it_is_written(ask: Ask, name: str) -> None:
+    tree = {"a.rb": f"module Box\n  class Lid\n  end\nend\n{name}.new\n{name}s\n"}
+    text = (await ask(tree, f"Where is `{name}` used?")).text
+    assert text.startswith(f"`{name}` was searched as it is written. A line that has only a part")
+    assert f"`{name}` as a whole word is in 1 line of 1 file" in text
+    assert f"```text\na.rb:5:{name}.new\n```" in text
+
+
+async def test_a_package_is_not_searched_by_its_last_part(ask: Ask) -> None:
+    tree = {"A.java": "import com.google.common.Base;\nint common;\nimport com_google.common;\n"}
+    text = (await ask(tree, "Which files import com.google.common?")).text
+    assert "A.java:1:import com.google.common.Base;\n```" in text and "common;" not in text
 
 
 async def test_a_prototype_is_a_definition_or_declaration(ask: Ask) -> None:
@@ -253,6 +260,31 @@ async def test_the_heading_and_the_first_prose_of_a_readme_are_quoted(
     text = (await ask({"README.md": readme}, "What is this project?")).text
     quote = "".join(f"README.md:{row}\n" for row in rows)
     assert text.endswith(f"```text\n{quote}```"), text
+
+
+@pytest.mark.parametrize(
+    "name", ["Readme.md", "README.MD", "rEADME", "Contributing.rst", "MAKEFILE"]
+)
+async def test_test_commands_are_read_in_any_letter_case_of_a_name(ask: Ask, name: str) -> None:
+    text = (await ask({name: "test:\n    make test\n", "a.py": ""}, "How do I run the tests?")).text
+    assert f"\n{name}:2:    make test\n" in text
+    text = (await ask({"lib/a,{b}.py": ""}, "How do I run the tests in lib/?")).text
+    assert text.startswith("No line that looks like a test command was recognised")
+
+
+async def test_a_readme_and_a_licence_are_read_in_any_letter_case_of_a_name(ask: Ask) -> None:
+    tree = {"lib/ReadMe.MD": "# Box\n\nBox is it all.\n", "lib/license.Txt": "MIT License\n"}
+    text = (await ask(tree, "Summarize the project in lib/.")).text
+    assert "lib/ReadMe.MD:1:# Box\nlib/ReadMe.MD:3:Box is it all.\n" in text
+    assert "lib/license.Txt:1:MIT License\n" in (await ask(tree, "licence in lib/?")).text
+
+
+async def test_a_readme_is_said_to_have_only_what_is_quoted(ask: Ask) -> None:
+    text = (await ask({"README": "Box is it all.\n"}, "What is this project?")).text
+    assert "From the README: the first line that looks like prose. Lists" in text
+    assert "heading of the top level" not in text.partition("From the README")[2]
+    text = (await ask({"README": "# Box\n"}, "What is this project?")).text
+    assert "From the README: the first heading of the top level. Lists" in text
 
 
 @pytest.mark.parametrize(("link", "prompt"), [("README.md", ""), ("lib/README.rst", " in lib/")])
