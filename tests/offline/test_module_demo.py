@@ -61,7 +61,7 @@ async def test_the_path_in_the_request_is_used(ask: Ask, tmp_path: Path) -> None
     assert "def slugify" in (tmp_path / "tree/src/tools/text.py").read_text()
 
 
-NOT_ASKED = """
+NOT_ASKED_TEXT = """
 Create a module with frobnicate and slugify
 Create a module with the function frobnicate
 create a new module with a function named fizzbuzz
@@ -139,7 +139,11 @@ Summarise all .py files and never write a new module
 Build the module
 Create a new module!
 """
-NOT_ASKED = [*NOT_ASKED.strip().split("\n"), "Create a new module? ", "create a new module\n- a.py"]
+NOT_ASKED = [
+    *NOT_ASKED_TEXT.strip().split("\n"),
+    "Create a new module? ",
+    "create a new module\n- a.py",
+]
 
 
 @pytest.mark.parametrize("prompt", NOT_ASKED)
