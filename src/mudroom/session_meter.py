@@ -15,6 +15,7 @@ from ._core.events import (
     RunStarted,
     SessionOpened,
     StoredEvent,
+    TurnFailed,
     TurnFinished,
     TurnStarted,
 )
@@ -39,10 +40,12 @@ class SessionMeter(Meter):
         self._turns_at_summary = -1
         self.set_paused(True)
 
-    def set_limits(self, budget: Budget) -> None:
-        """Replace the limits of the session; all of them hold for its runs, too."""
-        super().set_limits(budget)
-        self.has_shared_limits |= budget.turns is not None or budget.seconds is not None
+    @property
+    def has_shared_limits(self) -> bool:
+        """True if the session has a limit: all of them hold for its runs, too."""
+        budget = self.budget
+        is_timed = budget.turns is not None or budget.seconds is not None
+        return is_timed or super().has_shared_limits
 
     @contextmanager
     def count_time(self) -> Generator[None]:
@@ -134,6 +137,8 @@ class SessionMeter(Meter):
                 self.charge(event.message.usage, usd)
                 if is_root and event.run not in past.summarising:
                     self.add_turns(1)
+            elif isinstance(event, TurnFailed):
+                self.charge(Usage(), 0.0, event.estimate)
             elif isinstance(event, RunStarted) and not is_root:
                 self.add_usage(Usage(), 0.0, children=1)
         self._timer.add_past(past.seconds)

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from .messages import AssistantMessage, Message, ToolCallBlock
+from .messages import AssistantMessage, Message, ToolCallBlock, Usage
 from .runs import Brief, InboxMessage, Reason, Report
 from .tools import ToolResult, ToolView
 
@@ -142,12 +142,15 @@ class TurnFailed(Event, frozen=True, tag="turn_failed"):
         transient: the same call may succeed later.
         text: the text of the answer that streamed before.
         overflow: about how many tokens the request had, if it was refused as too long; else 0.
+        estimate: tokens of the call and their price, estimated where the provider had begun to
+            answer: it tells them only with a complete answer. Budgets count them.
     """
 
     error: str
     transient: bool = False
     text: str = ""
     overflow: int = 0
+    estimate: Usage = Usage()
 
 
 class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):

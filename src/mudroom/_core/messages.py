@@ -191,6 +191,9 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
+NO_USAGE = Usage()
+
+
 def _add_prices(first: Usage, second: Usage) -> float | None:
     """Return the price of both, None if it is not known; no tokens cost nothing."""
     if first.usd is None and second.usd is None:

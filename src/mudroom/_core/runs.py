@@ -112,7 +112,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         text: the final answer, "" if there is none.
         recovered: true if a limit ended the run and it still gave a summary.
         outputs: emitted values by name; of the requested type if the reason is GOAL.
-        usage: tokens of the run and all its descendants.
+        usage: tokens of the run and all its descendants, as their providers counted.
         usd: US dollars of the run and all its descendants; None if a price is unknown or prices are
             off.
         turns: model calls of the run. seconds: wall-clock time.
@@ -126,6 +126,8 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         spill: path of a file with the whole text if the parent received only a part, else "".
         error: cause of the reason ERROR, or why the run ended before its first turn.
         stopped_commands: background commands that the end of the run stopped.
+        has_unknown_usage: true if answers were cut off, here or below; `usage` and `usd` lack them,
+            so they are minimums. Budgets count an estimate of them.
         limit: the limit that ended the run, or that a run with the reason GOAL passed; None if it
             was none, or that of a run above, or in records of older versions.
 
@@ -153,6 +155,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
+    has_unknown_usage: bool = False
     limit: LimitState | None = None
     stopped_commands: tuple[str, ...] = ()
 

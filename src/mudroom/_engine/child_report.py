@@ -114,7 +114,8 @@ def format_evidence(report: Report) -> str:
         facts = ["it called no tool: nothing it says was looked up"]
     if report.stopped_commands:
         facts.append(f"stopped at its end: {', '.join(report.stopped_commands)}")
-    facts.append(f"{report.usage.total_tokens:,} tokens")
+    at_least = "at least " if report.has_unknown_usage else ""
+    facts.append(f"{at_least}{report.usage.total_tokens:,} tokens")
     facts.append(f"{report.seconds:.1f} s")
     facts.append(f"run {report.run_id}")
     return f"[evidence: {'; '.join(facts)}]"

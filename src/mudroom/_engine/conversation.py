@@ -82,6 +82,7 @@ class Conversation:
         answer_text: text of the last answer.
         last_text: text of the last answer that has text, complete or not.
         is_unanswered: true if a request was sent and its answer has not arrived.
+        received: characters of the next answer that have arrived, None if none of its parts has.
         sent_tokens: tokens of the last request and its answer, which the next request repeats.
         stopped_count: the last answers in a row that stopped before they were complete.
         overflow_count: refusals of the next request because it was too long.
@@ -109,6 +110,7 @@ class Conversation:
         self.overflow_count = 0
         self.overflow_error = ""
         self.compactions: list[Compacted] = []
+        self.received: int | None = None
         self._streamed: list[str] = []
         for message in normalize_conversation(history):
             self._append(message)
@@ -171,7 +173,7 @@ class Conversation:
         """Send the queued blocks and request an answer, which `append_answer` must append."""
         self.append_user_blocks(self.take_queued())
         self.is_unanswered = True
-        self._streamed = []
+        self.discard_streamed()
         if self._model is None:
             self._model = self._start_model()
             for message in self.messages:
@@ -180,13 +182,20 @@ class Conversation:
             return self._model.request_answer(tools=tools)
         return self._model.request_answer(tools=tools, max_tokens=max_tokens)
 
-    def add_streamed(self, text: str) -> None:
+    def add_streamed(self, kind: str, text: str) -> None:
         """Add a piece of the answer that is arriving."""
-        self._streamed.append(text)
+        self.received = (self.received or 0) + len(text)
+        if kind == "text":
+            self._streamed.append(text)
 
     def discard_streamed(self) -> None:
-        """Forget the answer that was arriving: the model call is repeated."""
+        """Forget the answer that was arriving."""
         self._streamed = []
+        self.received = None
+
+    def count_streamed_tokens(self) -> int:
+        """Return about how many tokens of the answer have arrived."""
+        return (self.received or 0) // _CHARACTERS_PER_TOKEN
 
     def keep_partial_answer(self, text: str | None = None) -> str:
         """Set `last_text` to the text of an answer that was cut off, and return that text.

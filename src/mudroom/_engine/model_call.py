@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from .._core.budgets import Limit, LimitState
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
 from .._core.json_values import clean_text
@@ -60,22 +62,13 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
         answer = run.conversation.ensure_unique_call_ids(answer, run.turn)
         charge(run, answer)
     except ModelError as error:
-        is_transient = isinstance(error, ModelUnavailable)
-        partial = _close_failed_call(run)
-        is_overflow = isinstance(error, ContextOverflow)
-        failed = recorder.make_event(
-            TurnFailed,
-            error=clean_text(str(error)),
-            transient=is_transient,
-            text=partial,
-            overflow=max(1, run.count_next_request()) if is_overflow else 0,
+        # A provider that refuses a request counts no tokens.
+        await recorder.record(
+            _close_failed_call(run, error, is_cut=run.conversation.received is not None)
         )
-        await recorder.record(failed)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
-        text = clean_text(str(error)) or "cut off before the answer was whole"
-        partial = _close_failed_call(run)
-        recorder.record_later(recorder.make_event(TurnFailed, error=text, text=partial))
+        recorder.record_later(_close_failed_call(run, error, is_cut=True))
         raise
     finally:
         run.meter.end_request()
@@ -141,14 +134,30 @@ def _compute_price(run: RunContext, usage: Usage) -> float:
     return run.services.compute_price(run.brief.model, usage) or 0.0
 
 
-def _close_failed_call(run: RunContext) -> str:
-    """Return the text that streamed.
+def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -> TurnFailed:
+    """Charge the estimated tokens of a call that was cut off, and return its event.
 
-    The tokens of the call are not known. So the costs are unknown, too, if the model has no price.
+    The tokens are not known. So the costs are unknown, too, if the model has no price.
     """
+    usd: float | None = 0.0
     if run.uses_prices and run.services.compute_price(run.brief.model, Usage(1, 1)) is None:
-        run.meter.charge(Usage(), None)
-    return run.conversation.keep_partial_answer()
+        usd = None
+    estimate = _estimate_usage(run) if is_cut else Usage()
+    run.meter.charge(Usage(), usd, estimate)
+    return run.recorder.make_event(
+        TurnFailed,
+        error=clean_text(str(error)) or "cut off before the answer was whole",
+        transient=isinstance(error, ModelUnavailable),
+        text=run.conversation.keep_partial_answer(),
+        overflow=max(1, run.count_next_request()) if isinstance(error, ContextOverflow) else 0,
+        estimate=estimate,
+    )
+
+
+def _estimate_usage(run: RunContext) -> Usage:
+    tokens = max(1, run.count_next_request())
+    usage = Usage(tokens, run.conversation.count_streamed_tokens())
+    return replace(usage, usd=_compute_price(run, usage)) if run.uses_prices else usage
 
 
 async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
@@ -166,8 +175,7 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
                 if isinstance(item, StreamChunk):
                     watch.extend(call, SILENCE_SECONDS)
                     text = clean_text(item.text)
-                    if item.kind == "text":
-                        run.conversation.add_streamed(text)
+                    run.conversation.add_streamed(item.kind, text)
                     if item.kind:
                         run.recorder.show_delta(item.kind, text)
                 elif isinstance(item, RetryNotice):

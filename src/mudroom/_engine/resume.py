@@ -166,6 +166,7 @@ class _Restorer:
     def _fail_turn(self, event: TurnFailed) -> None:
         run = self._run
         run.conversation.keep_partial_answer(event.text)
+        run.meter.charge(Usage(), 0.0, event.estimate)
         if not event.overflow:
             return
         run.services.context_policy.learn_window(run.brief.model, event.overflow, event.error)
@@ -219,10 +220,11 @@ class _Restorer:
 
     def _charge_child(self, child: str, children: int) -> Report | None:
         run = self._run
-        report = find_report(run.services.past_events.get(child, ()))
+        past = run.services.past_events
+        report = find_report(past.get(child, ()))
         usage = report.usage if report else Usage()
         usd = report.usd if report else 0.0
-        run.meter.add_usage(usage, usd, children=children)
+        run.meter.add_usage(usage, usd, children, sum_estimates(past, child))
         return report
 
     def _restore_end_of_child(self, child: str) -> None:
@@ -237,6 +239,16 @@ class _Restorer:
         )
         if report and not is_copy:
             self._run.evidence.add_report(report)
+
+
+def sum_estimates(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Usage:
+    """Return the estimated tokens of the answers of a run, and below it, that were cut off."""
+    estimate = Usage()
+    for each in (run_id, *walk_descendants(past, run_id)):
+        for event in past.get(each, ()):
+            if isinstance(event, TurnFailed):
+                estimate += event.estimate
+    return estimate
 
 
 def find_report(events: Sequence[StoredEvent]) -> Report | None:

@@ -236,6 +236,7 @@ class RunContext:
             files_changed=self.evidence.files_changed,
             observed_changes=self.evidence.observed_changes,
             unknown_changes=self.evidence.unknown_changes,
+            has_unknown_usage=meter.estimate.total_tokens > 0,
             agent=self.brief.agent.name,
             model=self.brief.model,
             error=clean_text(error),

@@ -20,6 +20,8 @@ from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ..errors import ContextOverflow, ModelError, ModelRefused, ModelUnavailable
 
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
+_AT_LEAST = re.compile(r"\bat least (?=[\d,]+ tokens)")
+"""Part of evidence lines that older versions lack."""
 _SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
 _MAX_DIFF = 2_000
 
@@ -144,7 +146,8 @@ def is_same(recorded: Message, message: Message) -> bool:
 
 def remove_varying_text(text: str) -> str:
     """Return the text without measured seconds and without the folder of spill files."""
-    return _SPILL_PATH.sub(r"\1", _SECONDS.sub("_ s", text))
+    text = _AT_LEAST.sub("", _SECONDS.sub("_ s", text))
+    return _SPILL_PATH.sub(r"\1", text)
 
 
 def build_difference_error(

@@ -13,6 +13,7 @@ from .._core.events import (
     RunStarted,
     ToolCallFinished,
     ToolCallStarted,
+    TurnFailed,
     TurnFinished,
 )
 from .._core.messages import Usage
@@ -34,6 +35,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
         parent_tokens: the largest prompt of a model call of a root run, as the provider counted it.
         without_children_tokens: estimated size of that prompt if the root run had read everything.
         child_tokens: input and output of all model calls of children, as the providers counted.
+        has_unknown_usage: true if answers of children were cut off; `child_tokens` lacks them.
 
     Example:
         events: list[AnyEvent] = []
@@ -53,6 +55,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
     parent_tokens: int = 0
     without_children_tokens: int = 0
     child_tokens: int = 0
+    has_unknown_usage: bool = False
 
     @staticmethod
     def from_events(events: Iterable[AnyEvent]) -> Ledger:
@@ -95,6 +98,7 @@ class LedgerBuilder:
         self._returned = TextSum()
         self._parent_tokens = 0
         self._child_tokens = 0
+        self._has_unknown_usage = False
 
     def apply(self, event: AnyEvent) -> None:
         """Add the next event."""
@@ -102,6 +106,9 @@ class LedgerBuilder:
             self._add_run(event.brief)
         elif isinstance(event, TurnFinished):
             self._add_usage(event.run, event.message.usage)
+        elif isinstance(event, TurnFailed):
+            is_unknown = event.run in self._children and event.estimate.total_tokens > 0
+            self._has_unknown_usage = self._has_unknown_usage or is_unknown
         elif isinstance(event, ToolCallStarted) and event.view == "run":
             self._open_tasks.add((event.run, event.call.id))
         elif isinstance(event, ToolCallFinished):
@@ -150,6 +157,7 @@ class LedgerBuilder:
             parent_tokens=self._parent_tokens,
             without_children_tokens=without_children,
             child_tokens=self._child_tokens,
+            has_unknown_usage=self._has_unknown_usage,
         )
 
 
@@ -167,6 +175,8 @@ def describe_ledger(ledger: Ledger) -> str:
             f" Parent context: {ledger.parent_tokens:,} tokens; "
             f"without children about {without_children}."
         )
+    if ledger.has_unknown_usage:
+        text += f" Children used at least {ledger.child_tokens:,} tokens: answers were cut off."
     return text
 
 

@@ -135,6 +135,7 @@ class RecordedEvents:
         """Return an event as JSON, without times and the order in which parallel calls ended."""
         fields: Any = msgspec.to_builtins(replace(event, at=0.0))
         fields.pop("seconds", None)
+        fields.pop("estimate", None)
         fields.pop("prompt_id", None)  # an older version made it from other facts
         if "overflow" in fields:  # an estimate, for which a replay lacks the system prompt
             fields["overflow"] = 1
@@ -142,6 +143,7 @@ class RecordedEvents:
         report.pop("seconds", None)
         report.pop("usd", None)
         report.pop("limit", None)
+        report.pop("has_unknown_usage", None)  # reports of older versions lack it
         if report.get("reason") == "BUDGET":
             report.pop("error", None)  # the size of a request depends on the folder
         for name in ("files_read", "files_changed", "observed_changes"):

@@ -25,7 +25,7 @@ from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters.meter import Meter
 from .._engine.phase import Phase, RunControl
-from .._engine.resume import find_report, walk_descendants
+from .._engine.resume import find_report, sum_estimates, walk_descendants
 from .._engine.run_context import RunContext
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
@@ -234,5 +234,5 @@ class LocalWorker:
         children = sum(
             isinstance(event, RunStarted) and not event.brief.is_compaction for event in below
         )
-        meter.charge(report.usage, report.usd)
+        meter.charge(report.usage, report.usd, sum_estimates(past, report.run_id))
         meter.add_usage(Usage(), 0.0, children)

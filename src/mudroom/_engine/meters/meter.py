@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
-from ..._core.messages import Usage
+from ..._core.messages import NO_USAGE, Usage
 from .request_plan import Admission, Permit, RequestPlan
 
 WARNING_FRACTION = 0.9
@@ -23,8 +23,10 @@ class ParentMeter(Protocol):
         """Count turns of a run directly below."""
         ...
 
-    def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
-        """Add what a descendant spent. `usd`: US dollars, None if the price is unknown."""
+    def add_usage(
+        self, usage: Usage, usd: float | None, children: int = 0, estimate: Usage = NO_USAGE
+    ) -> None:
+        """Add what a descendant spent; see `Meter.add_usage`."""
         ...
 
     def find_shared_limit(self, fraction: float) -> LimitState | None:
@@ -71,9 +73,9 @@ class Meter:
     Attributes:
         reserved: unspent amounts of the runs below that have limits of their own.
         requests: amounts that each request under way holds, of this run and the runs below it.
+        estimate: tokens and price of answers that were cut off, of this run and the runs below it.
         permit: the last request of this run, if a limit holds for it.
         is_run: false for the meter of a session.
-        has_shared_limits: true if a limit, here or above, holds for the runs below it, too.
     """
 
     is_run = True
@@ -87,6 +89,7 @@ class Meter:
         self.children = 0
         self.usage = Usage()
         self.descendant_usage = Usage()
+        self.estimate = Usage()
         self.usd = 0.0
         self.is_price_known = True
         self.on_pause: Callable[[bool], None] | None = None
@@ -103,9 +106,14 @@ class Meter:
         self.shared_limits = tuple(
             (limit, maximum) for limit, maximum in limits if maximum is not None
         )
-        is_limited_above = self.parent is not None and self.parent.has_shared_limits
-        self.has_shared_limits = bool(self.shared_limits) or is_limited_above
         self._change_reserved(1)
+
+    @property
+    def has_shared_limits(self) -> bool:
+        """True if a limit, here or above, holds for the runs below it, too."""
+        if self.shared_limits or self.parent is None:
+            return bool(self.shared_limits)
+        return self.parent.has_shared_limits
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
         """Return a meter for a child and reserve the amounts that it requests.
@@ -214,32 +222,33 @@ class Meter:
     def add_child_turns(self, count: int) -> None:
         """Do nothing: only a session counts the turns of the runs below."""
 
-    def charge(self, usage: Usage, usd: float | None = 0.0) -> None:
-        """Add tokens and money of this run, here and to every ancestor.
-
-        Arguments:
-            usd: US dollars, None if the price is unknown.
-        """
+    def charge(self, usage: Usage, usd: float | None = 0.0, estimate: Usage = NO_USAGE) -> None:
+        """Add tokens and money of this run, here and to every ancestor; see `add_usage`."""
         self._change_reserved(-1)
         self.usage += usage
+        self.estimate += estimate
         self._add_money(usd)
         self._change_reserved(1)
         if self.parent is not None:
-            self.parent.add_usage(usage, usd)
+            self.parent.add_usage(usage, usd, 0, estimate)
 
-    def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
+    def add_usage(
+        self, usage: Usage, usd: float | None, children: int = 0, estimate: Usage = NO_USAGE
+    ) -> None:
         """Add what descendants spent, here and to every ancestor.
 
         Arguments:
             usd: US dollars, None if the price is unknown.
+            estimate: tokens and price of answers that were cut off.
         """
         self._change_reserved(-1)
         self.descendant_usage += usage
+        self.estimate += estimate
         self.children += children
         self._add_money(usd)
         self._change_reserved(1)
         if self.parent is not None:
-            self.parent.add_usage(usage, usd, children)
+            self.parent.add_usage(usage, usd, children, estimate)
 
     def find_summary_limit(self) -> LimitState | None:
         """Return the limit of turns that refuses a summary; only a session has one."""
@@ -340,8 +349,9 @@ class Meter:
     def compute_amount_spent(self, limit: Limit) -> float:
         """Return what the run and its descendants have spent of a shared limit."""
         if limit is Limit.USD:
-            return self.usd
-        return getattr(self.usage, limit) + getattr(self.descendant_usage, limit)
+            return self.usd + (self.estimate.usd or 0.0)
+        known = getattr(self.usage, limit) + getattr(self.descendant_usage, limit)
+        return known + getattr(self.estimate, limit)
 
     def check_children(self) -> None:
         """Raise ValueError if a meter of this process allows no further child."""

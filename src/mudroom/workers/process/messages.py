@@ -191,6 +191,7 @@ class Charge(Struct, frozen=True, tag=True):
     usd: float | None
     children: int = 0
     turns: int = 0
+    estimate: Usage = Usage()
 
 
 class RequestAdmission(Struct, frozen=True, tag=True):

@@ -63,6 +63,7 @@ class AssignedRun:
         self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
         self._usage = Usage()
         self._usd = 0.0
+        self._estimate = Usage()
         self._children = 0
         self._turns = 0
         self._charges = 0
@@ -117,10 +118,11 @@ class AssignedRun:
         """Charge the meter of the run and those of its ancestors."""
         self._usage += charge.usage
         self._usd += charge.usd or 0.0
+        self._estimate += charge.estimate
         self._children += charge.children
         self._charges += 1
         self._add_turns(charge.turns)
-        self.meter.add_usage(charge.usage, charge.usd, charge.children)
+        self.meter.add_usage(charge.usage, charge.usd, charge.children, charge.estimate)
 
     def add_child(self) -> str:
         """Count a child that starts; return the reason why it may not, or ""."""
@@ -135,12 +137,13 @@ class AssignedRun:
     def refund(self) -> None:
         """Take back all charges: another process continues the run and charges its past again."""
         # The price may be None: then it is not known.
-        negative = Usage(*(amount and -amount for amount in msgspec.structs.astuple(self._usage)))
-        self.meter.add_usage(negative, -self._usd, -self._children)
+        usage = _negate(self._usage)
+        self.meter.add_usage(usage, -self._usd, -self._children, _negate(self._estimate))
         self._add_turns(-self._turns)
         self._end_requests()
         self._usage = Usage()
         self._usd = 0.0
+        self._estimate = Usage()
         self._children = 0
         self._charges = 0
 
@@ -187,6 +190,10 @@ class AssignedRun:
             shared.extend(ancestor.list_shared_limits())
             ancestor = ancestor.parent
         return ParentMeterState(self.run_id, tuple(shared), left, self._charges)
+
+
+def _negate(usage: Usage) -> Usage:
+    return Usage(*(amount and -amount for amount in msgspec.structs.astuple(usage)))
 
 
 class ProcessHandle:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..._core.budgets import Limit, LimitState
 from ..._core.events import AnyEvent, StoredEvent
-from ..._core.messages import AssistantMessage, Message, Usage
+from ..._core.messages import NO_USAGE, AssistantMessage, Message, Usage
 from ..._core.ports import (
     ApprovalDecision,
     ApprovalRequest,
@@ -161,9 +161,11 @@ class RemoteParentMeter:
         """Count turns of the run."""
         self._charge(Charge(self._state.run_id, Usage(), 0.0, turns=count))
 
-    def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
+    def add_usage(
+        self, usage: Usage, usd: float | None, children: int = 0, estimate: Usage = NO_USAGE
+    ) -> None:
         """Charge what a run spent."""
-        self._charge(Charge(self._state.run_id, usage, usd, children))
+        self._charge(Charge(self._state.run_id, usage, usd, children, estimate=estimate))
 
     def _charge(self, charge: Charge) -> None:
         self._sent += 1
@@ -215,12 +217,17 @@ class RemoteParentMeter:
 
     def _sum_unconfirmed(self, limit: Limit) -> float:
         if limit is Limit.USD:
-            return sum(charge.usd or 0.0 for charge in self._unconfirmed)
+            return sum(
+                (charge.usd or 0.0) + (charge.estimate.usd or 0.0) for charge in self._unconfirmed
+            )
         if limit is Limit.TURNS:
             return sum(charge.turns for charge in self._unconfirmed)
         if limit is Limit.SECONDS:
             return 0.0
-        return sum(getattr(charge.usage, limit) for charge in self._unconfirmed)
+        return sum(
+            getattr(charge.usage, limit) + getattr(charge.estimate, limit)
+            for charge in self._unconfirmed
+        )
 
 
 class RemoteModel:
