@@ -12,6 +12,7 @@ from mudroom._core.events import (
     AnyEvent,
     Delta,
     ModelCallRetried,
+    RunWaiting,
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
@@ -474,3 +475,15 @@ def test_a_notice_is_printed_above_the_tree():
         screen.print_above(lambda: terminal.write("A notice.\n"))
         screen.draw()
         assert terminal.screen == ["A notice.", *tree]
+
+
+def test_background_children_have_rows_while_their_parent_waits() -> None:
+    events: list[StoredEvent] = [
+        run_started("1"),
+        run_started("1.1.1", "1", description="look below"),
+        *turn_events("1", TextBlock("I wait.")),
+        RunWaiting(at=2, run="1", runs=("1.1.1",)),
+    ]
+    head, child = draw_tree(events)[:2]
+    assert "1 task: 1 running" in head
+    assert "look below" in child

@@ -26,6 +26,7 @@ from mudroom._core.budgets import Budget, Limit, LimitState
 from mudroom._core.events import (
     AnyEvent,
     Delta,
+    MessageSent,
     ModelCallRetried,
     NoteInjected,
     PermissionDecided,
@@ -43,7 +44,7 @@ from mudroom._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from mudroom._core.runs import Brief, Reason, Report
+from mudroom._core.runs import Brief, InboxMessage, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.stream_json import StreamJson, encode_line
 
@@ -355,3 +356,41 @@ def test_a_failure_has_errors_and_its_exact_reason() -> None:
 
 def test_invalid_unicode_does_not_break_the_line() -> None:
     assert encode_line({"a": "x\ud800y\n"}) == b'{"a":"x?y\\n"}\n'
+
+
+def list_system_lines(events: list[AnyEvent], subtype: str) -> list[dict[str, Any]]:
+    """Return the system lines of events with a subtype."""
+    fold = StreamJson(session="s", cwd="/w", model="m", tools=(), agents=())
+    lines = [line for event in events for line in fold.make_event_lines(event)]
+    return [line for line in lines if line.get("subtype") == subtype]
+
+
+def test_a_background_child_and_a_background_command_have_one_start_and_one_end() -> None:
+    task = ToolCallBlock("t1", "task", {"prompt": "Look.", "background": True})
+    bash = ToolCallBlock("t2", "bash", {"command": "make", "background": True})
+    started = ToolResult("Started", detail={"command": "1.1.2", "background": True})
+    end = InboxMessage("1.1.2#end", "<status>failed</status>", "1.1.2", "notification")
+    child = make_brief("1.1.1", parent="1", call_id="t1", depth=1)
+    outputs: dict[str, Any] = {}
+    report = Report(text="done", reason=Reason.GOAL, run_id="1.1.1", outputs=outputs)
+    events: list[AnyEvent] = [
+        RunStarted(at=0, run="1", brief=make_brief("1")),
+        TurnFinished(at=1, run="1", turn=1, message=AssistantMessage((task, bash))),
+        RunStarted(at=2, run="1.1.1", brief=child),
+        ToolCallFinished(at=3, run="1", call_id="t2", name="bash", result=started),
+        MessageSent(at=4, run="1", message=end, result=ToolResult("", True, spill="/s/1.txt")),
+        RunFinished(at=5, run="1.1.1", report=report),
+        MessageSent(at=6, run="1", message=InboxMessage("1.1.1#end", "x", "1.1.1")),
+    ]
+    starts = list_system_lines(events, "task_started")
+    assert [(line["task_id"], line["task_type"]) for line in starts] == [
+        ("1.1.1", "local_agent"),
+        ("1.1.2", "local_bash"),
+    ]
+    assert all(line["is_backgrounded"] for line in starts)
+    ends = list_system_lines(events, "task_notification")
+    assert [(line["task_id"], line["status"]) for line in ends] == [
+        ("1.1.2", "failed"),
+        ("1.1.1", "completed"),
+    ]
+    assert ends[0]["output_file"] == "/s/1.txt"

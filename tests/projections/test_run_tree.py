@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudroom import AnyEvent, Reason, ToolCallBlock
-from mudroom.events import Delta, ModelCallRetried, SessionOpened, TurnFailed
+from mudroom.events import Delta, ModelCallRetried, RunWaiting, SessionOpened, TurnFailed
 from mudroom.projections.run_tree import TAIL_LENGTH, RunState, RunTree
 from mudroom.projections.safe_text import describe_call, sanitize, sanitize_line
 from mudroom.testing.event_builders import (
@@ -14,6 +14,7 @@ from mudroom.testing.event_builders import (
     tool_call,
     tool_call_finished,
     tool_call_started,
+    turn_events,
     turn_finished,
     turn_started,
 )
@@ -37,6 +38,13 @@ def test_children_are_below_their_parent_in_start_order() -> None:
     assert [run.run_id for run in tree.children("1")] == ["1.1.2", "1.1.1"]
     assert [run.run_id for run in tree.walk()] == ["1", "1.1.2", "1.1.2.1.1", "1.1.1"]
     assert [run.run_id for run in tree.walk("1.1.2")] == ["1.1.2", "1.1.2.1.1"]
+
+
+def test_a_run_that_waits_for_background_children_works_again_in_its_next_turn() -> None:
+    events = [run_started("1"), *turn_events("1"), RunWaiting(at=2, run="1", runs=("1.1.1",))]
+    assert build_tree(*events).runs["1"].state is RunState.WAITING
+    tree = build_tree(*events, turn_started("1", 2))
+    assert tree.runs["1"].state is RunState.RUNNING
 
 
 def test_run_with_unknown_parent_is_a_root_and_events_of_unknown_runs_are_ignored() -> None:

@@ -4,8 +4,9 @@
 
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
-must be loaded); 0 is never. The requests to the model are appended to REQUESTS. Each answer is a
-line: exit code, number of points passed, and the report as JSON, separated by tabs.
+must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT or BACKGROUND. The requests to
+the model are appended to REQUESTS. Each answer is a line: exit code, number of points passed, and
+the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end.
@@ -172,6 +173,23 @@ def child(name: str, turn: int) -> Answer:
     ][turn]
 
 
+def background_parent(request: Request, turn: int) -> Answer:
+    """Start three children and two commands in the background, and wait for all."""
+    if turn == 0:
+        return [call("task", prompt=f"SMALL {name}", background=True) for name in CHILDREN]
+    if turn == 1:
+        commands = [make_effect_command(name) for name in ("first", "second")]
+        return [call("bash", command=command, background=True) for command in commands]
+    texts = str([message.content for message in request.messages])
+    if texts.count("<task-id>") == 5 or "Nothing works in the background" in texts:
+        return "all five have ended"
+    return [call("wait", until="all")]
+
+
+def small_child(name: str, turn: int) -> Answer:
+    return [[call("bash", command=make_effect_command(name))], f"child {name} is done"][turn]
+
+
 def script(requests: str) -> Callable[[Request], Answer]:
     """Return a script that chooses the next step from the messages alone."""
 
@@ -179,6 +197,10 @@ def script(requests: str) -> Callable[[Request], Answer]:
         turn = sum(isinstance(message, AssistantMessage) for message in request.messages)
         with open(requests, "a", encoding="utf-8") as file:
             file.write(f"{request.prompt} {turn}\n")
+        if request.prompt == "BACKGROUND":
+            return background_parent(request, turn)
+        if request.prompt.startswith("SMALL"):
+            return small_child(request.prompt[-1], turn)
         return parent(turn) if request.prompt == "PARENT" else child(request.prompt[-1], turn)
 
     return answer
@@ -206,7 +228,7 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         if any(isinstance(event, RunStarted) for event in recorded):
             await session.resume_unfinished()
         else:
-            await session.run("PARENT")
+            await session.run(os.environ.get("CRASH_PROMPT", "PARENT"))
     ended = [event.report for event in open_reader(path).read() if isinstance(event, RunFinished)]
     return msgspec.json.encode(ended[-1]).decode()
 

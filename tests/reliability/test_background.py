@@ -1,18 +1,21 @@
-"""Background children, cut off after each record: no report is lost or read twice."""
+"""Background work, cut off after each record and killed at any point: each end is read once."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
 
 from mudroom import Budget, Report, Session
 from mudroom._core.events import (
     MessageDelivered,
     RunStarted,
     StoredEvent,
+    ToolCallFinished,
     TurnFinished,
 )
 from mudroom.journals.sqlite.folder import get_session_path
@@ -91,3 +94,52 @@ async def test_s11_each_report_is_read_once_after_a_cut_at_each_record(tmp_path:
         check_record(record)
         assert await replay(record) == record, f"cut off after {cut} records"
         assert report is None or report.text == whole.text
+
+
+def check_killed_record(events: list[StoredEvent], work: Path) -> None:
+    """Check that nothing was lost, read twice, started twice or bought twice."""
+    assert not find_violations(events)
+    started = Counter(event.run for event in events if isinstance(event, RunStarted))
+    assert started == Counter(("1", "1.1.1", "1.1.2", "1.1.3"))
+    answers = Counter(
+        (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
+    )
+    assert set(answers.values()) == {1}
+    read = Counter(event.message_id for event in events if isinstance(event, MessageDelivered))
+    assert set(read.values()) == {1}
+    interrupted = [
+        event.call_id
+        for event in events
+        if isinstance(event, ToolCallFinished) and event.run == "1" and event.result.error
+    ]
+    assert {"1.1.1#end", "1.1.2#end", "1.1.3#end"} <= read.keys()
+    assert len(read) + len(interrupted) >= 5
+    effects = work / "effects.txt"
+    done = Counter(effects.read_text().split() if effects.exists() else ())
+    assert max(done.values(), default=0) <= 1
+    assert asyncio.run(replay(events)) == events, "the record does not replay"
+
+
+@pytest.mark.timeout(3_000)
+def test_s11_killed_at_any_point_each_end_of_background_work_is_read_once(
+    tmp_path: Path, figure: Figure
+) -> None:
+    program = CrashProgram({"CRASH_PROMPT": "BACKGROUND"})
+    try:
+        undisturbed = KilledSession(tmp_path / "undisturbed", program)
+        points, report = undisturbed.run()
+        assert report and report.text == "all five have ended"
+        check_killed_record(undisturbed.events(), undisturbed.work)
+        kills = range(1, points + 1, 1 if LONG else 5)
+        for point in kills:
+            session = KilledSession(tmp_path / str(point), program)
+            session.run(Kill(point))
+            _, report = session.run()
+            assert report and report.text == "all five have ended", f"killed at point {point}"
+            check_killed_record(session.events(), session.work)
+    finally:
+        program.close()
+    figure(
+        "killed around every append and effect of background work",
+        f"{len(kills)} points, each report read once",
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from ..._core.events import AnyEvent
-from ...projections.run_tree import RunTree
+from ...projections.run_tree import RunState, RunTree
 from ...projections.safe_text import sanitize
 from .progress import Progress
 from .text import Line, choose_glyphs, measure_width, paint, wrap_last_lines
@@ -136,7 +136,8 @@ class LiveTree(Progress):
             return []
         root = self.tree.roots[-1]
         columns = max(1, columns - 1)
-        if self._answered_turn == (root.run_id, root.turn) and not root.open_calls:
+        is_answered = self._answered_turn == (root.run_id, root.turn) and not root.open_calls
+        if is_answered and root.state is not RunState.WAITING:
             rows = wrap_last_lines(sanitize(self.pending()), columns, MAX_PENDING_LINES)
             return [[(row, "")] for row in rows]
         style = TreeStyle(

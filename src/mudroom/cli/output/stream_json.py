@@ -16,6 +16,7 @@ from ..._core.budgets import Limit
 from ..._core.events import (
     AnyEvent,
     Delta,
+    MessageSent,
     ModelCallRetried,
     NoteInjected,
     PermissionDecided,
@@ -34,6 +35,7 @@ from ..._core.messages import (
 from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
 from ...projections.anthropic_shapes import to_anthropic_block, to_anthropic_usage
+from .stream_json_commands import make_end_fields, make_start_fields
 
 _SUBTYPES: dict[Reason | Limit, str] = {
     Reason.GOAL: "success",
@@ -147,17 +149,26 @@ class StreamJson:
                     isSynthetic=True,
                     origin={"kind": event.origin},
                 )
-            case ModelCallRetried():
-                yield self._make_retry_line(run, event)
-            case Delta(kind="search_start" | "search_end"):
-                status = "started" if event.kind == "search_start" else "finished"
-                fields = {"status": status, "text": event.text, **_make_place_fields(run)}
-                yield self._make_line("system", subtype="web_search", **fields)
+            case ModelCallRetried() | Delta() | MessageSent():
+                yield from self._make_system_lines(run, event)
             case RunFinished() if run.brief.depth:
                 self._reports.append(event.report)
                 yield self._make_notification(run, event)
             case _:
                 pass
+
+    def _make_system_lines(
+        self, run: _Run, event: ModelCallRetried | Delta | MessageSent
+    ) -> Iterator[dict[str, Any]]:
+        if isinstance(event, ModelCallRetried):
+            yield self._make_retry_line(run, event)
+        elif isinstance(event, MessageSent):
+            if fields := make_end_fields(event):
+                yield self._make_line("system", **fields, **_make_place_fields(run))
+        elif event.kind in ("search_start", "search_end"):
+            status = "started" if event.kind == "search_start" else "finished"
+            fields = {"status": status, "text": event.text, **_make_place_fields(run)}
+            yield self._make_line("system", subtype="web_search", **fields)
 
     def make_result_line(
         self, report: Report, ledger: Mapping[str, Any], *, has_value: bool = False
@@ -204,11 +215,19 @@ class StreamJson:
         task = {
             "description": brief.description,
             "task_type": "local_agent",
-            "is_backgrounded": False,
+            "is_backgrounded": self._is_in_background(brief),
             "prompt": brief.prompt,
         }
         yield self._make_task_line(run, "task_started", **task)
         yield self._make_user_line(run, [{"type": "text", "text": brief.prompt}])
+
+    def _is_in_background(self, brief: Brief) -> bool:
+        parent = self._runs.get(brief.parent)
+        return any(
+            call.arguments.get("background") or call.arguments.get("run_in_background")
+            for call in (parent.calls if parent else ())
+            if call.id == brief.call_id
+        )
 
     def _make_assistant_line(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
         message = event.message
@@ -245,6 +264,8 @@ class StreamJson:
         yield self._make_user_line(
             run, [block | ({"is_error": True} if event.result.error else {})]
         )
+        if fields := make_start_fields(event):
+            yield self._make_line("system", **fields, **_make_place_fields(run))
         if run.brief.depth:
             usage = _encode_task_usage(run, run.usage, event.at)
             yield self._make_task_line(

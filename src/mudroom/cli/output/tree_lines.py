@@ -150,7 +150,8 @@ def describe_activity(run: RunView, style: TreeStyle) -> str:
 
 def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
     is_live = style.now is not None and not run.pending_retry
-    if is_live and (style.is_snapshot or "run" in list(run.open_calls.values())):
+    has_tasks = "run" in list(run.open_calls.values()) or run.state is RunState.WAITING
+    if is_live and (style.is_snapshot or has_tasks):
         activity = _count_tasks(tree, run, style)
     else:
         activity = describe_activity(run, style)
