@@ -38,6 +38,15 @@ SHAPES = {
 }
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("before", ["", "--", "__ ", "..", "::", "//", "é ", "B "])
+def test_a_secret_is_found_after_any_character(shape: str, before: str) -> None:
+    secret = SHAPES[shape]
+    redacted = Redactor({})(f"{'=' * 99} {before}{secret}\n{'_-.:/' * 99}")
+    assert "[redacted: " in redacted
+    assert secret not in redacted
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_known_forms_of_keys_are_redacted(name: str) -> None:
     text = Redactor({})(f"before {SHAPES[name]} after")

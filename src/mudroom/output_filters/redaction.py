@@ -53,7 +53,7 @@ _SECRET_WORDS = [
     "ACCESSKEY",
 ]
 _SECRET_ENDINGS = ("_KEY", "_PAT", "_PWD", "_AUTH")
-_TESTED_CHARACTERS = "_-./:JKzS"
+_TESTED_CHARACTERS = "B_-./:JKzS"
 """One of them is in each prefix. Many texts have none or few of them."""
 _MIN_LENGTH = 8
 """Characters. A shorter value may be an ordinary word, and replacing it would damage other text."""
@@ -62,6 +62,22 @@ _MIN_LENGTH = 8
 @lru_cache(maxsize=64)
 def _compile_pattern(prefix: str, rest: str) -> re.Pattern[str]:
     return re.compile(re.escape(prefix) + rest)
+
+
+@lru_cache(maxsize=len(_TESTED_CHARACTERS))
+def _compile_test(character: str) -> re.Pattern[str]:
+    """Return a pattern that finds any of the prefixes with a character.
+
+    It begins with the character, so a search skips to it, and looks back for the rest: one pass
+    over a text instead of one for each prefix.
+    """
+    choices: list[str] = []
+    for _, prefix, _ in _BY_CHARACTER[character]:
+        before, _, after = prefix.partition(character)
+        choices.append(f"(?<={re.escape(before + character)}){re.escape(after)}")
+    first = re.escape(character)
+    # No prefix has its character twice in a row, so lines like ------ are skipped quickly.
+    return re.compile(f"{first}(?<!{first}{first})(?:{'|'.join(choices)})")
 
 
 def is_secret_name(name: str) -> bool:
@@ -92,7 +108,7 @@ class Redactor:
             if value in text:
                 text = text.replace(value, f"[redacted: ${name}]")
         for character, prefixes in _BY_CHARACTER.items():
-            if character not in text:
+            if character not in text or not _compile_test(character).search(text):
                 continue
             for name, prefix, rest in prefixes:
                 if prefix in text:
@@ -116,7 +132,7 @@ def _replace_secret(match: re.Match[str], name: str) -> str:
 def _index_by_character() -> dict[str, list[tuple[str, str, str]]]:
     """Return the patterns (name, prefix, rest) by a character that their prefix contains.
 
-    A test for one character is about 30 times as fast as a search for a prefix.
+    A search for one character is about 30 times as fast as a search for a prefix.
     """
     index: dict[str, list[tuple[str, str, str]]] = {}
     for name, prefixes, rest in SECRET_PATTERNS:

@@ -12,7 +12,8 @@ _MAX_HEAD = 64 * 1024
 _MAX_LINE = 4096
 """Bytes of the line before a chunk."""
 
-_HEAD_END = re.compile(rb"\r?\n\r?\n")
+_HEAD_END = re.compile(rb"\n\r?\n")
+_LAST_CHUNK = b"0\r\n\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?")
@@ -97,7 +98,7 @@ class ResponseParser:
         while (end := _HEAD_END.search(data)) is not None:
             if end.start() > _MAX_HEAD:
                 break
-            version, status, lines = _split_head(data[: end.start()])
+            version, status, lines = _split_head(data[: end.start()].removesuffix(b"\r"))
             data = data[end.end() :]
             if status >= 200:
                 self._set_head(version, status, _parse_headers(lines))
@@ -145,6 +146,9 @@ class ResponseParser:
         position = 0
         if self._body_left is None:
             position = _read_whole_chunks(data, parts)
+            if data.startswith(_LAST_CHUNK, position):
+                self.is_complete = True
+                position += len(_LAST_CHUNK)
         while not self.is_complete:
             if self._body_left:
                 part = data[position : position + self._body_left]
