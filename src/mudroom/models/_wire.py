@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
@@ -176,12 +177,12 @@ class WireModel(ABC):
         """Tokens of prompt and answer together, 0 if the number is not known."""
         return self.facts.context_window
 
-    @property
+    @cached_property
     def host(self) -> str:
         """The server, with its port if it is in the URL."""
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
-    @property
+    @cached_property
     def wire(self) -> str:
         """Name of the wire, with the server if it is not the provider's own.
 
