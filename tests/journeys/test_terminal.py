@@ -444,11 +444,10 @@ async def test_a_warning_of_the_log_is_a_line_above_the_prompt(tmux: Tmux) -> No
         await tmux.start(*flags, "-m", "anthropic:claude-opus-4-8", url=server.url, columns=120)
         await tmux.expect(READY)
         await tmux.say("Hi.")
-        await tmux.expect("Hello.")
         warning = (
             "anthropic:claude-opus-4-8: temperature is not sent, because the model refuses it."
         )
-        lines = [line.strip() for line in (await tmux.read_screen()).splitlines()]
-        assert warning in lines
+        shown = await tmux.expect("Hello.", warning, gone="esc: stop")
+        assert warning in [line.strip() for line in shown.splitlines()]
         await tmux.say("q")
         assert await tmux.end() == 0
