@@ -63,7 +63,7 @@ class Stream:
 
 
 def start_wait(pacer: Pacer, stream: Stream, age: float) -> bool:
-    return pacer.start_wait(stream, asyncio.get_running_loop().time(), age)
+    return pacer.start_wait(stream, asyncio.get_running_loop().time(), age, gap=0.0)
 
 
 async def test_a_stream_waits_at_most_a_twentieth_of_its_age() -> None:
@@ -79,11 +79,11 @@ async def test_one_timer_ends_the_waits_of_all_streams() -> None:
     pacer = Pacer()
     streams = [Stream() for _ in range(50)]
     now = asyncio.get_running_loop().time()
-    assert all(pacer.start_wait(stream, now, 60.0) for stream in streams)
+    assert all(pacer.start_wait(stream, now, 60.0, 0.0) for stream in streams)
     # Its delay is short, since the next read comes soon.
     young = Stream()
-    assert not pacer.start_wait(young, now + 0.010, 0.19)
-    assert pacer.start_wait(young, now + 0.015, 0.19)
+    assert not pacer.start_wait(young, now + 0.010, 0.19, 0.0)
+    assert pacer.start_wait(young, now + 0.015, 0.19, 0.0)
     await wait_until(lambda: young.count)
     assert [stream.count for stream in streams] == [1] * 50
 
@@ -91,12 +91,31 @@ async def test_one_timer_ends_the_waits_of_all_streams() -> None:
 @pytest.mark.parametrize(("count", "seconds"), [(1, 0.02), (40, 0.02), (100, 0.05), (5_000, 0.2)])
 async def test_the_interval_grows_with_the_number_of_streams(count: int, seconds: float) -> None:
     pacer = Pacer()
-    streams = [Stream() for _ in range(count)]
+    pacer.open_streams = count
+    stream = Stream()
+    assert not start_wait(pacer, stream, age=20 * seconds - 0.01)
+    assert start_wait(pacer, stream, age=20 * seconds + 0.01)
+    await wait_until(lambda: stream.count)
+
+
+async def test_a_stream_with_two_pieces_in_an_interval_does_not_wait() -> None:
+    pacer = Pacer()
     now = asyncio.get_running_loop().time()
-    assert all(pacer.start_wait(stream, now, 60.0) for stream in streams)
-    await wait_until(lambda: streams[-1].count)
-    assert not start_wait(pacer, Stream(), age=20 * seconds - 0.01)
-    assert start_wait(pacer, Stream(), age=20 * seconds + 0.01)
+    assert not pacer.start_wait(Stream(), now, age=60.0, gap=0.011)
+    pacer.open_streams = 100
+    assert pacer.start_wait(Stream(), now, age=60.0, gap=0.011)
+
+
+async def test_streams_that_end_are_not_counted() -> None:
+    server = RawServer(HELLO)
+    async with open_pool(server) as pool:
+        url = f"http://127.0.0.1:{server.port}/"
+        pacer = pool._pacer  # pyright: ignore[reportPrivateUsage]
+        for is_answered in (True, False):
+            response = await pool.get(url, {})
+            assert pacer.open_streams == 1
+            response.close(is_answered=is_answered)
+            assert pacer.open_streams == 0
 
 
 @pytest.mark.usefixtures("paces_all")
@@ -135,7 +154,7 @@ async def test_a_long_stream_is_read_at_intervals(
 async def test_paced_reads_give_the_same_wherever_bytes_are_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    set_interval(monkeypatch, 0.001)
+    set_interval(monkeypatch, 0.02)
     data = FRAMINGS["chunks with extensions and trailers"]
 
     async def read(cut: int) -> bytes:
@@ -248,7 +267,7 @@ class CountingPacer(Pacer):
 
     count = 0
 
-    def start_wait(self, stream: object, now: float, age: float) -> bool:
+    def start_wait(self, stream: object, now: float, age: float, gap: float) -> bool:
         self.count += 1
         return False
 

@@ -71,6 +71,7 @@ class Connection(asyncio.Protocol):
         """Read bytes of the response (called by the event loop)."""
         parser = self._parser
         now = asyncio.get_running_loop().time()
+        gap = now - self.last_active
         self.last_active = now
         if parser is None:
             # Bytes on an idle connection answer no request.
@@ -89,7 +90,12 @@ class Connection(asyncio.Protocol):
             self._unread += len(part)
         if not self._started and parser.status:
             self._started = now
-        self._pause(parser, now, len(data))
+            self._pacer.open_streams += 1
+        if len(data) < _SMALL_READ and self._started and not parser.is_complete:
+            age = now - self._started
+            self._is_waiting = self._pacer.start_wait(self, now, age, gap)
+        if self._is_waiting or self._unread > _MAX_UNREAD:
+            self._pause()
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -111,9 +117,9 @@ class Connection(asyncio.Protocol):
         transport = self.transport
         assert transport is not None
         self._parser = ResponseParser(is_tunnel=is_tunnel)
+        self._end_stream()
         self._is_released = False
         self._unsent = 0
-        self._started = 0.0
         self.last_active = asyncio.get_running_loop().time()
         if len(body) <= _SMALL_BODY:
             transport.write(head + body)
@@ -149,6 +155,7 @@ class Connection(asyncio.Protocol):
         """Read the next bytes of the stream (called by the pacer)."""
         if self._is_waiting:
             self._is_waiting = False
+            self.last_active = asyncio.get_running_loop().time()
             if self._unread <= _MAX_UNREAD:
                 self._resume()
 
@@ -163,13 +170,14 @@ class Connection(asyncio.Protocol):
         if self._parser is None or self._error is not None or self.is_closed:
             self.abort()
             return
-        self._is_waiting = False
+        self._end_stream()
         self._resume()
         self._end_released(self._parser)
 
     def abort(self) -> None:
         """Close the connection at once. The server sees that the request is cancelled."""
         self.is_closed = True
+        self._end_stream()
         if self.transport is not None:
             self.transport.abort()
 
@@ -190,6 +198,12 @@ class Connection(asyncio.Protocol):
         """True if the rest of a released response has still to arrive."""
         return self._is_released and self._parser is not None
 
+    def _end_stream(self) -> None:
+        self._is_waiting = False
+        if self._started:
+            self._started = 0.0
+            self._pacer.open_streams -= 1
+
     def _end_released(self, parser: ResponseParser) -> None:
         if not parser.is_complete:
             return
@@ -199,16 +213,12 @@ class Connection(asyncio.Protocol):
             self.abort()
         self._on_idle(self)
 
-    def _pause(self, parser: ResponseParser, now: float, size: int) -> None:
-        """Stop reading while too many bytes are unread, or until the pacer reads all streams.
+    def _pause(self) -> None:
+        """Stop reading.
 
         An encrypted connection pauses below its encryption: each packet would wake it up otherwise.
         """
-        if self._socket is None or parser.is_complete:
-            return
-        if size < _SMALL_READ and not self._is_waiting and self._started:
-            self._is_waiting = self._pacer.start_wait(self, now, now - self._started)
-        if self._is_waiting or self._unread > _MAX_UNREAD:
+        if self._socket is not None:
             self._socket.pause_reading()
 
     def _resume(self) -> None:

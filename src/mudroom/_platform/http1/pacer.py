@@ -23,23 +23,31 @@ class PacedStream(Protocol):
 
 
 class Pacer:
-    """Streams that wait for their next read. One timer serves all of them."""
+    """Streams that wait for their next read. One timer serves all of them.
+
+    Attributes:
+        open_streams: streams whose head has arrived and that have not ended.
+    """
 
     def __init__(self) -> None:
+        self.open_streams = 0
         self._loop = asyncio.get_running_loop()
         self._waiting: list[PacedStream] = []
         self._next_read = 0.0
-        self._interval = _MIN_INTERVAL
 
-    def start_wait(self, stream: PacedStream, now: float, age: float) -> bool:
-        """Return whether a stream waits for the next common read; young streams do not.
+    def start_wait(self, stream: PacedStream, now: float, age: float, gap: float) -> bool:
+        """Return whether a stream waits for the next common read.
+
+        Young streams do not wait, nor those with at most two reads in an interval.
 
         Arguments:
             now: time of the event loop.
             age: seconds since the stream began.
+            gap: seconds since its last read, or since its last wait.
         """
-        next_read = self._next_read if self._waiting else now + self._interval
-        if next_read - now > age * _MAX_DELAY_SHARE:
+        interval = max(_MIN_INTERVAL, min(_MAX_INTERVAL, self.open_streams / _READS_PER_SECOND))
+        next_read = self._next_read if self._waiting else now + interval
+        if next_read - now > age * _MAX_DELAY_SHARE or gap > interval / 2:
             return False
         if not self._waiting:
             self._next_read = next_read
@@ -50,6 +58,5 @@ class Pacer:
     def _read_all(self) -> None:
         streams = self._waiting
         self._waiting = []
-        self._interval = max(_MIN_INTERVAL, min(_MAX_INTERVAL, len(streams) / _READS_PER_SECOND))
         for stream in streams:
             stream.end_wait()
