@@ -113,7 +113,8 @@ async def test_s14_words_and_recorded_facts_stay_and_all_others_are_found_in_the
 
 async def test_rules_stay_word_for_word_beyond_the_messages_that_fit(stage: Stage) -> None:
     count = 10 if LONG else 3
-    rules = [f"Never touch folder-{number}." for number in range(20)]
+    rules = [f"Never touch folder-{number}." for number in range(18)]
+    rules += ["Rule: tabs, not spaces.", "不要修改 notes.txt。"]
     stage.write_files(1)
 
     def script(request: Request) -> Answer:

@@ -72,6 +72,8 @@ async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom
         await tmux.expect("an answer to copy")
         for command, answer in (
             ("/context", "tools"),
+            ("/context 9.9", "no turn has the name"),
+            ("/pin Use tabs.", "Each compaction keeps it word for word"),
             ("/agents", "explore"),
             ("/skills", "No skills found. A skill is"),
             ("/mode", "acceptEdits"),

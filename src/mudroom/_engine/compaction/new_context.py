@@ -26,9 +26,11 @@ MAX_TURN_TOKENS = 20_000
 """Tokens of the last turns that stay."""
 MAX_NOTE_TOKENS = 4_000
 
+PINNED_RULE = "Rule: "
+"""Beginning of a line of a user's message that is kept as a rule."""
 _RULE = re.compile(
     r"(?im)^[ \t]*(?:[-*•]|\d+[.)])?[ \t]*"
-    r"(?:(?:always|never|must|do not|don't)\b|不要|必须|禁止|始终|总是|绝不|不得).*$"
+    r"(?:(?:always|never|must|do not|don't)\b|rule: |不要|必须|禁止|始终|总是|绝不|不得).*$"
 )
 _MAX_RULES = 100
 _MAX_RULE_LENGTH = 500

@@ -157,7 +157,7 @@ class Conversation:
         self.last_answer = ""
         self.resources = AsyncExitStack()
         self.approved_rules: Sequence[Rule] = ()
-        self._shell_outputs: list[str] = []
+        self._prompt_parts: list[str] = []
         self._shell: asyncio.Task[str] | None = None
         session.watch(self._apply)
         session.watch_history(self._apply_recorded)
@@ -257,9 +257,13 @@ class Conversation:
                 text = "(interrupted)"
             finally:
                 self._shell = None
-        self._shell_outputs.append(f"<shell>\n$ {command}\n{text}\n</shell>")
+        self.add_to_prompt(f"<shell>\n$ {command}\n{text}\n</shell>")
         rows: list[Line] = [[(f"  {sanitize(row)}", "dim")] for row in text.splitlines()]
         self.ui.scrollback.write_lines(*rows, [("", "")])
+
+    def add_to_prompt(self, text: str) -> None:
+        """Put a text before the next prompt."""
+        self._prompt_parts.append(text)
 
     async def _finish(self) -> None:
         with self._mark_busy():
@@ -269,10 +273,10 @@ class Conversation:
 
     async def _run_prompt(self, line: str) -> None:
         prompt = expand_mentions(line, folder=self.session.cwd, agents=self._list_agent_names())
-        shell_outputs = self._shell_outputs
-        self._shell_outputs = []
+        parts = self._prompt_parts
+        self._prompt_parts = []
         with self._mark_busy():
-            report = await self.session.run("\n\n".join([*shell_outputs, prompt]))
+            report = await self.session.run("\n\n".join([*parts, prompt]))
         self._print_ending(report)
 
     async def compact(self, focus: str) -> None:

@@ -45,6 +45,7 @@ SLASH_COMMANDS = (
         "summarize the conversation to free up context",
         session.compact,
     ),
+    SlashCommand("/pin", "RULE", "a rule that every compaction keeps word for word", session.pin),
     SlashCommand(
         "/context",
         "[RUN.TURN]",
