@@ -76,7 +76,7 @@ def _list_rows(
         f"most requests in flight, {children:,} children",
         "",
         mudroom.most,
-        0.9 * children,
+        1_800,
         least=True,
     )
 
