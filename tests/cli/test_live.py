@@ -344,7 +344,7 @@ def test_a_run_without_children_leaves_no_tree():
 def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
     terminal, clock = Terminal(), Clock(10.0)
     with make_live_tree(terminal, clock) as screen:
-        screen.pending = lambda: "and so"
+        screen.format_pending = lambda columns, height: [[("and so", "")]]
         feed(screen, start_children(2))
         screen.draw()
         done = [

@@ -19,7 +19,15 @@ from mudroom.cli.interactive.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Panel
 from mudroom.cli.interactive.questions.choice import Choice, match_answer
 from mudroom.cli.interactive.status_line import StatusLine
-from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, measure_width, paint
+from mudroom.cli.output.text import (
+    ASCII,
+    UNICODE,
+    Glyphs,
+    Line,
+    measure_width,
+    paint,
+    wrap_last_lines,
+)
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
@@ -61,8 +69,13 @@ class ShownConversation:
     events: list[AnyEvent]
     pending_text: str = ""
     is_busy: bool = True
+    printed_runs: tuple[str, ...] = ()
     tree: RunTree = field(default_factory=RunTree)
     status: StatusLine = field(default_factory=StatusLine)
+
+    def format_pending(self, columns: int, height: int) -> list[Line]:
+        rows = wrap_last_lines(self.pending_text, columns, height) if height > 0 else []
+        return [[(row, "")] for row in rows]
 
 
 def make_panel(

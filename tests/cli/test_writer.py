@@ -154,11 +154,11 @@ def test_tool_calls_of_every_kind() -> None:
     + b
     + c
     + d
-    + e
-    + f
-    + g
-    + h
     … 4 more lines (ctrl+o)
+    + i
+    + j
+    + k
+    + l
 ● bash make
   ⎿ one
     two
@@ -315,6 +315,8 @@ def test_the_status_line_drops_the_least_important_figures_first() -> None:
     assert "".join(status.format_line(60, UNICODE, hint="esc: stop")) == snapshot(
         "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc: stop"
     )
+    keys = "enter, y, n: answer, esc: stop"
+    assert status.format_line(40, UNICODE, hint=keys) == (keys, ""), "the keys stay to the last"
 
 
 def test_the_status_line_shows_a_context_of_unknown_size() -> None:

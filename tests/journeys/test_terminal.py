@@ -301,7 +301,7 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
         await tmux.start("--permission-mode", "acceptEdits", *MODEL, url=server.url, rows=60)
         await tmux.expect(READY)
         await tmux.say("count")
-        await tmux.expect("100", "36 more lines (ctrl+o)", "seen")
+        await tmux.expect("100", "33 more lines (ctrl+o)", "140", "seen")
         await tmux.press("C-o")
         await tmux.expect("139", "140")
         await tmux.say("/export talk.txt")

@@ -58,6 +58,7 @@ class RunView(Struct, kw_only=True, eq=False):
         usage: tokens of the run itself.
         descendant_usage: tokens of all runs below it.
         streamed_tail: end of the answer that is streaming.
+        streamed_length: characters of the answer that is streaming, thinking and calls included.
         pending_retry: set while a failed model call waits to be repeated.
         report: set when the run has ended.
         error: the last error, safe to print.
@@ -85,6 +86,7 @@ class RunView(Struct, kw_only=True, eq=False):
     usage: Usage = Usage()
     descendant_usage: Usage = Usage()
     streamed_tail: str = ""
+    streamed_length: int = 0
     pending_retry: ModelCallRetried | None = None
     report: Report | None = None
     error: str = ""
@@ -189,6 +191,7 @@ def _make_view(brief: Brief, at: float) -> RunView:
 
 def _discard_stream(run: RunView) -> None:
     run.streamed_tail = ""
+    run.streamed_length = 0
     run.pending_retry = None
 
 
@@ -204,6 +207,7 @@ def _apply_waiting(run: RunView, _: RunWaiting) -> None:
 
 def _apply_delta(run: RunView, event: Delta) -> None:
     run.pending_retry = None
+    run.streamed_length += len(event.text)
     if event.kind == "text":
         run.streamed_tail = (run.streamed_tail + event.text)[-TAIL_LENGTH:]
     elif event.kind.startswith("search_"):
@@ -212,7 +216,7 @@ def _apply_delta(run: RunView, event: Delta) -> None:
 
 
 def _apply_retried(run: RunView, event: ModelCallRetried) -> None:
-    run.streamed_tail = ""
+    _discard_stream(run)
     run.pending_retry = event
 
 

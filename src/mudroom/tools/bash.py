@@ -246,7 +246,7 @@ BASH = Tool(
     category=ToolCategory.RUN,
     rule_argument="command",
     preview=preview_result,
-    preview_lines=5,
+    preview_lines=8,
     argument_aliases={
         "cmd": "command",
         "script": "command",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -184,9 +184,13 @@ class Conversation:
         return [agent.name for agent in self.session.agents]
 
     @property
-    def pending_text(self) -> str:
-        """The last block of the streaming answer, not yet printed."""
-        return self.writer.pending
+    def printed_runs(self) -> Collection[str]:
+        """Ids of child runs whose results are printed."""
+        return self.writer.printed_runs
+
+    def format_pending(self, columns: int, height: int) -> list[Line]:
+        """Return the output that is not printed yet, in at most `height` rows."""
+        return self.writer.format_pending(columns, height)
 
     async def run_until_done(self, first: str = "") -> NextStep:
         """Handle input lines until the session ends; return the next step.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ...projections.run_tree import RunTree, RunView
-from ...projections.safe_text import sanitize, sanitize_line
-from ..output.live_tree import MAX_PENDING_LINES, MAX_RUNS
-from ..output.text import Glyphs, Line, truncate, wrap_last_lines
+from ...projections.safe_text import sanitize_line
+from ..output.live_tree import MAX_RUNS
+from ..output.text import Glyphs, Line, truncate
 from ..output.tree_lines import TreeStyle, format_tree_by_run
 from .line_queue import LineQueue
 from .questions.choice import Choice
@@ -19,6 +19,9 @@ from .status_line import StatusLine
 
 if TYPE_CHECKING:
     from .transcript_pager import TranscriptPager
+
+SPINNER_SECONDS = 0.125
+"""Seconds between two pictures of the spinner."""
 
 MAX_QUEUED_SHOWN = 3
 """Queued lines shown; the others are counted."""
@@ -43,8 +46,12 @@ class ConversationView(Protocol):
         ...
 
     @property
-    def pending_text(self) -> str:
-        """The last block of the streaming answer, not yet printed."""
+    def printed_runs(self) -> Collection[str]:
+        """Ids of child runs whose results are printed."""
+        ...
+
+    def format_pending(self, columns: int, height: int) -> list[Line]:
+        """Return the output that is not printed yet, in at most `height` rows."""
         ...
 
 
@@ -80,8 +87,14 @@ class Panel:
         if self.selected_run_id:
             return "enter: open, m: message, w: wrap up, x: stop"
         if self._is_busy:
-            return "esc: stop, ctrl+s: send now" if self._queue.lines else "esc: stop"
+            keys = "esc: stop, ctrl+s: send now" if self._queue.lines else "esc: stop"
+            return f"{self._choose_spinner()} {keys}"
         return ""
+
+    def _choose_spinner(self) -> str:
+        """Return the character that shows now that a run works."""
+        spinner = self._glyphs.spinner
+        return spinner[int(time.monotonic() / SPINNER_SECONDS) % len(spinner)]
 
     @property
     def _is_busy(self) -> bool:
@@ -168,11 +181,13 @@ class Panel:
         if not (conversation and conversation.is_busy and conversation.tree.roots):
             self._shown_run_ids = []
             return queued
-        tree = self._format_tree(conversation.tree, columns, room)
-        pending = self._format_pending(conversation.pending_text, columns, room - len(tree))
+        tree = self._format_tree(conversation.tree, conversation.printed_runs, columns, room)
+        pending = conversation.format_pending(columns, room - len(tree))
         return [*pending, *tree, *queued]
 
-    def _format_tree(self, tree: RunTree, columns: int, height: int) -> list[Line]:
+    def _format_tree(
+        self, tree: RunTree, printed_runs: Collection[str], columns: int, height: int
+    ) -> list[Line]:
         root = tree.roots[-1]
         if root.report:
             self._shown_run_ids = []
@@ -182,17 +197,12 @@ class Panel:
             max_runs=max(1, min(MAX_RUNS, (height - 2) // 2)),
             now=time.time(),
             selected=self.selected_run_id,
+            printed_runs=printed_runs,
             glyphs=self._glyphs,
         )
         rows = format_tree_by_run(tree, root, style)[:height]
         self._shown_run_ids = list(dict.fromkeys(run for run, _ in rows[1:] if run))
         return [line for _, line in rows]
-
-    def _format_pending(self, text: str, columns: int, height: int) -> list[Line]:
-        if height <= 1:
-            return []
-        rows = wrap_last_lines(sanitize(text), columns, min(MAX_PENDING_LINES, height - 1))
-        return [[(row, "")] for row in rows]
 
     def _format_title(self, run: RunView, columns: int) -> Line:
         text = f"{sanitize_line(run.agent)}#{run.run_id}  {sanitize_line(run.title)}"

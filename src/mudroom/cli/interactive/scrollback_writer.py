@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from msgspec.structs import replace
+
 from ..._core.events import (
     AnyEvent,
     Compacted,
@@ -19,11 +21,13 @@ from ..._core.messages import ToolCallBlock
 from ..._core.runs import InboxMessage
 from ..._core.tools import ToolResult
 from ...projections.run_tree import RunState, RunTree, RunView
-from ...projections.safe_text import sanitize, sanitize_line
+from ...projections.safe_text import make_call_title, sanitize, sanitize_line
 from ..output.answer_stream import AnswerStream
-from ..output.markdown import render_markdown
+from ..output.call_group import CallGroup
+from ..output.markdown import format_unfinished, render_markdown
 from ..output.scrollback import Scrollback
 from ..output.text import Line, format_tokens, truncate
+from ..output.thinking_fold import ThinkingFold
 from ..output.tool_call_lines import format_tool_call
 
 MAX_LISTED_TASKS = 12
@@ -36,6 +40,8 @@ class ScrollbackWriter:
     Arguments:
         tree: fold of the same events, which applies each event first.
         show_tasks: write the results of tasks, too.
+
+    `printed_runs` has the ids of child runs whose results are written.
     """
 
     def __init__(self, scrollback: Scrollback, tree: RunTree, *, show_tasks: bool = True) -> None:
@@ -44,21 +50,32 @@ class ScrollbackWriter:
         self._show_tasks = show_tasks
         self._answer = AnswerStream(self._write, self._mark_cut_off)
         self._calls: dict[str, ToolCallStarted] = {}
+        self.printed_runs: set[str] = set()
         self._denied_calls: set[str] = set()
         self._task_total = 0
         self._outcomes: Counter[RunState] = Counter()
         self._has_call_above = False
+        self._group = CallGroup()
+        self._thinking = ThinkingFold()
+        self._todo_lines: list[str] = []
         self._latest: tuple[ToolCallStarted, ToolResult, RunView | None] | None = None
 
-    @property
-    def pending(self) -> str:
-        """The last block of the streaming answer, not yet written."""
-        return self._answer.pending
+    def format_pending(self, columns: int, height: int) -> list[Line]:
+        """Return what is not written yet: calls of a group, thinking, the end of the answer."""
+        scrollback = self._scrollback
+        lines = self._group.format_lines(columns, scrollback.glyphs)
+        lines += self._thinking.format_lines(columns, scrollback.glyphs)
+        room = height - len(lines)
+        lines += format_unfinished(
+            self._answer.pending, columns=columns, height=room, color=scrollback.color
+        )
+        return lines[-height:] if height > 0 else []
 
     def apply(self, event: AnyEvent) -> None:
         """Handle an event that the tree has already applied."""
         if not event.run or "." in event.run:
             return
+        self._write_thinking(event)
         self._answer.apply(event)
         match event:
             case TurnStarted():
@@ -77,25 +94,48 @@ class ScrollbackWriter:
             case Compacted() | MessageSent():
                 self._write_notice(event)
             case RunFinished():
+                self._write_group()
                 self._write_task_totals()
                 self._has_call_above = False
             case _:
                 pass
 
     def format_latest_result(self) -> list[Line]:
-        """Return the last finished tool call with its full result; empty if there is none."""
+        """Return the last thinking, or the last finished tool call, in full; empty for none."""
+        scrollback = self._scrollback
+        if self._thinking.is_latest:
+            return self._thinking.format_full(scrollback.columns() - 1)
         if self._latest is None:
             return []
-        scrollback = self._scrollback
         return format_tool_call(*self._latest, scrollback.columns(), scrollback.glyphs, full=True)
 
-    def _write(self, markdown: str) -> None:
+    def _write_thinking(self, event: AnyEvent) -> None:
+        folded = self._thinking.apply(event)
+        if folded:
+            self._write_group()
+            scrollback = self._scrollback
+            text = truncate(folded, scrollback.columns() - 1, scrollback.glyphs.more)
+            scrollback.write_lines([(text, "dim")])
+            self._has_call_above = True
+
+    def _write_group(self) -> None:
+        """Write the calls that wait for more of their kind."""
+        scrollback = self._scrollback
+        lines = self._group.take_lines(scrollback.columns() - 1, scrollback.glyphs)
+        if lines:
+            scrollback.write_lines(*lines)
+            self._has_call_above = True
+
+    def _write(self, markdown: str, ends: bool) -> None:
+        self._write_group()
         scrollback = self._scrollback
         if self._has_call_above:
             scrollback.write("\n")
         self._has_call_above = False
         scrollback.write(
-            render_markdown(markdown, columns=scrollback.columns(), color=scrollback.color)
+            render_markdown(
+                markdown, columns=scrollback.columns(), color=scrollback.color, ends=ends
+            )
         )
 
     def _mark_cut_off(self) -> None:
@@ -107,6 +147,7 @@ class ScrollbackWriter:
         self._scrollback.write_lines([(text, "cyan")])
 
     def _write_notice(self, event: Compacted | MessageSent) -> None:
+        self._write_group()
         if isinstance(event, MessageSent):
             self._write_message(event.message)
             return
@@ -115,6 +156,7 @@ class ScrollbackWriter:
         self._scrollback.write_lines([(text, "dim")])
 
     def _write_search(self, text: str) -> None:
+        self._write_group()
         self._has_call_above = True
         scrollback = self._scrollback
         line = f"{scrollback.glyphs.head}{sanitize_line(text)}"
@@ -129,15 +171,30 @@ class ScrollbackWriter:
         children = self._tree.children(event.run)
         child = next((run for run in children if run.call_id == event.call_id), None)
         self._latest = (started, event.result, child)
+        self._thinking.is_latest = False
         if started.view == "run" and (not self._show_tasks or self._count_task(child)):
             return
-        self._has_call_above = True
+        result = self._keep_changed_todos(event) if started.view == "todos" else event.result
         scrollback = self._scrollback
-        scrollback.write_lines(
-            *format_tool_call(
-                started, event.result, child, scrollback.columns() - 1, scrollback.glyphs
-            )
+        lines = format_tool_call(
+            started, result, child, scrollback.columns() - 1, scrollback.glyphs
         )
+        if len(lines) == 1 and not result.error:
+            title = started.title or make_call_title(started.call.arguments)
+            self._group.add(event.name, sanitize_line(title), lines[0])
+            return
+        self._write_group()
+        self._has_call_above = True
+        scrollback.write_lines(*lines)
+        if child:
+            self.printed_runs.add(child.run_id)
+
+    def _keep_changed_todos(self, event: ToolCallFinished) -> ToolResult:
+        """Return the result with the lines that the list did not have before."""
+        lines = event.result.text.splitlines()
+        changed = [line for line in lines if line not in self._todo_lines]
+        self._todo_lines = lines
+        return replace(event.result, text="\n".join(changed or ["no change"]))
 
     def _count_task(self, child: RunView | None) -> bool:
         """Count a finished task. Return True if it needs no row: it succeeded, one of many."""
@@ -151,6 +208,7 @@ class ScrollbackWriter:
             counts = ", ".join(
                 f"{self._outcomes[state]} {state}" for state in RunState if self._outcomes[state]
             )
+            self._write_group()
             text = f"{self._scrollback.glyphs.head}{self._outcomes.total():,} tasks: {counts}"
             self._scrollback.write_lines([(text, "bold")], [("", "")])
         self._task_total = 0

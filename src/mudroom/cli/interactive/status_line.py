@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
 from ...pricing import get_context_window
 from ...projections.context_receipt import ContextReceipts
-from ..output.text import Glyphs, fit_with_figures, format_tokens
+from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
 
 
 class StatusLine:
@@ -43,7 +43,7 @@ class StatusLine:
         """Return (model, other figures), together at most `columns` wide.
 
         Arguments:
-            hint: keys that can be used now; the figure that is dropped last.
+            hint: keys that can be used now; it stays when nothing else fits.
         """
         figures = [
             f"sandbox {self.sandbox}" if self.sandbox else "",
@@ -59,6 +59,8 @@ class StatusLine:
         if needed > columns:
             # Drop the provider first.
             model = self.model.partition(":")[2] or self.model
+        if hint and len(model) + len(glyphs.dot) + len(hint) > columns:
+            return truncate(hint, columns, glyphs.more), ""
         return fit_with_figures(model, shown, columns, glyphs, min_columns=min(len(model), columns))
 
     def _format_costs(self) -> str:

@@ -13,11 +13,14 @@ class AnswerStream:
     """A fold of events into blocks of text.
 
     Arguments:
-        write_block: takes each complete block.
+        write_block: takes each complete block, and whether it is complete: False for an item of a
+            list that continues.
         on_cut_off: called when blocks were written for a model call that failed.
     """
 
-    def __init__(self, write_block: Callable[[str], None], on_cut_off: Callable[[], None]) -> None:
+    def __init__(
+        self, write_block: Callable[[str, bool], None], on_cut_off: Callable[[], None]
+    ) -> None:
         self._write_block = write_block
         self._on_cut_off = on_cut_off
         self._blocks = MarkdownBlocks()
@@ -74,4 +77,4 @@ class AnswerStream:
 
     def _write_text(self, markdown: str) -> None:
         if markdown.strip():
-            self._write_block(markdown)
+            self._write_block(markdown, not self._blocks.is_in_list)

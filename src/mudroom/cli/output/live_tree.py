@@ -11,9 +11,8 @@ from typing import TextIO
 
 from ..._core.events import AnyEvent
 from ...projections.run_tree import RunState, RunTree
-from ...projections.safe_text import sanitize
 from .progress import Progress
-from .text import Line, choose_glyphs, measure_width, paint, wrap_last_lines
+from .text import Line, choose_glyphs, measure_width, paint
 from .tree_lines import TreeStyle, format_tree
 
 DRAW_PERIOD = 0.125
@@ -21,9 +20,6 @@ DRAW_PERIOD = 0.125
 
 MAX_CPU_SHARE = 0.03
 """Maximum share of one core that drawing may use; a slow drawing is repeated less often."""
-
-MAX_PENDING_LINES = 6
-"""Lines shown of text that is still streaming."""
 
 MAX_RUNS = 12
 """Runs shown at once; others are counted."""
@@ -138,8 +134,7 @@ class LiveTree(Progress):
         columns = max(1, columns - 1)
         is_answered = self._answered_turn == (root.run_id, root.turn) and not root.open_calls
         if is_answered and root.state is not RunState.WAITING:
-            rows = wrap_last_lines(sanitize(self.pending()), columns, MAX_PENDING_LINES)
-            return [[(row, "")] for row in rows]
+            return self.format_pending(columns, max(1, height - 1))
         style = TreeStyle(
             columns=columns,
             max_runs=max(1, min(MAX_RUNS, (height - 4) // 2)),

@@ -6,20 +6,28 @@ import io
 import re
 
 from ...projections.safe_text import sanitize
+from .text import STYLE_CODES, Line, wrap_last_lines
+
+MAX_RENDERED_CHARACTERS = 8_000
+"""Length of an unfinished block up to which it is rendered; a longer one is shown as it is."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
 _COLOR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
+_STYLE_NAMES = {code: name for name, code in STYLE_CODES.items()}
+_LIST_ITEM = re.compile(r"[-*+] |\d+[.)] ")
 _LIST_CONTINUATION = re.compile(r"\s+\S|[-*+] |\d+[.)] ")
 
 
 class MarkdownBlocks:
-    """Streaming Markdown, split into complete blocks: paragraphs, lists, tables, fenced code.
+    """Streaming Markdown, split into complete blocks: paragraphs, list items, tables, fenced code.
 
-    `pending` is the text of the block that is not complete yet.
+    `pending` is the text of the block that is not complete yet. `is_in_list` is true if it
+    continues the list of the block before it.
     """
 
     def __init__(self) -> None:
         self.pending = ""
+        self.is_in_list = False
 
     def feed(self, piece: str) -> str:
         """Add a piece of text; return the blocks that are complete now, "" for none."""
@@ -29,11 +37,15 @@ class MarkdownBlocks:
         end = _complete_length(self.pending)
         blocks = self.pending[:end]
         self.pending = self.pending[end:]
+        if blocks:
+            is_item = _LIST_ITEM.match(blocks) and _LIST_ITEM.match(self.pending)
+            self.is_in_list = is_item is not None
         return blocks
 
     def take_rest(self) -> str:
         """Remove and return the pending text, at the end of the answer."""
         rest = self.pending
+        self.is_in_list = False
         self.pending = ""
         return rest
 
@@ -41,7 +53,8 @@ class MarkdownBlocks:
 def _complete_length(text: str) -> int:
     """Return the length of the leading blocks that later text cannot change.
 
-    A block ends at a blank line outside code, unless a list may continue after it.
+    A block ends at a blank line outside code, unless a list may continue after it, and before
+    the next item of a list.
     """
     end = 0
     position = 0
@@ -54,6 +67,8 @@ def _complete_length(text: str) -> int:
                 fence = ""
         else:
             is_blank = not line.strip()
+            if position > end and _LIST_ITEM.match(line) and _LIST_ITEM.match(text[end:]):
+                end = position
             if after_blank and not is_blank and not _LIST_CONTINUATION.match(line):
                 end = position
             after_blank = is_blank
@@ -62,31 +77,66 @@ def _complete_length(text: str) -> int:
     return end
 
 
-def render_markdown(text: str, *, columns: int, color: bool) -> str:
+def render_markdown(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
     """Render Markdown as lines for a terminal, with a blank line after it.
 
     Arguments:
         columns: width to wrap at.
         color: False to return the source text, only sanitized.
+        ends: False for no blank line, because the same list continues.
     """
+    end = "\n\n" if ends else "\n"
     text = sanitize(text).strip("\n")
     if not text:
         return ""
     if not color:
-        return f"{text}\n\n"
+        return f"{text}{end}"
     # Imported here: not needed without colors, and slow to import.
     from rich.console import Console
     from rich.markdown import Markdown
+    from rich.theme import Theme
 
     page = io.StringIO()
     console = Console(
-        file=page, force_terminal=True, width=max(10, columns - 1), legacy_windows=False
+        file=page,
+        force_terminal=True,
+        width=max(10, columns - 1),
+        legacy_windows=False,
+        theme=Theme({"markdown.code": "bold cyan"}),  # readable on light and dark
     )
     console.print(Markdown(text, code_theme="ansi_dark"))
     lines = [_strip_line(line) for line in page.getvalue().split("\n")]
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + "\n\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + end
 
 
 def _strip_line(line: str) -> str:
     """Remove blanks at the end of a line; empty a line that has only color sequences."""
     return line.rstrip() if _COLOR_SEQUENCE.sub("", line).strip() else ""
+
+
+def format_unfinished(text: str, *, columns: int, height: int, color: bool) -> list[Line]:
+    """Format the end of a block that is not complete as it will be printed.
+
+    Arguments:
+        height: maximum number of rows.
+        color: False for the source text, as in `render_markdown`.
+    """
+    if not text.strip() or height < 1:
+        return []
+    if not color or len(text) > MAX_RENDERED_CHARACTERS:
+        return [[(row, "")] for row in wrap_last_lines(sanitize(text), columns, height)]
+    rendered = render_markdown(text, columns=columns + 1, color=True)
+    return [_parse_colors(row) for row in rendered.rstrip("\n").split("\n")[-height:]]
+
+
+def _parse_colors(row: str) -> Line:
+    """Return a row with color sequences as a line; colors without a name are left out."""
+    line: list[tuple[str, str]] = []
+    style = ""
+    for piece in re.split(f"({_COLOR_SEQUENCE.pattern})", row):
+        if _COLOR_SEQUENCE.fullmatch(piece):
+            names = [_STYLE_NAMES.get(code, "") for code in piece[2:-1].split(";")]
+            style = " ".join(filter(None, names))
+        elif piece:
+            line.append((piece, style))
+    return line

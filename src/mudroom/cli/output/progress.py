@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from ..._core.events import AnyEvent
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
-from .text import wrap
+from .text import Line, wrap
 
 if TYPE_CHECKING:
     from typing import Self
@@ -64,8 +64,8 @@ class Progress:
 
     def __init__(self, tree: RunTree) -> None:
         self.tree = tree
-        self.pending: Callable[[], str] = lambda: ""
-        """Returns the end of the streaming answer, shown until it is printed."""
+        self.format_pending: Callable[[int, int], list[Line]] = lambda columns, height: []
+        """Returns the end of the streaming answer, in rows that fit, until it is printed."""
 
     def __enter__(self) -> Self:
         return self

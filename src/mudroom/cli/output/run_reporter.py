@@ -19,7 +19,7 @@ from ...projections.run_tree import RunTree
 from ...session import Session
 from .answer_stream import AnswerStream
 from .live_tree import LiveTree
-from .markdown import render_markdown
+from .markdown import format_unfinished, render_markdown
 from .plain_progress import PlainProgress
 from .progress import Progress, discard_stdout, print_notice, should_color, supports_cursor
 from .report import describe_changed_files, encode_answer, explain_failure
@@ -190,16 +190,17 @@ class RunReporter:
     def _stream_answer(self, color: bool) -> None:
         """Render the answer on the terminal while it streams."""
 
-        def write(markdown: str) -> None:
+        def write(markdown: str, ends: bool = True) -> None:
             columns = get_terminal_size().columns
-            data = render_markdown(markdown, columns=columns, color=color).encode(
-                "utf-8", "replace"
-            )
+            text = render_markdown(markdown, columns=columns, color=color, ends=ends)
+            data = text.encode("utf-8", "replace")
             self.screen.print_answer(lambda: self._output.write(data))
 
         answer = AnswerStream(write, lambda: write("(the answer was cut off here)"))
         self._answer = answer
-        self.screen.pending = lambda: answer.pending
+        self.screen.format_pending = lambda columns, height: format_unfinished(
+            answer.pending, columns=columns, height=height, color=color
+        )
 
     def _apply(self, event: AnyEvent) -> None:
         self._ledger.apply(event)

@@ -15,13 +15,13 @@ from msgspec import Struct
 Line = Sequence[tuple[str, str]]
 """One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
 
-_NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…▸▰▱]*").fullmatch
+_NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*").fullmatch
 """Matches text in which every character takes one column.
 
 It includes the glyphs, so that drawing them does not import a table of character widths.
 """
 
-_SGR = {
+STYLE_CODES = {
     "bold": "1",
     "dim": "2",
     "reverse": "7",
@@ -49,10 +49,11 @@ class Glyphs(Struct, frozen=True):
     mark: str = "▸"
     full: str = "▰"
     empty: str = "▱"
+    spinner: str = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 UNICODE = Glyphs()
-ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-")
+ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-", "|/-\\")
 
 
 def choose_glyphs(encoding: str | None) -> Glyphs:
@@ -62,7 +63,7 @@ def choose_glyphs(encoding: str | None) -> Glyphs:
         encoding: None for a text stream without encoding, which can carry all.
     """
     try:
-        "├└│─⎿●→·…▸▰▱".encode(encoding or "utf-8")
+        "├└│─⎿●→·…▸▰▱⠋".encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
@@ -197,5 +198,5 @@ def paint(lines: Iterable[Line], *, color: bool) -> str:
 
 
 def _paint_part(text: str, style: str) -> str:
-    codes = ";".join(_SGR[name] for name in style.split())
+    codes = ";".join(STYLE_CODES[name] for name in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text

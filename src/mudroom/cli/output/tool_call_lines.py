@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from ..._core.counts import count_noun
 from ..._core.events import ToolCallStarted
@@ -17,7 +16,8 @@ from .tree_lines import describe_outcome, format_figures
 
 DIFFERENCE_STYLES = {"+": "green", "-": "red"}
 """Styles of added and removed lines; others are dim."""
-_MAX_ERROR_LINES = 3
+_ERROR_LINES = 5
+"""Lines shown of an error."""
 
 
 def format_tool_call(
@@ -51,13 +51,20 @@ def format_tool_call(
         limit = len(body)
     else:
         body = list(_format_preview(tool, call, result))
-        limit = limit or 1
-    for n, row in enumerate(body[:limit]):
+        limit = max(limit, _ERROR_LINES) if result.error else limit
+    for n, row in enumerate(_cut_middle(body, limit, glyphs)):
         lines.append(_indent([row], columns, glyphs, is_first=n == 0))
-    if len(body) > limit > 1:
-        note = (f"{glyphs.more} {count_noun(len(body) - limit, 'more line')} (ctrl+o)", "dim")
-        lines.append(_indent([note], columns, glyphs, is_first=False))
     return lines
+
+
+def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list[tuple[str, str]]:
+    """Return head and tail of the rows and the number of rows between; one row is not cut."""
+    if len(rows) <= limit + 1:
+        return rows
+    tail = (limit + 1) // 2
+    head = limit - tail
+    note = f"{glyphs.more} {count_noun(len(rows) - limit, 'more line')} (ctrl+o)"
+    return [*rows[:head], (note, "dim"), *rows[-tail:]]
 
 
 def _format_title(title: str, result: ToolResult, columns: int, glyphs: Glyphs) -> Line:
@@ -103,7 +110,7 @@ def _format_preview(
     tool: Tool | None, call: ToolCallBlock, result: ToolResult
 ) -> Iterator[tuple[str, str]]:
     if result.error:
-        for line in islice(result.text.splitlines(), _MAX_ERROR_LINES):
+        for line in result.text.splitlines():
             yield sanitize(line), "red"
     elif tool and tool.preview:
         for sign, line in tool.preview(call.arguments, result):

@@ -27,6 +27,9 @@ from .text import (
 QUIET_SECONDS = 60.0
 """Seconds without an event after which a running run is marked quiet."""
 
+CHARACTERS_PER_TOKEN = 4
+"""Estimate for an answer that is streaming."""
+
 BAR_COLUMNS = 5
 """Width of the bar that shows how much of a run's budget is used."""
 
@@ -54,6 +57,7 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
         show_ids: show run ids.
         selected: id of the marked run.
         hidden_runs: ids of children to leave out, because they are on the screen already.
+        printed_runs: ids of children that have no rows for the same reason, but are counted.
         is_snapshot: draw a final snapshot while the root still works; its headline counts tasks.
     """
 
@@ -63,6 +67,7 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
     show_ids: bool = False
     selected: str = ""
     hidden_runs: Collection[str] = ()
+    printed_runs: Collection[str] = ()
     is_snapshot: bool = False
     glyphs: Glyphs = UNICODE
 
@@ -106,12 +111,19 @@ def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -
     seconds = run.count_seconds(run.last_event_at if now is None else now)
     figures = [
         count_noun(run.tool_call_count, "tool use" if says_uses else "tool"),
-        f"{format_tokens(run.usage.total_tokens)} tokens",
+        _format_own_tokens(run),
     ]
     if run.descendant_usage.total_tokens:
         figures.append(f"{format_tokens(run.total_usage.total_tokens)} with children")
     figures.append(format_seconds(seconds))
     return figures
+
+
+def _format_own_tokens(run: RunView) -> str:
+    """Return the tokens of a run; with "~" while an answer streams, whose tokens are estimated."""
+    streamed = run.streamed_length // CHARACTERS_PER_TOKEN
+    tokens = format_tokens(run.usage.total_tokens + streamed)
+    return f"~{tokens} tokens" if streamed else f"{tokens} tokens"
 
 
 def compute_budget_share(run: RunView, now: float) -> float | None:
@@ -182,6 +194,11 @@ def _list_visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list
     return [child for child in tree.children(run_id) if child.run_id not in style.hidden_runs]
 
 
+def _list_children_with_rows(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
+    children = _list_visible_children(tree, run_id, style)
+    return [child for child in children if child.run_id not in style.printed_runs]
+
+
 def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[str] | None:
     """Choose the runs to show; return their ids, or None to show all.
 
@@ -189,7 +206,7 @@ def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[s
     run are shown, too.
     """
     runs: list[RunView] = []
-    for child in _list_visible_children(tree, root.run_id, style):
+    for child in _list_children_with_rows(tree, root.run_id, style):
         runs.extend(tree.walk(child.run_id))
     limit = style.max_runs
     if limit is None or len(runs) <= limit:
@@ -221,7 +238,7 @@ def _format_descendants(
         stem: the branches left of the lines.
     """
     glyphs = style.glyphs
-    children = _list_visible_children(tree, parent.run_id, style)
+    children = _list_children_with_rows(tree, parent.run_id, style)
     hidden: list[RunView] = []
     if shown is not None:
         hidden = [child for child in children if child.run_id not in shown]

@@ -102,7 +102,7 @@ SHORTCUTS = (
     ("ctrl+x ctrl+k", "stop everything"),
     ("shift+tab, alt+p", "next permission mode; switch model"),
     ("ctrl+b", "explain how to type while a run works"),
-    ("ctrl+o", "show the last tool result in full"),
+    ("ctrl+o", "show the last tool result or thinking in full"),
     ("ctrl+t", "tasks"),
     ("ctrl+r", "search the history"),
     ("ctrl+g", "edit the line in $EDITOR"),
