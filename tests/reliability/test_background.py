@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
 
-from mudroom import Budget, Report, Session
+from mudroom import AnyEvent, Budget, Reason, Report, Session
 from mudroom._core.events import (
     MessageDelivered,
+    RunFinished,
     RunStarted,
     StoredEvent,
     ToolCallFinished,
@@ -23,6 +25,7 @@ from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import replay
+from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -143,3 +146,83 @@ def test_s11_killed_at_any_point_each_end_of_background_work_is_read_once(
         "killed around every append and effect of background work",
         f"{len(kills)} points, each report read once",
     )
+
+
+def test_s10_a_run_ends_after_the_last_of_its_background_children(
+    tmp_path: Path, figure: Figure
+) -> None:
+    draws = 200 if LONG else 20
+    for seed in range(draws):
+        chance = random.Random(seed)
+        seconds = [chance.uniform(0, 60) for _ in range(chance.randint(1, 5))]
+        events = run_in_virtual_time(tmp_path, seconds)
+        ends = [event for event in events if isinstance(event, RunFinished)]
+        assert len(ends) == 1 + len(seconds), f"seed {seed}"
+        assert (ends[-1].run, ends[-1].report.reason) == ("1", Reason.GOAL), f"seed {seed}"
+    figure("runs with background children of 0 to 60 s", f"{draws} end after their last child")
+
+
+def test_s8_a_cancel_at_any_moment_ends_background_trees_of_three_levels(
+    tmp_path: Path, figure: Figure
+) -> None:
+    moments = 500 if LONG else 40
+    for seed in range(moments):
+        moment = random.Random(seed).uniform(0, 12)
+        events = run_in_virtual_time(tmp_path, [3.0, 5.0, 8.0], cancel_after=moment, is_deep=True)
+        started = [event.run for event in events if isinstance(event, RunStarted)]
+        ended = [event.run for event in events if isinstance(event, RunFinished)]
+        assert sorted(started) == sorted(ended) and ended[-1] == "1", f"seed {seed}"
+    figure("cancels of background trees of three levels", f"{moments} leave no run behind")
+
+
+def run_in_virtual_time(
+    folder: Path, seconds: list[float], *, cancel_after: float | None = None, is_deep: bool = False
+) -> list[StoredEvent]:
+    """Run a parent with background children that work for some seconds; return its events.
+
+    Arguments:
+        is_deep: true if each child has a background child of its own.
+    """
+
+    async def answer(request: Request) -> Answer:
+        kind, _, rest = request.prompt.partition(" ")
+        if kind == "PARENT" and request.turn == 0:
+            return [call("task", prompt=f"CHILD {each}", background=True) for each in seconds]
+        if kind == "CHILD" and is_deep and request.turn == 0:
+            return [call("task", prompt=f"DEEP {rest}", background=True)]
+        if kind != "PARENT":
+            await asyncio.sleep(float(rest))
+        return "I wait."
+
+    async def run() -> list[StoredEvent]:
+        events: list[StoredEvent] = []
+
+        def watch(event: AnyEvent) -> None:
+            if isinstance(event, StoredEvent) and event.run:
+                events.append(event)
+
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with Session(
+            model=ScriptedModel(answer),
+            cwd=str(folder),
+            home=str(folder / "home"),
+            journal="memory",
+            sandbox="off",
+            budget=Budget(depth=2),
+        ) as session:
+            session.watch(watch)
+            running = asyncio.create_task(session.run("PARENT"))
+            if cancel_after is not None:
+                await asyncio.sleep(cancel_after)
+                session.cancel()
+            await running
+        seconds_taken = loop.time() - began
+        if cancel_after is None:
+            assert seconds_taken >= max(seconds)
+        else:
+            assert seconds_taken <= cancel_after + 2
+        return events
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(run())
