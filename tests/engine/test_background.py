@@ -258,8 +258,12 @@ async def test_a_message_of_the_user_wakes_a_run_that_waits(stage: Stage) -> Non
 async def test_notifications_come_before_messages_of_the_user(stage: Stage) -> None:
     async def send(request: Request) -> Answer:
         stage.session.send("1", "and the roof")
-        await stage.wait_until(lambda: "1.1.1" in stage.reports)
-        await asyncio.sleep(0)
+        await stage.wait_until(
+            lambda: any(
+                isinstance(event, MessageSent) and event.message.kind == "notification"
+                for event in stage.events
+            )
+        )
         return [call("read", file_path="notes.txt")]
 
     await stage.run({"PARENT": [[start("CHILD")], send, "the end"], "CHILD": ["done"]})

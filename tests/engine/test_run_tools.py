@@ -68,8 +68,9 @@ async def test_wait_can_name_its_work_and_refuses_an_unknown_name(stage: Stage) 
         "CHILD": ["done"],
     }
     await stage.run(script)
-    assert stage.results[3].text.startswith("There is no background work '1.1.3'.")
-    assert stage.results[2].text == "1.1.2 general: CHILD 2: has ended"
+    first, second = sorted(result.text for result in stage.results[2:])
+    assert first == "1.1.2 general: CHILD 2: has ended"
+    assert second.startswith("There is no background work '1.1.3'.")
 
 
 async def test_wait_without_work_is_an_error(stage: Stage) -> None:
@@ -250,8 +251,9 @@ async def test_stopping_what_has_ended_or_is_unknown_says_so(stage: Stage) -> No
         "CHILD": ["done"],
     }
     await stage.run(script)
-    assert stage.results[2].text == "1.1.1 has ended already."
-    assert stage.results[3].text.startswith("There is no background work '9'.")
+    first, second = sorted(result.text for result in stage.results[2:])
+    assert first == "1.1.1 has ended already."
+    assert second.startswith("There is no background work '9'.")
 
 
 async def test_only_runs_that_may_start_children_have_the_tools(stage: Stage) -> None:
