@@ -169,7 +169,7 @@ class Conversation:
         self._store_answer(event)
 
     def _apply_recorded(self, event: StoredEvent) -> None:
-        for fold in (self.tree, self.ledger_builder, self.status):
+        for fold in (self.tree, self.ledger_builder, self.file_changes, self.status):
             fold.apply(event)
         self._store_answer(event)
 
