@@ -11,6 +11,7 @@ MudroomError                what went wrong, where, and the remedy
 │   ├── ModelUnavailable    may work later: overload, rate limits, no connection (exit code 75)
 │   └── ModelGarbled        the endpoint does not follow the protocol
 ├── WorkspaceError          a path outside the workspace, or one that cannot be opened
+├── BoardError              the task board cannot be read or written
 └── JournalError            the journal cannot be read or written
     ├── JournalDamaged      damage inside the journal, not at its end
     ├── JournalNewer        written by a newer version
@@ -137,6 +138,10 @@ class ModelGarbled(ModelError):
 
 class WorkspaceError(MudroomError):
     """A path is outside the workspace, or cannot be opened as requested."""
+
+
+class BoardError(MudroomError):
+    """The task board of a project cannot be read or written."""
 
 
 class JournalError(MudroomError):

@@ -24,6 +24,7 @@ from ._options import (
     verbose_option,
 )
 from .agents import COMMANDS as AGENT_COMMANDS
+from .board import COMMANDS as BOARD_COMMANDS
 from .permissions import COMMANDS as PERMISSION_COMMANDS
 from .sessions import COMMANDS as SESSION_COMMANDS
 from .setup import COMMANDS as SETUP_COMMANDS
@@ -317,6 +318,7 @@ COMMANDS: dict[str, click.Command] = {
     **VIEWER_COMMANDS,
     **PERMISSION_COMMANDS,
     **AGENT_COMMANDS,
+    **BOARD_COMMANDS,
     **SETUP_COMMANDS,
     "help": help_,
 }

@@ -1,0 +1,1 @@
+"""Task boards in SQLite files, one file per project, shared by sessions and processes."""

@@ -1,0 +1,123 @@
+"""`mudroom board`: list, change, import and export the tasks of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..._core.counts import count_noun
+from ...agent_files.locations import list_project_folders
+from ...boards.board import TaskBoard
+from ...boards.file import get_board_path
+from ...boards.lesson_files import export_tasks, import_tasks
+from ...boards.tasks import BoardTask
+from ...projections.safe_text import sanitize, sanitize_line
+from ..output.json_output import print_json
+from .load_settings import load_settings
+
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+_SUBJECT_LENGTH = 200
+
+
+def open_board(cwd: str) -> TaskBoard:
+    """Open the board of the project that a folder belongs to; a git repository is one project."""
+    home = load_settings(cwd).home
+    return TaskBoard(get_board_path(home, list_project_folders(cwd)[-1]))
+
+
+def print_board(cwd: str, *, as_json: bool) -> int:
+    """Print all tasks, and return the exit code."""
+    with open_board(cwd) as board:
+        tasks = board.list_tasks()
+    if as_json:
+        print_json(tasks)
+    elif tasks:
+        print("\n".join(format_task(task) for task in tasks))
+        done = sum(task.status == "completed" for task in tasks)
+        ready = sum(task.is_ready for task in tasks)
+        print(f"({done}/{len(tasks)} completed, {ready} ready)")
+    else:
+        print('The task board of this project is empty. Add a task: mudroom board add "SUBJECT"')
+    return 0
+
+
+def print_task(cwd: str, task_id: int, *, as_json: bool) -> int:
+    """Print one task with its description and its report, and return the exit code."""
+    with open_board(cwd) as board:
+        task = board.get(task_id)
+    if as_json:
+        print_json(task)
+        return 0
+    print(format_task(task))
+    for label, ids in (("depends on", task.blockers), ("blocks", task.blocks)):
+        if ids:
+            print(f"{label}: {format_ids(ids)}")
+    for label, text in (("description", task.description), ("report", task.report)):
+        if text:
+            print(f"{label}:\n{sanitize(text)}")
+    return 0
+
+
+def add_task(cwd: str, subject: str, description: str, blockers: Iterable[int]) -> int:
+    """Add a task, print it, and return the exit code."""
+    with open_board(cwd) as board:
+        print(format_task(board.add(subject, description, blockers)))
+    return 0
+
+
+def complete_task(cwd: str, task_ids: Iterable[int]) -> int:
+    """Mark tasks as done, print what is ready now, and return the exit code."""
+    with open_board(cwd) as board:
+        for task_id in task_ids:
+            ready = board.mark_done(task_id)
+            print(f"#{task_id} is done" + (f"; ready now: {format_ids(ready)}" if ready else ""))
+    return 0
+
+
+def reopen_tasks(cwd: str, task_ids: Iterable[int]) -> int:
+    """Make tasks pending again, print them, and return the exit code."""
+    with open_board(cwd) as board:
+        for task_id in task_ids:
+            print(format_task(board.reopen(task_id)))
+    return 0
+
+
+def remove_tasks(cwd: str, task_ids: tuple[int, ...]) -> int:
+    """Remove tasks, and return the exit code."""
+    with open_board(cwd) as board:
+        board.remove(task_ids)
+    print(f"removed: {format_ids(task_ids)}")
+    return 0
+
+
+def import_task_files(cwd: str, folder: str) -> int:
+    """Add the tasks of a folder with task files, and return the exit code."""
+    with open_board(cwd) as board:
+        count = import_tasks(board, Path(folder))
+    print(f"imported {count_noun(count, 'task')} from {folder}")
+    return 0
+
+
+def export_task_files(cwd: str, folder: str) -> int:
+    """Write the tasks as task files, and return the exit code."""
+    with open_board(cwd) as board:
+        count, others = export_tasks(board, Path(folder))
+    print(f"exported {count_noun(count, 'task')} to {folder}")
+    if others:
+        print(f"note: the board has no tasks for {', '.join(others)}; these files are unchanged")
+    return 0
+
+
+def format_task(task: BoardTask) -> str:
+    """Return a task as one line: "[ ] #2 Write code (waits for #1)"."""
+    line = f"{_MARKS[task.status]} #{task.id} {sanitize_line(task.subject, _SUBJECT_LENGTH)}"
+    if task.status == "in_progress" and task.owner:
+        return f"{line} ({sanitize_line(task.owner, 60)})"
+    if task.status == "pending" and task.waits_for:
+        return f"{line} (waits for {format_ids(task.waits_for)})"
+    return line
+
+
+def format_ids(task_ids: Iterable[int]) -> str:
+    """Return ids as text: "#1, #2"."""
+    return ", ".join(f"#{task_id}" for task_id in task_ids)

@@ -1,0 +1,101 @@
+"""Claims of a task board by many processes, some killed while they hold claims (S12).
+
+The short form has 8 processes and 120 tasks; MUDROOM_LONG=1 has 50 and 1,000. The clocks of the
+processes are up to 120 s apart.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from mudroom.boards.board import TaskBoard
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+PROCESSES = 50 if LONG else 8
+TASKS = 1_000 if LONG else 120
+MIN_CLAIMS_PER_SECOND = 200
+
+WORKER = """
+import os, random, sys, time
+from pathlib import Path
+from mudroom.boards.board import TaskBoard
+
+number = int(sys.argv[2])
+is_killed = number % 5 == 0
+skew = random.uniform(-60, 60)
+with TaskBoard(Path(sys.argv[1]), lambda: time.time() + skew) as board:
+    print("open", flush=True)
+    sys.stdin.readline()
+    claims = 0
+    while True:
+        task = board.claim_next(f"process {number}")
+        if task is None:
+            if not board.count_open():
+                break
+            time.sleep(0.05)
+            continue
+        assert not task.waits_for
+        claims += 1
+        if is_killed and claims == 1:
+            os.kill(os.getpid(), 9)
+        assert board.complete(task, f"process {number}") is not None
+"""
+
+
+def test_each_task_is_completed_once_though_processes_are_killed(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    path = tmp_path / "board.db"
+    with TaskBoard(path) as board:
+        for number in range(1, TASKS + 1):
+            board.add(f"task {number}", blockers=[number // 2] if number > 1 else [])
+    with ExitStack() as stack:
+        workers = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", WORKER, str(path), str(number)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            for number in range(PROCESSES)
+        ]
+        for worker in workers:
+            assert worker.stdout and worker.stdout.readline() == b"open\n"
+        start = time.perf_counter()
+        for worker in workers:
+            assert worker.stdin
+            worker.stdin.close()
+        codes = [worker.wait(timeout=600) for worker in workers]
+    seconds = time.perf_counter() - start
+    with TaskBoard(path) as board:
+        assert {task.status for task in board.list_tasks()} == {"completed"}
+    log = read_log(path)
+    completed = [task for task, change, _ in log if change == "completed"]
+    assert sorted(completed) == list(range(1, TASKS + 1))
+    assert all(completed.index(task // 2) < completed.index(task) for task in completed if task > 1)
+    killed = codes.count(-9)
+    assert set(codes) <= {0, -9}
+    assert sum(change == "returned" for _, change, _ in log) == killed
+    claims = sum(change == "claimed" for _, change, _ in log)
+    assert claims == TASKS + killed
+    figure = f"{claims / seconds:.0f} claims/s, {PROCESSES} processes, {killed} killed"
+    record_property("figure", f"claims of a task board\t{figure}")
+    if LONG:
+        assert killed >= PROCESSES // 10, figure
+        assert claims / seconds >= MIN_CLAIMS_PER_SECOND, figure
+
+
+def read_log(path: Path) -> list[tuple[int, str, str]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT task, change, owner FROM log ORDER BY rowid").fetchall()
+    finally:
+        connection.close()
