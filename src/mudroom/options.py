@@ -100,7 +100,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         resume: id of a recorded session to continue, the first characters of the id, or its name.
             Its folder and model are used again.
         fork: continue a copy of that session under a new id and leave the original unchanged.
-        prices: reports state costs in US dollars. A budget in dollars also turns this on.
+        prices: look up prices in a table for the costs in reports. A budget in dollars also turns
+            this on. Without it, only free models and prices that a provider states are known.
         child_model_origin: file or variable that the rules of `child_model` come from. A rule for
             an agent that this folder does not have is then left out with a notice.
         id: UUID of a new session or of a fork; default: a random one.

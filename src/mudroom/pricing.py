@@ -18,19 +18,23 @@ _PROVIDER_IDS = {
 """Provider name in mudroom -> provider id in genai-prices, where they may differ."""
 
 
-def calculate_cost(model: str, usage: Usage) -> float | None:
+def calculate_cost(model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
     """Return the price of tokens and web searches in US dollars, None if one of them is unknown.
 
-    The price that the provider told counts first.
+    The price that the provider stated counts first.
 
     Arguments:
         model: a model string, "provider:model"; of several with commas, the first counts.
+        uses_table: also look in the table of prices. Without it, only stated prices and models
+            that are always free are known.
     """
     if usage.usd is not None:
         return usage.usd
     provider, _, name = model.partition(",")[0].partition(":")
     if provider in _FREE_PROVIDERS:
         return 0.0
+    if not uses_table:
+        return None
     import genai_prices
 
     tokens = genai_prices.Usage(

@@ -113,8 +113,8 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         recovered: true if a limit ended the run and it still gave a summary.
         outputs: emitted values by name; of the requested type if the reason is GOAL.
         usage: tokens of the run and all its descendants, as their providers counted.
-        usd: US dollars of the run and all its descendants; None if a price is unknown or prices are
-            off.
+        usd: US dollars of the run and all its descendants; None if a price is unknown, or is in the
+            table of prices and prices are off. 0.0 if the model is free.
         turns: model calls of the run. seconds: wall-clock time.
         calls: number of calls by tool name. failed: how many of those calls were errors.
         files_read, files_changed: paths relative to the workspace as the engine saw them, each

@@ -86,10 +86,8 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
 
 def charge(run: RunContext, answer: AssistantMessage) -> None:
     """Add the tokens and the price of an answer to the meter."""
-    usd = 0.0
-    if run.uses_prices:
-        usd = run.services.compute_price(answer.answered_by or run.brief.model, answer.usage)
-    run.meter.charge(answer.usage, usd)
+    model = answer.answered_by or run.brief.model
+    run.meter.charge(answer.usage, run.compute_price(model, answer.usage))
 
 
 async def reserve_request(run: RunContext, *, is_summary: bool = False) -> LimitState | None:
@@ -131,7 +129,7 @@ def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
 
 
 def _compute_price(run: RunContext, usage: Usage) -> float:
-    return run.services.compute_price(run.brief.model, usage) or 0.0
+    return run.compute_price(run.brief.model, usage) or 0.0
 
 
 def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -> TurnFailed:
@@ -139,9 +137,7 @@ def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -
 
     The tokens are not known. So the costs are unknown, too, if the model has no price.
     """
-    usd: float | None = 0.0
-    if run.uses_prices and run.services.compute_price(run.brief.model, Usage(1, 1)) is None:
-        usd = None
+    usd = None if run.compute_price(run.brief.model, Usage(1, 1)) is None else 0.0
     estimate = _estimate_usage(run) if is_cut else Usage()
     run.meter.charge(Usage(), usd, estimate)
     return run.recorder.make_event(

@@ -143,8 +143,12 @@ class RunContext:
 
     @property
     def uses_prices(self) -> bool:
-        """True if the report states costs, or a budget in dollars holds for the run."""
+        """True if all costs are stated, or a budget in dollars holds for the run."""
         return self.services.reports_costs or self.meter.compute_amount_left(Limit.USD) is not None
+
+    def compute_price(self, model: str, usage: Usage) -> float | None:
+        """Return the price of an answer, None if it is unknown or needs a table that is off."""
+        return self.services.compute_price(model, usage, uses_table=self.uses_prices)
 
     @property
     def turn(self) -> int:
@@ -201,10 +205,10 @@ class RunContext:
         0.0 means that the model is free, or that it was never called.
         """
         meter = self.meter
-        if not self.uses_prices or not meter.is_price_known:
+        if not meter.is_price_known:
             return None
         if not meter.usd:
-            price = self.services.compute_price(self.brief.model, Usage(1, 1))
+            price = self.compute_price(self.brief.model, Usage(1, 1))
             if price is None or (price and self.turn):
                 return None
         return round(meter.usd, 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -40,6 +41,18 @@ With an edit comes the brief of its summary run, if it has one.
 """
 
 
+class ComputePrice(Protocol):
+    """Function that returns the price of an answer in US dollars."""
+
+    def __call__(self, model: str, usage: Usage, *, uses_table: bool = True) -> float | None:
+        """Return the price, None if it is unknown.
+
+        Arguments:
+            uses_table: also look in a table of prices, which takes time to load.
+        """
+        ...
+
+
 class SingleEnvironment:
     """The port Environments with one environment for all runs; ignores the spec."""
 
@@ -67,9 +80,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             for all other agents. Without a model string it is that of the parent.
         max_output_tokens: longest answer in tokens where the agent sets none.
         child_budget: limits of children where agent and call set none.
-        compute_price: takes model string and usage, returns US dollars or None if the price is
-            unknown. It is called only where a price is needed.
-        reports_costs: true if every report states its costs.
+        compute_price: returns the price of an answer.
+        reports_costs: true if the table of prices is used for every report.
         redact: removes secrets from tool results.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.
@@ -99,7 +111,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     child_models: Mapping[str, str] = {}
     max_output_tokens: int | None = None
     child_budget: Budget = Budget(turns=30)
-    compute_price: Callable[[str, Usage], float | None] = lambda model, usage: None
+    compute_price: ComputePrice = lambda model, usage, *, uses_table=True: None
     reports_costs: bool = False
     redact: Callable[[str], str] = str
     mark_report: Callable[[str], str] = str
