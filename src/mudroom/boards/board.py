@@ -22,7 +22,7 @@ _TAKE = (
     "UPDATE task SET status = 'in_progress', owner = ?, lock = ?, revision = revision + 1 "
     f"WHERE id = ? AND status = 'pending' AND NOT {_OPEN_BLOCKER}"
 )
-_TASKS = "SELECT id, subject, description, status, owner, revision, report FROM task"
+_TASKS = "SELECT id, subject, description, status, owner, lock, revision, report FROM task"
 _EDGES = (
     "SELECT edge.task, edge.blocker, task.status FROM edge LEFT JOIN task ON task.id = edge.blocker"
 )
@@ -312,8 +312,9 @@ class TaskBoard:
                 description=row[2],
                 status=row[3],
                 owner=row[4],
-                revision=row[5],
-                report=row[6],
+                has_process=bool(row[5]),
+                revision=row[6],
+                report=row[7],
                 blockers=tuple(blockers.get(row[0], ())),
                 waits_for=tuple(waits_for.get(row[0], ())),
                 blocks=tuple(blocks.get(row[0], ())),

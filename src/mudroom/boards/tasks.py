@@ -19,6 +19,7 @@ class BoardTask(Struct, frozen=True, kw_only=True):
 
     Arguments:
         owner: name of the run or user that works on it, "" for none.
+        has_process: a running process holds it; an imported owner has none.
         revision: number of changes; a claim is valid as long as it is unchanged.
         blockers: ids of the tasks that it depends on. waits_for: those not completed.
         blocks: ids of the tasks that depend on it.
@@ -30,6 +31,7 @@ class BoardTask(Struct, frozen=True, kw_only=True):
     description: str = ""
     status: Status = "pending"
     owner: str = ""
+    has_process: bool = False
     revision: int = 1
     blockers: tuple[int, ...] = ()
     waits_for: tuple[int, ...] = ()

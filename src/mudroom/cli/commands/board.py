@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ._options import CONTEXT_SETTINGS, folder_option, json_option
+from ._options import CONTEXT_SETTINGS, folder_option, json_option, quiet_option
 
 _task_ids = click.argument(
     "task_ids", type=click.IntRange(1), nargs=-1, required=True, metavar="ID..."
@@ -91,6 +91,32 @@ def remove_task(cwd: str, task_ids: tuple[int, ...]) -> int:
     from ..actions.board import remove_tasks
 
     return remove_tasks(cwd, task_ids)
+
+
+@board.command("run", context_settings=CONTEXT_SETTINGS)
+@click.option("--agent", default="general", metavar="NAME", help="Agent (default: general).")
+@click.option(
+    "--parallel",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of tasks at the same time.",
+)
+@click.option("-m", "--model", metavar="MODEL", help="Model, such as anthropic:NAME.")
+@click.option("--permission-mode", metavar="MODE", help="Permission mode of the runs.")
+@quiet_option
+@click.pass_obj
+def run_tasks(cwd: str, agent: str, parallel: int, quiet: bool, **flags: object) -> int:
+    """Let runs work on the ready tasks until none is left.
+
+    Each task gets a clean context with its subject, its description, and the reports of the tasks
+    that it depends on. It is completed if its run reaches its goal; otherwise it is tried once
+    more. Several processes can work on one board. Exit code 1 if tasks stay open.
+    """
+    from ..actions.board_run import run_board
+
+    return run_board(cwd, agent=agent, parallel=parallel, quiet=quiet, flags=flags)
 
 
 @board.command("import", context_settings=CONTEXT_SETTINGS)

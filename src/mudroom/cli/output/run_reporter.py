@@ -78,7 +78,7 @@ class ExitCodeRule:
         return 0 if report.ok else 1
 
 
-def _open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Progress:
+def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Progress:
     """Return a live tree on a terminal, plain lines elsewhere, nothing in quiet mode."""
     if quiet:
         return Progress(RunTree())
@@ -121,7 +121,7 @@ class RunReporter:
         streams_json = self._format == "stream-json"
         self._output = StandardOutput(session.cancel) if streams_json else StandardOutput()
         plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
-        self.screen = _open_progress(settings.color, verbose=verbose, quiet=quiet, plain=plain)
+        self.screen = open_progress(settings.color, verbose=verbose, quiet=quiet, plain=plain)
         self._answer: AnswerStream | None = None
         if self._format == "text" and not as_json and sys.stdout.isatty():
             self._stream_answer(should_color(sys.stdout, settings.color))
