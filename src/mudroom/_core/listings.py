@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-_CHARACTERS_PER_TOKEN = 4
+from .token_counts import CHARACTERS_PER_TOKEN
+
 _FRACTION = 0.01
 """Part of the window that all lists together may take."""
 _DEFAULT_WINDOW = 128_000
@@ -30,13 +31,13 @@ class ListingLimits(Struct, frozen=True):
         models: model strings that `task` offers.
     """
 
-    characters: int = int(_DEFAULT_WINDOW * _FRACTION) * _CHARACTERS_PER_TOKEN
+    characters: int = int(_DEFAULT_WINDOW * _FRACTION) * CHARACTERS_PER_TOKEN
     models: tuple[str, ...] = ()
 
 
 def count_listed_characters(window: int) -> int:
     """Return the characters that all lists may have in a window in tokens; 0 is unknown."""
-    characters = int((window or _DEFAULT_WINDOW) * _FRACTION) * _CHARACTERS_PER_TOKEN
+    characters = int((window or _DEFAULT_WINDOW) * _FRACTION) * CHARACTERS_PER_TOKEN
     return max(_MIN_CHARACTERS, min(_MAX_CHARACTERS, characters))
 
 

@@ -1,24 +1,11 @@
-"""When the engine shortens a conversation: thresholds, and sizes of messages in tokens."""
+"""When the engine shortens a conversation: context windows and thresholds, in tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 
-from .._core.messages import (
-    AssistantBlock,
-    ImageBlock,
-    Message,
-    ProviderBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    UserBlock,
-)
-
-BYTES_PER_TOKEN = 4
-TOKENS_PER_IMAGE = 1_500
 LOOK_UP_SIZE = 10_000
 """Tokens of a request from which a slow source of windows is asked."""
 _DEFAULT_OUTPUT = 8_192
@@ -84,28 +71,3 @@ class Thresholds(Struct, frozen=True):
 
 DEFAULT_THRESHOLDS = Thresholds(128_000, 76_800, 108_800)
 """Thresholds for sizes of parts where the window of the model has no limit."""
-
-
-def estimate_tokens(text: str) -> int:
-    """Return about how many tokens a text has."""
-    length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return -(-length // BYTES_PER_TOKEN)
-
-
-def count_block_tokens(block: UserBlock | AssistantBlock) -> int:
-    """Return about how many tokens a block has."""
-    if isinstance(block, ImageBlock):
-        return TOKENS_PER_IMAGE
-    if isinstance(block, ToolCallBlock):
-        return estimate_tokens(block.name) + len(msgspec.json.encode(block.arguments)) // 4
-    if isinstance(block, ProviderBlock):
-        return estimate_tokens(block.data)
-    tokens = estimate_tokens(block.text)
-    if isinstance(block, ToolResultBlock):
-        tokens += len(block.images) * TOKENS_PER_IMAGE
-    return tokens
-
-
-def count_message_tokens(messages: Iterable[Message]) -> int:
-    """Return about how many tokens messages have."""
-    return sum(count_block_tokens(block) for message in messages for block in message.content)

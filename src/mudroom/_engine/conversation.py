@@ -4,69 +4,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.events import Compacted
 from .._core.messages import (
     AssistantBlock,
     AssistantMessage,
-    ImageBlock,
     Message,
-    ProviderBlock,
     StopReason,
     TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
     UserBlock,
     UserMessage,
 )
 from .._core.ports import ModelConversation, RetryNotice, StreamChunk
+from .._core.token_counts import CHARACTERS_PER_TOKEN
 from .normalize import make_wire_id, normalize_conversation
-
-_CHARACTERS_PER_TOKEN = 4
-_TOKENS_PER_IMAGE = 1_500
-"""Approximate maximum that a provider counts for one image."""
-_MAX_TOKENS_PER_BLOCK = 64
-"""Tokens that a block may have beside its text."""
-
-
-class TokenRange(Struct, frozen=True):
-    """Tokens of a part of a request, estimated from below and from above."""
-
-    minimum: int = 0
-    maximum: int = 0
-
-    def __add__(self, other: TokenRange) -> TokenRange:
-        return TokenRange(self.minimum + other.minimum, self.maximum + other.maximum)
-
-
-def count_text_tokens(characters: int) -> TokenRange:
-    """Return the tokens of a text with this number of characters."""
-    return TokenRange(characters // _CHARACTERS_PER_TOKEN, characters)
-
-
-def count_tokens(blocks: Iterable[UserBlock | AssistantBlock]) -> TokenRange:
-    """Return the tokens of blocks. A provider may leave out reasoning and blocks of its own."""
-    characters = 0
-    optional_characters = 0
-    image_count = 0
-    count = 0
-    for block in blocks:
-        count += 1
-        if isinstance(block, ImageBlock):
-            image_count += 1
-        elif isinstance(block, ToolCallBlock):
-            characters += len(repr(block.arguments))
-        elif isinstance(block, ThinkingBlock | ProviderBlock):
-            optional_characters += len(repr(block))
-        else:
-            characters += len(block.text)
-            image_count += len(block.images) if isinstance(block, ToolResultBlock) else 0
-    images = image_count * _TOKENS_PER_IMAGE
-    extra = images + optional_characters + count * _MAX_TOKENS_PER_BLOCK
-    return count_text_tokens(characters) + TokenRange(images, extra)
 
 
 class Conversation:
@@ -163,10 +117,6 @@ class Conversation:
         if content := tuple(blocks):
             self._append(UserMessage(content))
 
-    def count_new_tokens(self) -> TokenRange:
-        """Return the tokens that the next request adds to those of the last one."""
-        return count_tokens(self.queued)
-
     def request_answer(
         self, *, tools: bool, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
@@ -195,7 +145,7 @@ class Conversation:
 
     def count_streamed_tokens(self) -> int:
         """Return about how many tokens of the answer have arrived."""
-        return (self.received or 0) // _CHARACTERS_PER_TOKEN
+        return (self.received or 0) // CHARACTERS_PER_TOKEN
 
     def keep_partial_answer(self, text: str | None = None) -> str:
         """Set `last_text` to the text of an answer that was cut off, and return that text.

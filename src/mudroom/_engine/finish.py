@@ -93,7 +93,7 @@ def end_by_limit(run: RunContext, state: LimitState) -> Ending:
     error = ""
     left = state.maximum - state.spent
     if not run.turn and left > 0 and state.name in SHARED_LIMITS:
-        size = run.count_request_tokens().minimum
+        size = run.compute_request_range().minimum
         unit = state.name.unit
         error = TOO_LARGE.format(size=size, left=left, unit=unit, maximum=state.maximum)
     elif not run.turn:

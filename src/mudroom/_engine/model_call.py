@@ -108,8 +108,8 @@ async def reserve_request(run: RunContext, *, is_summary: bool = False) -> Limit
 
 
 def _plan_request(run: RunContext, is_summary: bool) -> RequestPlan:
-    repeated = run.count_repeated_tokens().minimum
-    tokens = run.count_request_tokens()
+    repeated = run.compute_repeated_range().minimum
+    tokens = run.compute_request_range()
     most = tokens.maximum
     minimum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, tokens.minimum)
     maximum: dict[Limit, float] = dict.fromkeys(_INPUT_LIMITS, most)
@@ -145,13 +145,13 @@ def _close_failed_call(run: RunContext, error: BaseException, *, is_cut: bool) -
         error=clean_text(str(error)) or "cut off before the answer was whole",
         transient=isinstance(error, ModelUnavailable),
         text=run.conversation.keep_partial_answer(),
-        overflow=max(1, run.count_next_request()) if isinstance(error, ContextOverflow) else 0,
+        overflow=max(1, run.estimate_request_tokens()) if isinstance(error, ContextOverflow) else 0,
         estimate=estimate,
     )
 
 
 def _estimate_usage(run: RunContext) -> Usage:
-    tokens = max(1, run.count_next_request())
+    tokens = max(1, run.estimate_request_tokens())
     usage = Usage(tokens, run.conversation.count_streamed_tokens())
     return replace(usage, usd=_compute_price(run, usage)) if run.uses_prices else usage
 

@@ -11,10 +11,17 @@ from .._core.json_values import clean_text
 from .._core.messages import ToolCallBlock, Usage
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
+from .._core.token_counts import (
+    TokenRange,
+    compute_block_range,
+    compute_text_range,
+    estimate_block_tokens,
+    estimate_message_tokens,
+    estimate_tokens,
+)
 from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
-from .context_policy import count_block_tokens, count_message_tokens, estimate_tokens
-from .conversation import Conversation, TokenRange, count_text_tokens, count_tokens
+from .conversation import Conversation
 from .evidence import Evidence
 from .inbox.background import BackgroundWork
 from .inbox.inbox import Inbox
@@ -104,37 +111,45 @@ class RunContext:
         """Longest answer of the model in tokens, None if neither agent nor session sets it."""
         return self.brief.agent.max_output_tokens or self.services.max_output_tokens
 
-    def count_repeated_tokens(self) -> TokenRange:
-        """Return the tokens of the next request that a provider may read from its cache.
+    def _describe_head(self) -> tuple[str, list[tuple[Any, ...]]]:
+        """Return the system prompt, and names, descriptions and parameters of the tools."""
+        config = self.make_request_config()
+        tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
+        return config.system, tools
 
-        In the first request these are system prompt, tools and history.
+    def compute_repeated_range(self) -> TokenRange:
+        """Return the bounds of the part of the next request that a provider may have in its cache.
+
+        In the first request it is system prompt, tools and history.
         """
         if sent := self.conversation.sent_tokens:
             return TokenRange(sent, sent)
-        config = self.make_request_config()
-        tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
         history = [block for message in self.brief.history for block in message.content]
-        return count_text_tokens(len(repr((config.system, tools)))) + count_tokens(history)
+        head = compute_text_range(len(repr(self._describe_head())))
+        return head + compute_block_range(history)
 
-    def count_request_tokens(self) -> TokenRange:
-        """Return the tokens of the next request."""
-        return self.count_repeated_tokens() + self.conversation.count_new_tokens()
+    def compute_request_range(self) -> TokenRange:
+        """Return the bounds of the tokens of the next request. Meters reserve them."""
+        return self.compute_repeated_range() + compute_block_range(self.conversation.queued)
 
-    def count_fixed_tokens(self) -> int:
+    def estimate_head_tokens(self) -> int:
         """Return about how many tokens the system prompt and the tools have."""
-        config = self.make_request_config()
-        tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
-        return estimate_tokens(config.system) + estimate_tokens(repr(tools))
+        system, tools = self._describe_head()
+        return estimate_tokens(system) + estimate_tokens(repr(tools))
 
-    def count_next_request(self) -> int:
-        """Return about how many tokens the next request has, by the provider's count if known."""
+    def estimate_request_tokens(self) -> int:
+        """Return about how many tokens the next request has.
+
+        It begins with the count of the provider for the last request, if there is one.
+        """
         conversation = self.conversation
-        tokens = sum(map(count_block_tokens, conversation.queued))
+        tokens = estimate_block_tokens(conversation.queued)
         if not conversation.sent_tokens:
-            return tokens + self.count_fixed_tokens() + count_message_tokens(conversation.messages)
+            earlier = estimate_message_tokens(conversation.messages)
+            return self.estimate_head_tokens() + earlier + tokens
         if conversation.is_unanswered:
-            tokens += count_message_tokens(conversation.messages[-1:])
-        return tokens + conversation.sent_tokens
+            tokens += estimate_message_tokens(conversation.messages[-1:])
+        return conversation.sent_tokens + tokens
 
     @property
     def run_id(self) -> str:

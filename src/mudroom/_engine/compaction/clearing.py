@@ -14,10 +14,11 @@ from ..._core.messages import (
     ToolResultBlock,
     UserBlock,
 )
+from ..._core.token_counts import estimate_block_tokens, estimate_tokens
 from ..._core.tools import Tool
 from ...projections.context import clear_blocks, clear_results
 from ...projections.safe_text import describe_call, make_call_title
-from ..context_policy import Thresholds, count_block_tokens, estimate_tokens
+from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .record_file import find_record_path, write_record
 
@@ -67,18 +68,18 @@ async def cut_waiting_results(run: RunContext, limits: Thresholds) -> bool:
     """Cut the results of the last turn that do not fit into the window."""
     waiting = [block for block in run.conversation.queued if isinstance(block, ToolResultBlock)]
     allowed = limits.compact_at // 4
-    if sum(map(count_block_tokens, waiting)) <= allowed:
+    if estimate_block_tokens(waiting) <= allowed:
         return False
     share = max(MIN_LENGTH, allowed * 2 // len(waiting))
     path = find_record_path(run)
     texts: dict[str, str] = {}
     tokens = 0
     for block in waiting:
-        if count_block_tokens(block) * 2 <= share:
+        if estimate_block_tokens([block]) * 2 <= share:
             continue
         notice = _CUT_TEXT.format(path=path, call_id=block.call_id)
         texts[block.call_id] = block.text[: share // 2] + notice + block.text[-share // 2 :]
-        tokens += count_block_tokens(block) - estimate_tokens(texts[block.call_id])
+        tokens += estimate_block_tokens([block]) - estimate_tokens(texts[block.call_id])
     if tokens <= 0:
         return False
     await _clear(run, texts, tokens)
@@ -95,9 +96,9 @@ async def _clear(run: RunContext, texts: dict[str, str], tokens: int) -> None:
 def apply_clearing(run: RunContext, event: ResultsCleared) -> None:
     """Change the conversation of a run as an event says."""
     conversation = run.conversation
-    waiting = sum(map(count_block_tokens, conversation.queued))
+    waiting = estimate_block_tokens(conversation.queued)
     conversation.queued = clear_blocks(conversation.queued, event.texts)
-    freed_later = waiting - sum(map(count_block_tokens, conversation.queued))
+    freed_later = waiting - estimate_block_tokens(conversation.queued)
     tokens = conversation.sent_tokens
     if tokens:
         tokens = max(1, tokens - event.tokens + freed_later)
@@ -136,7 +137,7 @@ def _walk_results(messages: Iterable[Message], queued: Iterable[UserBlock]) -> I
     """Yield the results of a conversation, newest first."""
     for block in queued:
         if isinstance(block, ToolResultBlock):
-            yield _Result(block, 0, count_block_tokens(block))
+            yield _Result(block, 0, estimate_block_tokens([block]))
     turn = 0
     for message in reversed(list(messages)):
         if isinstance(message, AssistantMessage):
@@ -144,7 +145,7 @@ def _walk_results(messages: Iterable[Message], queued: Iterable[UserBlock]) -> I
             continue
         for block in message.content:
             if isinstance(block, ToolResultBlock):
-                yield _Result(block, turn, count_block_tokens(block))
+                yield _Result(block, turn, estimate_block_tokens([block]))
 
 
 def _describe(call: ToolCallBlock | None, block: ToolResultBlock, tools: Mapping[str, Tool]) -> str:

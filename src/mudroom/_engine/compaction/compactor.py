@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from ..._core.budgets import Limit
 from ..._core.events import Compacted
 from ..._core.messages import Message, TextBlock
-from ..context_policy import Thresholds, count_block_tokens, count_message_tokens
+from ..._core.token_counts import estimate_block_tokens, estimate_message_tokens
+from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .new_context import build_new_context, choose_sizes, select_last_turns
 from .record_file import read_conversation, write_record
@@ -41,7 +42,7 @@ async def compact(
         focus: what the notes must keep.
         fraction: below 1 if an earlier compaction left too much.
     """
-    before = run.count_next_request()
+    before = run.estimate_request_tokens()
     sizes = choose_sizes(limits.window, fraction)
     if before - _estimate_rest(run, sizes.turns) < limits.window * _MIN_GAIN:
         return False
@@ -69,7 +70,7 @@ async def make_compacted(
     if cause == "user":
         messages = _remove_prompt(run, messages)
     context = build_new_context(run, runs, events, notes, sizes, messages)
-    after = run.count_fixed_tokens() + count_message_tokens(context.messages)
+    after = run.estimate_head_tokens() + estimate_message_tokens(context.messages)
     return run.recorder.make_event(
         Compacted, messages=context.messages, cause=cause, after=after, parts=context.parts
     )
@@ -83,7 +84,7 @@ async def record_user_compaction(run: RunContext, notes: str, limits: Thresholds
     """
     if any(event.cause == "user" for event in run.conversation.compactions):
         return  # by an earlier process
-    before = run.count_next_request()
+    before = run.estimate_request_tokens()
     event = await make_compacted(run, "user", notes, limits)
     await run.recorder.record(replace(event, before=before))
 
@@ -107,8 +108,8 @@ def apply_compaction(run: RunContext, event: Compacted) -> None:
 def _estimate_rest(run: RunContext, turn_tokens: int) -> int:
     """Return about how many tokens the next request has after a compaction, without its words."""
     turns = select_last_turns(run.conversation.messages, turn_tokens)
-    queued = sum(map(count_block_tokens, run.conversation.queued))
-    return run.count_fixed_tokens() + count_message_tokens(turns) + queued
+    queued = estimate_block_tokens(run.conversation.queued)
+    return run.estimate_head_tokens() + estimate_message_tokens(turns) + queued
 
 
 def _choose_summary_id(run: RunContext) -> str:

@@ -15,8 +15,8 @@ from ..._core.messages import (
     TextBlock,
     UserMessage,
 )
+from ..._core.token_counts import CHARACTERS_PER_TOKEN, estimate_message_tokens, estimate_tokens
 from ...projections.facts import ConversationFacts, collect_facts, format_facts
-from ..context_policy import BYTES_PER_TOKEN, count_message_tokens, estimate_tokens
 from ..run_context import RunContext
 from .record_file import find_record_path
 
@@ -91,17 +91,19 @@ def build_new_context(
     """
     events = list(events)
     turns = select_last_turns(messages, sizes.turns)
-    known = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
-    task, words = _collect_words(runs, events)
-    kept, left_out = _choose_words([text for text in words if text not in known], sizes.messages)
+    sent_again = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
+    task, user_texts = _collect_user_texts(runs, events)
+    kept, left_out = _choose_user_texts(
+        [text for text in user_texts if text not in sent_again], sizes.messages
+    )
     kept_tools = {name for name, tool in run.tools.items() if tool.keeps_results}
     facts = collect_facts(events, set(runs), kept_tools)
-    rules = _find_rules(words, kept)
+    rules = _find_rules(user_texts, kept)
     sections = [_HEAD.format(path=find_record_path(run))]
     if task:
         sections.append(f"{_TASK_HEAD}\n<task>\n{task}\n</task>")
     if kept or left_out:
-        sections.append(_format_words(kept, left_out))
+        sections.append(_format_user_texts(kept, left_out))
     if rules:
         sections.append("\n".join([_RULES_HEAD, *rules]))
     facts_text = _format_all_facts(run, facts, sizes.facts)
@@ -120,7 +122,7 @@ def build_new_context(
         "words_tokens": estimate_tokens("\n".join([task, *kept, *rules])),
         "facts_tokens": estimate_tokens(facts_text),
         "notes_tokens": estimate_tokens(cut_text(notes, sizes.notes)),
-        "turns_tokens": count_message_tokens(turns),
+        "turns_tokens": estimate_message_tokens(turns),
     }
     return NewContext((UserMessage(blocks), *turns), parts)
 
@@ -130,7 +132,7 @@ def select_last_turns(messages: Sequence[Message], max_tokens: int) -> list[Mess
     start = len(messages)
     tokens = 0
     for index in range(len(messages) - 1, -1, -1):
-        tokens += count_message_tokens(messages[index : index + 1])
+        tokens += estimate_message_tokens(messages[index : index + 1])
         if not isinstance(messages[index], AssistantMessage):
             continue
         if tokens > max_tokens and start < len(messages):
@@ -160,10 +162,12 @@ def _collect_texts(messages: Iterable[Message]) -> set[str]:
     }
 
 
-def _collect_words(runs: Sequence[str], events: Iterable[StoredEvent]) -> tuple[str, list[str]]:
+def _collect_user_texts(
+    runs: Sequence[str], events: Iterable[StoredEvent]
+) -> tuple[str, list[str]]:
     """Return the task of a child, and the messages of the user, oldest first."""
     task = ""
-    words: list[str] = []
+    user_texts: list[str] = []
     for event in events:
         if event.run not in runs:
             continue
@@ -174,39 +178,39 @@ def _collect_words(runs: Sequence[str], events: Iterable[StoredEvent]) -> tuple[
             if brief.parent:
                 task = brief.prompt
             else:
-                words.append(brief.prompt)
+                user_texts.append(brief.prompt)
         elif isinstance(event, MessageDelivered) and event.origin == "user":
-            words.append(event.text)
-    return task, words
+            user_texts.append(event.text)
+    return task, user_texts
 
 
-def _choose_words(words: Sequence[str], max_tokens: int) -> tuple[list[str], int]:
+def _choose_user_texts(user_texts: Sequence[str], max_tokens: int) -> tuple[list[str], int]:
     """Return the messages that fit, and the number of the others.
 
     The first one and the newest are kept. A long one is cut to its head and its tail.
     """
     kept: list[str] = []
-    shortened = [cut_text(text, max_tokens // 4) for text in words]
+    shortened = [cut_text(text, max_tokens // 4) for text in user_texts]
     left = max_tokens
     for text in [*shortened[:1], *reversed(shortened[1:])]:
         left -= estimate_tokens(text)
         if left < 0:
             break
         kept.append(text)
-    return kept[:1] + kept[:0:-1], len(words) - len(kept)
+    return kept[:1] + kept[:0:-1], len(user_texts) - len(kept)
 
 
-def _format_words(kept: Sequence[str], left_out: int) -> str:
+def _format_user_texts(kept: Sequence[str], left_out: int) -> str:
     rows = [f"<user-message>\n{text}\n</user-message>" for text in kept]
     if left_out:
         rows.insert(1, _LEFT_OUT.format(count=left_out))
     return "\n".join([_MESSAGES_HEAD, *rows])
 
 
-def _find_rules(words: Iterable[str], kept: Iterable[str]) -> list[str]:
+def _find_rules(user_texts: Iterable[str], kept: Iterable[str]) -> list[str]:
     """Return the rules in the messages of the user that are not in the kept ones."""
     shown = "\n".join(kept)
-    matches = (match[0].strip() for text in words for match in _RULE.finditer(text))
+    matches = (match[0].strip() for text in user_texts for match in _RULE.finditer(text))
     rules = dict.fromkeys(rule[:_MAX_RULE_LENGTH] for rule in matches)
     return [rule for rule in rules if rule not in shown][-_MAX_RULES:]
 
@@ -215,7 +219,7 @@ def _format_all_facts(run: RunContext, facts: ConversationFacts, max_tokens: int
     """Return the recorded facts, the state of the run, and the whole results that stay."""
     rows = [format_facts(facts), _format_state(run)]
     text = cut_text("\n".join(filter(None, rows)), max_tokens)
-    left = (max_tokens - estimate_tokens(text)) * BYTES_PER_TOKEN
+    left = (max_tokens - estimate_tokens(text)) * CHARACTERS_PER_TOKEN
     for title, result in reversed(facts.kept_results.items()):
         left -= len(result)
         if left < 0:

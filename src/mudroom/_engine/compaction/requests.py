@@ -46,7 +46,7 @@ async def call_within_window(run: RunContext) -> AssistantMessage | None:
     try:
         return await call_model(run)
     except ContextOverflow as error:
-        size = run.count_next_request()
+        size = run.estimate_request_tokens()
         run.services.context_policy.learn_window(run.brief.model, size, str(error))
         run.meter.add_turns(-1)
         run.recorder.turn -= 1
@@ -64,7 +64,7 @@ async def _shorten(run: RunContext) -> bool:
     if run.brief.is_compaction and not refusals:
         # A summary run reads the whole conversation; the reserve of the window is meant for it.
         return False
-    size = run.count_next_request()
+    size = run.estimate_request_tokens()
     limits = _find_thresholds(run, size)
     if limits is None or (size <= limits.clear_at and not refusals):
         return False
@@ -73,7 +73,7 @@ async def _shorten(run: RunContext) -> bool:
     is_shorter = await clear_old_results(run, limits)
     if size > limits.compact_at or refusals:
         is_shorter = await cut_waiting_results(run, limits) or is_shorter
-    if run.count_next_request() <= limits.compact_at and (is_shorter or not refusals):
+    if run.estimate_request_tokens() <= limits.compact_at and (is_shorter or not refusals):
         return is_shorter
     cause = "overflow" if refusals else "size"
     fraction = _FRACTIONS[refusals]
@@ -87,7 +87,7 @@ async def finish_compaction(run: RunContext, notes: str) -> None:
     if run.services.recorded_edits is not None:
         await _repeat_edits(run)
         return
-    limits = _find_thresholds(run, run.count_next_request())
+    limits = _find_thresholds(run, run.estimate_request_tokens())
     await record_user_compaction(run, notes, limits or DEFAULT_THRESHOLDS)
 
 

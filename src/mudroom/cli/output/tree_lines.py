@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ..._core.counts import count_noun
 from ..._core.runs import Reason
+from ..._core.token_counts import CHARACTERS_PER_TOKEN
 from ...projections.run_tree import RunState, RunTree, RunView
 from ...projections.safe_text import sanitize_line
 from .text import (
@@ -27,8 +28,6 @@ from .text import (
 QUIET_SECONDS = 60.0
 """Seconds without an event after which a running run is marked quiet."""
 
-CHARACTERS_PER_TOKEN = 4
-"""Estimate for an answer that is streaming."""
 
 BAR_COLUMNS = 5
 """Width of the bar that shows how much of a run's budget is used."""

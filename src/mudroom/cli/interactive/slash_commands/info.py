@@ -6,6 +6,7 @@ import asyncio
 import os
 
 from ...._core.counts import count_noun
+from ...._core.token_counts import estimate_tokens
 from ....errors import UsageError
 from ....pricing import get_context_window
 from ....projections.context_receipt import describe_receipt
@@ -15,9 +16,6 @@ from ....projections.safe_text import sanitize_line
 from ...output.text import format_tokens, truncate
 from ...output.tree_lines import describe_outcome, format_figures
 from ..conversation import Conversation
-
-BYTES_PER_TOKEN = 4
-"""Estimate for the size of context files."""
 
 
 async def context(conversation: Conversation, place: str) -> None:
@@ -38,7 +36,7 @@ async def context(conversation: Conversation, place: str) -> None:
     rows = [("context", _describe_context_size(conversation))]
     rows.extend(describe_receipt(conversation.status.receipts.find()))
     for file in files.files:
-        size = format_tokens(len(file.text.encode()) // BYTES_PER_TOKEN)
+        size = format_tokens(estimate_tokens(file.text))
         rows.append(("file", f"{file.path}  ~{size} tokens"))
     rows.append(("tools", ", ".join(session.tools)))
     rows.append(("agents", ", ".join(agent.name for agent in session.agents)))
