@@ -6,9 +6,9 @@ import re
 
 from .children import run_children, split_batches
 from .file_outline import HEAD_LINES, MOST_LINES, describe_file
-from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
+from .plans import CannotAnswer, Context, Plan, Request, Steps, combine
 from .requests import find_patterns
-from .tool_output import Listing, format_table, list_files, read_files
+from .tool_output import Listing, find_place, format_table, list_files, read_files
 
 _READ_DIRECTLY = 3
 _MOST_FILES = 400
@@ -19,6 +19,7 @@ def summarize(request: Request, context: Context) -> Plan:
     context.require("glob", "read")
     say = context.say
     listed = re.findall(r"(?m)^- `?([^\n`]+)`?$", request.text)
+    request = request if listed else (yield from find_place(request, say))
     globs = [] if listed else find_patterns(request.text) or ["**/*"]
     listing = Listing(listed, len(listed)) if listed else (yield from list_files(request, globs))
     texts = {"globs": say.join(f"`{glob}`" for glob in globs), "place": request.name_place(say)}
@@ -30,7 +31,9 @@ def summarize(request: Request, context: Context) -> Plan:
     if "task" in context.tools and (request.delegate or len(listing.rows) > _READ_DIRECTLY):
         rows, problems = yield from _summarize_with_children(listing.rows, context)
     else:
-        rows, problems = yield from _summarize_here(listing.rows, say)
+        lines = (yield from read_files(listing.rows)).items()
+        table = format_table((), [(f"`{x}`", describe_file(file, say)) for x, file in lines])
+        rows, problems = table.split("\n")[2:], ""
     count = say.count(listing.total, "file")
     texts |= {"rows": f"{len(rows):,}", "count": count}
     lead = say("summary_of", head=HEAD_LINES, most=MOST_LINES, **texts)
@@ -52,10 +55,3 @@ def _summarize_with_children(files: list[str], context: Context) -> Steps[tuple[
     if not rows:
         raise CannotAnswer(problems)
     return rows, problems
-
-
-def _summarize_here(files: list[str], say: Translator) -> Steps[tuple[list[str], str]]:
-    """Read the files and describe each one in a row of a table."""
-    texts = yield from read_files(files)
-    table = format_table((), [(f"`{p}`", describe_file(f, say)) for p, f in texts.items()])
-    return table.split("\n")[2:], ""

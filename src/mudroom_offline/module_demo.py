@@ -14,7 +14,6 @@ from .tool_output import format_table, parse_listing, read_files
 
 _DEFAULT_PATH = "string_utils.py"
 _DEFAULT_FUNCTIONS = 4
-_LONGEST_REASON = 300
 
 
 def create_module(request: Request, context: Context) -> Plan:
@@ -69,7 +68,7 @@ def _check_module(path: str, functions: Sequence[DemoFunction], context: Context
     output = (yield [plan_call("bash", command=command, description=say("run_title"))])[0]
     rows = [line for line in output.text.split("\n") if re.match(r"\| .*(✅|❌) \|$", line)]
     if len(rows) < len(cases):
-        reason = output.text.strip().split("\n")[0][:_LONGEST_REASON]
+        reason = output.text.strip().split("\n")[0][:300]
         raise CannotAnswer(say("not_run", path=path, reason=reason))
     lead = say("wrong" if "❌" in "".join(rows) else "verified", path=path)
     head = map(say, ("function_head", "test_input", "expected", "actual", "status"))

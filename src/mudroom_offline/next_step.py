@@ -28,7 +28,6 @@ from .technologies import find_technologies
 
 _SUMMARY_HEAD = SUMMARY_PROMPT.partition(",")[0]
 _REPOSITORY = re.compile(r"(?m)^Repository: (.+)$")
-_MOST_UNKNOWN = 8
 _PLANS: dict[str, Callable[[Request, Context], Plan]] = {
     "create": create_module,
     "tests": find_technologies,
@@ -40,9 +39,6 @@ _PLANS: dict[str, Callable[[Request, Context], Plan]] = {
     "find": find_symbol,
     "count": count_lines,
 }
-_READS_MUCH = ("tests", "stack")
-_STARTS_CHILDREN = ("create", "summarise")
-_SEARCHES_NOTHING = ("help", "create")
 
 
 class FinalAnswer(Struct, frozen=True):
@@ -82,7 +78,7 @@ def find_next_step(
 def _describe_refusal(unsupported: list[str], say: Translator) -> str:
     """Say which words are not understood, and what the model can do."""
     unknown = [word for part in unsupported for word in find_unknown_words(part, "")]
-    words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:_MOST_UNKNOWN]))
+    words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:8]))
     lead = say("not_understood_words", words=words) if words else say("not_understood")
     return f"{lead}\n{say('abilities')}"
 
@@ -99,7 +95,7 @@ def _run_in_order(
         except CannotAnswer as error:
             refusals.append(str(error))
     note = say("below_repository", folder=context.repository)
-    has_searched = any(request.kind not in _SEARCHES_NOTHING for request in requests)
+    has_searched = any(request.kind not in ("help", "create") for request in requests)
     notes = [note] if context.repository and has_searched and note not in combine(parts) else []
     if not parts:
         raise CannotAnswer("\n".join([*refusals, *notes]))
@@ -112,8 +108,8 @@ def _run_plan(request: Request, context: Context) -> Plan:
     """Run the plan of a request. A child does work that reads much, if `task` is offered."""
     if request.kind == "help":
         return f"{context.say('introduction')}\n{context.say('abilities')}"
-    wants_child = request.delegate or request.kind in _READS_MUCH
-    if "task" not in context.tools or request.kind in _STARTS_CHILDREN or not wants_child:
+    wants_child = request.delegate or request.kind in ("tests", "stack")
+    if "task" not in context.tools or not wants_child or request.kind in ("create", "summarise"):
         return (yield from _PLANS[request.kind](request, context))
     title = context.say(f"title_{request.kind}")
     child = (yield from run_children([request.text.strip()], [title], context))[0]
@@ -150,9 +146,9 @@ def _split(messages: list[Message]) -> tuple[str, list[list[ToolResultBlock]]]:
         results = [block for block in message.content if isinstance(block, ToolResultBlock)]
         if results:
             turns.append(results)
-        elif not turns:
-            texts.append(_text_of(message))
-    return "\n".join(texts), turns
+        elif not turns and (text := _text_of(message)):
+            texts.append(text)
+    return "".join(texts[-1:]), turns
 
 
 def _summarize_conversation(messages: list[Message]) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby, islice
 from .catalog import load_data, matches_any
 from .file_outline import blank_code
 from .plans import Context, Plan, Request, Translator, combine
-from .tool_output import format_block, join_globs, list_files, read_files, search_all
+from .tool_output import format_block, grep_all, join_globs, list_files, read_files
 
 
 def quote_lines(request: Request, context: Context) -> Plan:
@@ -20,12 +20,13 @@ def quote_lines(request: Request, context: Context) -> Plan:
     paths = [x.removeprefix(f"{request.folder}/") for x in _select_files(top.rows, globs)]
     names = [re.sub(r"[^\w.+@/ -]", "?", path) for path in paths]
     searches = [(pattern, join_globs(["-/-", *names]))]
-    listing = (yield from search_all(request, searches, "content"))[0]
+    listing = (yield from grep_all(request, searches, "content"))[0]
     commands = [line for line in listing.lines if "no test specified" not in line[3]]
     groups = groupby(commands, key=lambda line: line[1])
     lines = [line[0] for _, group in groups for line in islice(group, int(most))]
     key = f"{request.kind}_lines" if lines else f"no_{request.kind}_lines"
-    parts = [say(key, place=request.name_place(say), most=most), format_block(lines, say)]
+    lead = say(key, place=request.name_place(say), most=most, names=say.join(globs))
+    parts = [lead, format_block(lines, say)]
     if request.kind in load_data("outline")["first_lines"]:
         parts.append((yield from _quote_first_lines(request, top.rows, say)))
     return combine([*parts, context.describe_problems([top.problem, listing.problem])])

@@ -65,7 +65,8 @@ def is_writing_form(prompt: str) -> bool:
 def find_unknown_words(text: str, kind: str) -> list[str]:
     """Return the words of a text that a kind of request does not know; for "", any kind."""
     if not kind:
-        return min((find_unknown_words(text, intent.name) for intent in _load_intents()), key=len)
+        rows = load_rows("intents", "intent", Intent)
+        return min((find_unknown_words(text, row.name) for row in rows), key=len)
     bare = _remove_names(_LIST_ITEM.sub("", text), kind)
     known, chinese = _load_vocabulary(kind)
     return [word for word in _WORD.findall(chinese.sub(" ", bare)) if word.lower() not in known]
@@ -110,20 +111,28 @@ def find_patterns(text: str) -> list[str]:
     return [name if "/" in name else f"**/{name}" for name in names]
 
 
+def find_names(text: str) -> list[str]:
+    """Return the paths without wildcards that `find_patterns` returns."""
+    return [x for y in find_patterns(text) if "*" not in (x := y.removeprefix("**/"))]
+
+
 def _add_places(parts: list[tuple[str, str]]) -> Iterator[tuple[str, str, str | None]]:
     """Yield kind, text and folder. The kind is "" when the place of a request is not sure."""
     folders: list[str] = []
     patterns: list[str] = []
     last = "help"
+    has_place = any(find_folders(x) or (k == "count" and find_names(x)) for k, x in parts)
     for kind, text in parts:
+        if last == "find" and not has_place and load_pattern("same_answer").fullmatch(text):
+            continue
         is_vague = last != "help" and not {kind, last}.isdisjoint(["", *_ABOUT_A_PLACE])
         kind = "" if is_vague and load_pattern("pronoun").search(text) else kind
         last = kind
         own = find_folders(text)
         own_patterns = [] if kind == "find" else find_patterns(text)
         if kind in _ABOUT_A_PLACE and not own and not load_pattern("names_project").search(text):
-            is_close = not folders and (kind == "find" or own_patterns or not patterns)
-            kind = kind if is_close else ""
+            is_close = not folders and (not has_place or (own_patterns and find_names(text)))
+            kind = kind if is_close and (kind == "find" or own_patterns or not patterns) else ""
         yield kind, text, next(iter(own), None)
         folders = own or folders
         patterns = own_patterns or patterns
@@ -142,25 +151,20 @@ def _split_requests(prompt: str) -> list[tuple[str, str]]:
             continue
         kind = _classify(clause)
         has_place = find_folders(text) and load_pattern("names_project").search(clause)
-        has_place = has_place or find_folders(clause) or _adds_patterns(clause, text, last)
+        limits_files = last in _TAKES_FILES and find_patterns(clause) and not find_patterns(text)
+        has_place = has_place or find_folders(clause) or limits_files
         is_new = kind not in ("", last) or kind == "find" or has_place
-        if last and not (is_new or find_unknown_words(clause, last)):
+        if last not in ("", "help") and not (is_new or find_unknown_words(clause, last)):
             parts[-1] = (last, f"{clause}, {text}")
         else:
             parts.append((kind, clause.strip()))
     return parts
 
 
-def _adds_patterns(text: str, before: str, kind: str) -> bool:
-    """Return True when only the first text limits the files that a request is about."""
-    bare = _LIST_ITEM.sub("", text)
-    return kind in _TAKES_FILES and bool(find_patterns(bare)) and not find_patterns(before)
-
-
 def _classify(clause: str) -> str:
     """Return the first kind of request whose pattern matches and that knows all words, else ""."""
     clause = _LIST_ITEM.sub("", clause)
-    for intent in _load_intents():
+    for intent in load_rows("intents", "intent", Intent):
         is_match = join_patterns(intent.patterns).search(clause)
         if is_match and not find_unknown_words(clause, intent.name):
             return intent.name
@@ -168,14 +172,9 @@ def _classify(clause: str) -> str:
 
 
 @cache
-def _load_intents() -> tuple[Intent, ...]:
-    return load_rows("intents", "intent", Intent)
-
-
-@cache
 def _load_vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
     """Return the English words that a kind of request knows, and a pattern of the Chinese ones."""
-    intent = next(intent for intent in _load_intents() if intent.name == kind)
+    intent = next(row for row in load_rows("intents", "intent", Intent) if row.name == kind)
     words = [*intent.words.split(), *load_data("intents")["common_words"].split()]
     chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
     return frozenset(words), re.compile("|".join(chinese))

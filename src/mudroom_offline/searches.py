@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from .catalog import find_outline_rules, load_data
 from .plans import CannotAnswer, Context, Plan, Request, combine
 from .requests import find_patterns, find_symbols
-from .tool_output import format_block, format_table, join_globs, list_files, search_all
+from .tool_output import find_place, format_block, format_table, grep_all, join_globs, list_files
 
 _COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
 
@@ -23,10 +23,10 @@ def find_symbol(request: Request, context: Context) -> Plan:
         raise CannotAnswer(say("which_name"))
     plain = re.escape(name).replace(r"\-", "-")  # ripgrep and Python both understand it
     word = re.sub(r"^(?=\w)|(?<=\w)$", r"\\b", plain)
-    listing = (yield from search_all(request, [(word, "**/*")], "content"))[0]
+    listing = (yield from grep_all(request, [(word, "**/*")], "content"))[0]
     if listing.problem and listing.rows:
         definition = load_data("languages")["keyword_definition"].replace("NAME", plain)
-        first = (yield from search_all(request, [(definition, "**/*")], "content"))[0]
+        first = (yield from grep_all(request, [(definition, "**/*")], "content"))[0]
         listing.rows = list(dict.fromkeys([*first.rows, *listing.rows]))
     if listing.problem and not listing.rows:
         raise CannotAnswer(listing.problem)
@@ -53,18 +53,20 @@ def count_lines(request: Request, context: Context) -> Plan:
     """Count files with `glob`, and lines with a pattern that matches every line."""
     context.require("grep", "glob")
     say = context.say
+    request = yield from find_place(request, say)
     globs = find_patterns(request.text) or ["**/*"]
     texts = {"globs": say.join(f"`{glob}`" for glob in globs), "place": request.name_place(say)}
     listing = yield from list_files(request, globs)
     if not listing.total:
         return say("no_file", **texts)
-    counts = (yield from search_all(request, [("^", join_globs(globs))], "count"))[0]
+    counts = (yield from grep_all(request, [("^", join_globs(globs))], "count"))[0]
     problem = context.describe_problems([listing.problem, counts.problem])
     by_kind: dict[str, list[int]] = {}
     for row in counts.rows:
         path, _, count = row.rpartition(":")
         suffix = PurePosixPath(path).suffix
-        by_kind.setdefault(f"`{suffix}`" if suffix else say("no_suffix"), []).append(int(count))
+        name = say("headers") if suffix == ".h" else f"`{suffix}`" if suffix else say("no_suffix")
+        by_kind.setdefault(name, []).append(int(count))
     table = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
     counted = sum(map(len, by_kind.values()))
     total = sum(map(sum, by_kind.values()))

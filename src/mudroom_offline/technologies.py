@@ -9,14 +9,7 @@ from msgspec import Struct, field
 from .catalog import ManifestFormat, Technology, load_data, load_pattern, load_rows, matches_any
 from .manifests import Manifest, find_format, parse_manifest
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
-from .tool_output import (
-    format_block,
-    format_table,
-    list_files,
-    parse_listing,
-    read_files,
-    search_all,
-)
+from .tool_output import format_block, format_table, grep_all, list_files, parse_listing, read_files
 
 _MOST_MANIFESTS = 12
 
@@ -137,7 +130,7 @@ def _search_uses(rows: list[Evidence], request: Request, project: Project) -> St
         (x.imports, x.files or f"**/{_make_glob(x.language)}")
         for x in (row.technology for row in rows)
     ]
-    listings = yield from search_all(request, searches)
+    listings = yield from grep_all(request, searches)
     for row, listing in zip(rows, listings, strict=True):
         row.used_in = [x for x in listing.rows if not _is_in(project.left_out, x, request)]
         project.problems.append(listing.problem)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mudroom._core.messages import ToolResultBlock
 
 from .plans import CannotAnswer, Request, Steps, Translator, plan_call
+from .requests import find_names, is_chinese
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
@@ -17,7 +18,6 @@ _NOTHING = re.compile(r"\(no (?:files match|matches)\b")
 _LINE = re.compile(r"(.+?):(\d+):(.*)")
 _SHOWN = re.compile(r"[\d,]+ lines? shown, there are more; narrow the search or raise head_limit")
 _FILES_PER_TURN = 20
-_MOST_LINES = 60
 
 
 class FileText(Struct):
@@ -67,6 +67,18 @@ def parse_listing(output: ToolResultBlock) -> Listing:
     return Listing(rows, total, problem)
 
 
+def find_place(request: Request, say: Translator) -> Steps[Request]:
+    """Return the request with its path as the folder when there is such a folder."""
+    names = find_names(request.text)
+    calls = [plan_call("glob", pattern=f"{x}/**/*", path=request.folder) for x in names]
+    outputs = (yield calls) if calls else []
+    folders = [x for x, y in zip(names, outputs, strict=True) if parse_listing(y).rows]
+    if folders and (len(names) > 1 or request.folder):
+        raise CannotAnswer(say("one_folder", path=folders[0]))
+    text = request.text.replace(folders[0], f"{folders[0]}/") if folders else request.text
+    return structs.replace(request, text=text, folder=next(iter(folders), request.folder))
+
+
 def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
     """List the files that match any glob. `grep` adds text files that `glob` only counts."""
     pattern = join_globs(patterns)
@@ -75,10 +87,12 @@ def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
     if listing.problem and not listing.rows:
         raise CannotAnswer(listing.problem)
     if len(listing.rows) < listing.total:
-        more = (yield from search_all(request, [("^", pattern)]))[0]
+        more = (yield from grep_all(request, [("^", pattern)]))[0]
         listing.rows = list({*listing.rows, *more.rows})
     names = [x for x in (pattern.removeprefix("**/") for pattern in patterns) if "*" not in x]
     missing = [x for x in names if not any(f"/{row}".endswith(f"/{x}") for row in listing.rows)]
+    if missing and len(names) < len(patterns):
+        raise CannotAnswer(Translator(is_chinese(request.text))("no_path", path=missing[0]))
     if missing and listing.rows:
         listing.problem += f"no file {', '.join(missing)}"
     listing.rows.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))
@@ -91,7 +105,7 @@ def join_globs(patterns: list[str]) -> str:
     return patterns[0] if is_path else f"{{{','.join([*patterns, '-/-'])}}}"
 
 
-def search_all(
+def grep_all(
     request: Request, searches: Iterable[tuple[str, str]], mode: str | None = None
 ) -> Steps[list[Listing]]:
     """Search for each pattern in the files that match its glob, in one turn."""
@@ -102,7 +116,7 @@ def search_all(
     return [parse_listing(output) for output in outputs]
 
 
-def format_block(rows: list[str], say: Translator, most: int = _MOST_LINES) -> str:
+def format_block(rows: list[str], say: Translator, most: int = 60) -> str:
     """Return rows unchanged between two fences, up to a limit, and the number of the others."""
     if not rows:
         return ""

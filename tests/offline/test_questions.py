@@ -534,3 +534,57 @@ async def test_a_folder_with_a_dot_and_a_second_folder_are_not_mixed(ask: Ask) -
     tree = {".mvn/a.py": "x = 1\n", "etc/b.py": "x = 1\n"}
     text = (await ask(tree, "summarise the files in .mvn and in etc")).text
     assert "`.mvn/a.py`" in text and "etc/b.py" not in text and "“in etc”" in text
+
+
+@pytest.mark.parametrize("path", ["tests/A.Tests", "`tests/A.Tests`", "A.Tool"])
+async def test_a_path_with_a_dot_is_a_folder_when_a_folder_is_there(ask: Ask, path: str) -> None:
+    tree = {f"{path.strip('`')}/{name}": "x\n" for name in ("a.cs", "sub/b.cs", "c.md")}
+    report = await ask(tree | {"main.cs": "x\n"}, f"How many C# files are in {path}?")
+    bare = path.strip("`")
+    assert report.ok and f"2 files in `{bare}/` match `**/*.cs`" in report.text
+    report = await ask(tree, f"How many lines are in {path}?")
+    assert report.ok and f"3 files in `{bare}/` match `**/*`" in report.text
+    report = await ask(tree, f"Summarise the .md files in {path}")
+    assert report.ok and f"1 of 1 file that match `**/*.md` in `{bare}/`" in report.text
+
+
+@pytest.mark.parametrize("path", ["tests/A.Tests", "A.Tests", "src/tests/A.Tests"])
+async def test_nothing_is_counted_in_place_of_a_path_that_is_not_there(ask: Ask, path: str) -> None:
+    report = await ask({"main.cs": "x\n"}, f"How many C# files are in {path}?")
+    assert not report.ok and f"There is no file or folder `{path}`" in str(report.error)
+    assert "1 file" not in report.text
+
+
+async def test_a_folder_beside_another_path_is_refused(ask: Ask) -> None:
+    tree = {"A.Tests/a.cs": "x\n", "b.cs": "y\n"}
+    report = await ask(tree, "How many lines do A.Tests and b.cs have?")
+    assert not report.ok and "`A.Tests` is a folder" in str(report.error)
+
+
+async def test_headers_are_counted_with_cpp_and_said_to_be_of_c_or_cpp(ask: Ask) -> None:
+    report = await ask({"include/fmt/a.h": "x\n"}, "How many lines of C++ are in include/fmt?")
+    assert report.ok and "| `.h` (headers of C or C++) | 1 | 1 |" in report.text
+
+
+async def test_the_manifests_of_a_description_are_named_when_none_has_one(ask: Ask) -> None:
+    tree = {"a.podspec": "s.summary = 'Boils water'\n", "README.md": README}
+    report = await ask(tree, "what is this project?")
+    assert "files with these names at the top of this folder: package.json, pypro" in report.text
+    assert "Other manifests were not searched" in report.text
+
+
+async def test_the_legend_says_that_a_file_without_a_quotation_may_have_comments(ask: Ask) -> None:
+    report = await ask(CODE, "summarise all .py files")
+    assert "a file without one may have comments, too" in report.text
+
+
+async def test_a_prompt_after_a_refused_one_is_read_alone(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.py").write_text("x = 1\n")
+    async with Session(
+        model=OfflineModel(), cwd=str(tree), home=str(tmp_path / "home"), journal="memory"
+    ) as session:
+        refused = await session.run("paint the house in blue")
+        report = await session.run("how many files are there?")
+    assert not refused.ok and report.ok and "1 file in this folder" in report.text

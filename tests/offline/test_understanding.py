@@ -209,6 +209,16 @@ def test_a_second_folder_and_an_exception_are_named_as_not_done(prompt: str) -> 
         ("How many files are there here, and what does index.js do?", [None, None], []),
         ("How many files are there, and .js?", [None], [".js"]),
         ("Where is parse_it used? If nowhere, say so.", [None], []),
+        ("How many Kotlin files and how many Java files are in src/a?", ["src/a"], ["Kotlin"]),
+        ("How many .rs files and how many .md files are in docs?", ["docs"], [".rs"]),
+        ("How many .rs files and how many .md files are in a/B.C?", [None], []),
+        ("Where is parse_it defined, and how many files are in src?", ["src"], ["parse_it"]),
+        ("Where is a.B used, and how many files are in src?", ["src"], ["a.B"]),
+        ("Where is parse_it defined and where is it used?", [None], []),
+        ("Where is parse_it defined, and which files call it?", [None], []),
+        ("parse_it 在哪里定义？哪些文件调用它？", [None], []),
+        ("Where is parse_it defined in src/, and where is it used?", ["src"], ["is it used"]),
+        ("Where is parse_it defined and who wrote it?", [None], ["who wrote it"]),
         ("Who wrote src/a/, and how many files are in the project?", [None], ["Who wrote src/a/"]),
     ],
 )
@@ -255,3 +265,43 @@ def test_ordinary_words_are_no_folder_and_no_kind_of_file(prompt: str) -> None:
 def test_the_folder_of_the_project_is_the_folder_of_the_session(place: str) -> None:
     requests, unsupported = parse_prompt(f"how many files are in the {place} folder?")
     assert [request.folder for request in requests] == [None] and not unsupported
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "hey, can you tell me what this is used for?",
+        "hey can you help me use this?",
+        "help me find which files use this",
+        "hello, which folder is used?",
+        "这个项目有什么功能？",
+        "这个项目怎么用？",
+    ],
+)
+def test_a_question_beside_a_greeting_is_no_greeting(prompt: str) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert requests == [] and unsupported
+
+
+@pytest.mark.parametrize("start", ["", "hey, ", "hey ", "Hello! "])
+def test_what_this_project_is_asks_for_its_description(start: str) -> None:
+    requests, unsupported = parse_prompt(f"{start}can you tell me what this project is?")
+    assert [request.kind for request in requests] == ["description"] and not unsupported
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "hello",
+        "Hi there!",
+        "hey mudroom",
+        "help",
+        "Help me please",
+        "thanks for your help",
+        "你好！",
+        "谢谢",
+    ],
+)
+def test_a_greeting_is_a_greeting(prompt: str) -> None:
+    requests, unsupported = parse_prompt(prompt)
+    assert [request.kind for request in requests] == ["help"] and not unsupported
