@@ -215,7 +215,7 @@ def test_the_short_help_fits_on_a_screen_and_names_only_real_flags_and_commands(
     named = {
         word
         for line in lines
-        if line.startswith(("sessions", "settings"))
+        if line.startswith(("sessions", "tasks", "settings"))
         for word in line.split()[1:]
     }
     assert named == set(COMMANDS) - {"vis", "help"}
