@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
-_CHECK_INTERVAL = 0.5
-"""Seconds between two checks while calls are open."""
+_MIN_INTERVAL = 0.5
+"""Seconds between two checks at least."""
 
 
 class SilenceWatch:
@@ -16,6 +17,7 @@ class SilenceWatch:
 
     def __init__(self) -> None:
         self._silent_at: dict[asyncio.Timeout, float] = {}
+        self._check_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -25,19 +27,28 @@ class SilenceWatch:
         if loop is None:
             # Kept, because finding the loop takes a system call.
             self._loop = loop = asyncio.get_running_loop()
-        self._silent_at[call] = loop.time() + seconds
-        if self._timer is None:
-            self._timer = loop.call_later(_CHECK_INTERVAL, self._check, loop)
+        now = loop.time()
+        self._silent_at[call] = now + seconds
+        check_at = now + max(seconds, _MIN_INTERVAL)
+        if check_at < self._check_at:
+            self._check_later(loop, check_at)
 
     def close(self, call: asyncio.Timeout) -> None:
         """Remove a call that has ended."""
         del self._silent_at[call]
 
+    def _check_later(self, loop: asyncio.AbstractEventLoop, check_at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._check_at = check_at
+        self._timer = loop.call_at(check_at, self._check, loop)
+
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = None
+        self._check_at = math.inf
         now = loop.time()
         for call, silent_at in self._silent_at.items():
             if now >= silent_at and not call.expired():
                 call.reschedule(now)
         if self._silent_at:
-            self._timer = loop.call_later(_CHECK_INTERVAL, self._check, loop)
+            next_at = min(self._silent_at.values())
+            self._check_later(loop, max(next_at, now + _MIN_INTERVAL))
