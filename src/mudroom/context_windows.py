@@ -1,4 +1,4 @@
-"""Context windows of models: settings, the server's own word, tables, and what refusals teach."""
+"""Context windows of models, from the setting, servers, tables and refusals."""
 
 from __future__ import annotations
 

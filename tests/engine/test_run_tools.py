@@ -150,7 +150,7 @@ async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stag
     async with stage.open(script) as session:
         await session.run("PARENT")
         await check_record(stage)
-    assert stage.results[1].text == "Sent to 1.1.1: read after the present call."
+    assert stage.results[1].text == "Sent to 1.1.1. It is read after the current tool calls."
     sent = next(event for event in stage.events if isinstance(event, MessageSent))
     assert (sent.run, sent.message.id, sent.message.sender) == ("1.1.1", "1.2.1:1.1.1", "1")
     assert 'I read: <message from="1">\nmind the gap\n</message>' in list_notifications(stage)[0]
@@ -172,7 +172,7 @@ async def test_a_broadcast_reaches_all_children_that_work(stage: Stage) -> None:
         "CHILD": [child],
     }
     await stage.run(script)
-    assert stage.results[2].text == "Sent to 1.1.1, 1.1.2: read after the present call."
+    assert stage.results[2].text == "Sent to 1.1.1, 1.1.2. It is read after the current tool calls."
     assert [report.text for run, report in stage.reports.items() if run != "1"] == ["I read"] * 2
 
 

@@ -1,4 +1,4 @@
-"""Background commands: a tool's work that goes on after its call has returned."""
+"""Background commands: work of a tool that goes on after its call has returned."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
         return None
     if run.inbox.has_unread:
         return None
-    if answer.text.strip() or run.outputs.has_every_value or run.background.is_open:
+    if answer.text.strip() or run.outputs.has_every_value or run.background.keeps_run_open:
         return Ending(Reason.GOAL)
     if repeats > 1:
         return Ending(Reason.ERROR, "the model gave an empty answer twice")

@@ -50,8 +50,8 @@ _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
 )
 
-
 NO_REPORT = "a child ended without a report"
+"""Reason why the changes of a run are not known."""
 
 STARTED = (
     "Started {run} in the background. Its report comes by itself as a task-notification; you know "
@@ -236,7 +236,7 @@ class _Child:
         return ToolResult(text, is_error, detail=detail, spill=spill)
 
     async def wait_for_notification(self) -> InboxMessage:
-        """Wait for the end of the child and return the notification. An error is its text."""
+        """Wait for the end of the child and return the notification, also after an error."""
         run_id = self._brief.run_id
         try:
             report, _ = await self._wait_for_report()
@@ -249,10 +249,10 @@ class _Child:
         return make_notification(run_id, choose_status(report.reason), self.title, text)
 
     async def _wait_for_report(self) -> tuple[Report, int]:
-        """Return the report and the number of runs below the child."""
+        """Wait for the end of the child; return its report and the number of runs below it."""
         run = self._context.run
         try:
-            report = await _wait_for_report(run, self.handle)
+            report = await _wait_or_stop(run, self.handle)
             if hooks := run.services.hooks:
                 await hooks.on_child_end(run.brief, self._brief, report)
         finally:
@@ -267,13 +267,13 @@ class _Child:
         return text, spill
 
 
-async def _wait_for_report(run: RunContext, handle: RunHandle) -> Report:
+async def _wait_or_stop(run: RunContext, handle: RunHandle) -> Report:
     """Return the report of a child. If the run is stopped, stop the child for the same reason."""
     try:
         await handle.wait()
     except asyncio.CancelledError:
         handle.cancel(run.stop_reason)
-        with suppress(Exception):  # the fault of a child does not replace the cancel
+        with suppress(Exception):  # An error of the child does not replace the cancel.
             await handle.report()
         raise
     return await handle.report()
@@ -289,7 +289,7 @@ class _ChildWindow:
         """Return the result of the call, cut off or not, with the files of the child."""
         try:
             report = await self._handle.report()
-        except Exception:  # noqa: BLE001  the fault of a child is reported where it happens
+        except Exception:  # noqa: BLE001  the call of the child reports the error
             return replace(result, unknown_changes=NO_REPORT)
         return replace(
             result,

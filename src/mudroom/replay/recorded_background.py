@@ -1,4 +1,4 @@
-"""Recorded background work: a run of a replay waits and gets its messages where the record says."""
+"""Background work of a replay: a run waits, and gets its messages, in the recorded turns."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class RecordedBackground(BackgroundWork):
         }
 
     @property
-    def is_open(self) -> bool:
+    def keeps_run_open(self) -> bool:
         """True if the recorded run went on after this turn because of background work."""
         turn = self._run.turn
         has_messages = self._hooks.has_messages(self._run.run_id, turn)
         return turn in self._waits or turn in self._warnings or has_messages
 
-    def _deliver(self, message: InboxMessage, result: ToolResult | None) -> None:
+    def _send(self, message: InboxMessage, result: ToolResult | None) -> None:
         """Compare a notification with the recorded one. The hooks send the recorded one."""
         recorded = self._texts.get(message.id)
         if recorded is None:
-            return  # The record ends before.
+            return  # The recorded run ended before this notification.
         if self._remove_times(recorded) != self._remove_times(message.text):
             text = f"a notification differs.\nrecorded: {recorded}\nnow:      {message.text}"
             self._journal.diverge(text, f"run {self._run.run_id}")
@@ -74,7 +74,7 @@ class RecordedBackground(BackgroundWork):
         return self._warnings.get(self._run.turn, "")
 
     async def wait_for_message(self) -> bool:
-        """Send the messages of this turn; wait for the stop of the run if it got none."""
+        """Send the messages of this turn. If the run waited for none, wait until it is stopped."""
         run = self._run
         if runs := self._waits.get(run.turn):
             await self._record_wait(runs)

@@ -32,7 +32,7 @@ class OpenWork(Struct, frozen=True):
 
     Arguments:
         handle: of a child; None for a command.
-        cancel: stops the work. It takes the reason of a child's report.
+        cancel: stops the work. Its argument is the reason for the report of a child.
     """
 
     title: str
@@ -47,8 +47,8 @@ class BackgroundWork:
     Attributes:
         worker: executes all children of the run.
         open: the work that goes on by id, in the order in which it started.
-        interrupted: calls of an earlier process whose work is not reported, by id of the work.
-        titles: agent and task, or the command, of all work so far, by id.
+        interrupted: calls of an earlier process, by the id of their work; it had not ended.
+        titles: titles of all work so far by id: agent and task of a child, or the command.
         stopped_commands: commands that the end of the run has stopped.
     """
 
@@ -65,7 +65,7 @@ class BackgroundWork:
         self._control = control
         self._waited_in_turn = 0
         self._has_warned = False
-        self._is_closed = False
+        self._sends_notifications = True
 
     @property
     def children(self) -> dict[str, RunHandle]:
@@ -73,12 +73,12 @@ class BackgroundWork:
         return {work_id: work.handle for work_id, work in self.open.items() if work.handle}
 
     @property
-    def is_open(self) -> bool:
-        """True if the run must not end yet."""
+    def keeps_run_open(self) -> bool:
+        """True if the run must not end yet: a child works, or the model was not warned."""
         return bool(self.children) or (bool(self.open) and not self._has_warned)
 
     def is_reported(self, work_id: str) -> bool:
-        """Return whether the end of the work is in the inbox, read or unread."""
+        """Return whether the inbox has, or had, the notification of the work."""
         return self._inbox.knows(make_end_id(work_id))
 
     def add_child(self, handle: RunHandle, title: str, end: Awaitable[InboxMessage]) -> None:
@@ -89,7 +89,7 @@ class BackgroundWork:
         """
 
         async def wait_for_end() -> None:
-            self._report(handle.run_id, await end)
+            self._close(handle.run_id, await end)
 
         self.titles[handle.run_id] = title
         task = asyncio.create_task(wait_for_end())
@@ -109,24 +109,23 @@ class BackgroundWork:
             if command.cancelling():
                 status = "stopped"
             message = make_notification(work_id, status, title, result.text)
-            self._report(work_id, message, replace(result, text="", display=""))
+            self._close(work_id, message, replace(result, text="", display=""))
 
         self.titles[work_id] = title
         task = asyncio.create_task(wait_for_end())
         self.open[work_id] = OpenWork(title, task, lambda _: command.cancel())
 
-    def _report(
-        self, work_id: str, message: InboxMessage, result: ToolResult | None = None
-    ) -> None:
+    def _close(self, work_id: str, message: InboxMessage, result: ToolResult | None = None) -> None:
+        """Remove work that has ended, and send its notification. `result`: of a command."""
         del self.open[work_id]
-        if not self._is_closed:
-            self._deliver(message, result)
+        if self._sends_notifications:
+            self._send(message, result)
 
-    def _deliver(self, message: InboxMessage, result: ToolResult | None) -> None:
+    def _send(self, message: InboxMessage, result: ToolResult | None) -> None:
         self._inbox.put(message, result)
 
     def take_warning(self) -> str:
-        """Return a note about the commands that go on while the model stops; "" the second time."""
+        """Return the warning that the end of the run stops its commands; "" the second time."""
         if self._has_warned or not self.open:
             return ""
         self._has_warned = True
@@ -134,11 +133,11 @@ class BackgroundWork:
         return _COMMANDS_NOTE.format(commands=commands)
 
     def restore_wait(self, turn: int) -> None:
-        """Remember that the record has the wait of a turn."""
+        """Note that the record has `RunWaiting` of a turn already."""
         self._waited_in_turn = turn
 
     async def wait_for_message(self) -> bool:
-        """Wait for a message while children work. Return whether there is an unread one."""
+        """Wait for a message, if a child works. Return whether there is an unread one."""
         if not self._inbox.has_unread and self.children:
             await self._record_wait(tuple(self.children))
             await self._inbox.wait_for_message()
@@ -151,7 +150,7 @@ class BackgroundWork:
         await self._recorder.record(self._recorder.make_event(RunWaiting, runs=runs))
 
     async def wait_for(self, ids: Collection[str], *, wants_all: bool) -> None:
-        """Wait until work has ended, or a message of the user or of a run has come.
+        """Wait until work has ended, or until a message of the user or of a run is unread.
 
         Arguments:
             ids: the work; empty for all that is open.
@@ -191,7 +190,7 @@ class BackgroundWork:
         """
         if not self.open:
             return
-        self._is_closed = grace is None
+        self._sends_notifications = grace is not None
         commands = [work for work in self.open.values() if work.handle is None]
         self.stopped_commands = tuple(work.title for work in commands)
         for work in commands:

@@ -35,7 +35,7 @@ class Inbox:
 
     @property
     def has_unread_text(self) -> bool:
-        """True if a message that is no notification waits to be read."""
+        """True if a message of the user or of a run waits to be read."""
         return any(message.kind == "message" for message in self._unread.values())
 
     def knows(self, message_id: str) -> bool:
@@ -74,7 +74,7 @@ class Inbox:
         Notifications come first, then messages of runs, then those of the user; each oldest first.
 
         Arguments:
-            folder: for the notifications that are too long together.
+            folder: for notifications beyond the characters that one request may have.
         """
         await self.flush()
         messages = sorted(self._unread.values(), key=_get_rank)

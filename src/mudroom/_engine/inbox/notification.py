@@ -1,4 +1,4 @@
-"""Notifications: the text that tells a model that background work has ended."""
+"""Notifications: messages that report the end of background work to a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..._platform.private_files import make_private_folder, write_private_file
 from ...projections.safe_text import sanitize_line
 
 MAX_CHARACTERS = 40_000
-"""Maximum characters of all notifications in one request; longer ones are in files."""
+"""Maximum characters of all notifications in one request; the others are in files."""
 
 _TEMPLATE = """\
 <task-notification>
@@ -52,8 +52,8 @@ def make_notification(work_id: str, status: str, title: str, text: str) -> Inbox
     content = _TEMPLATE.format(
         id=work_id,
         status=status,
-        title=_disarm(sanitize_line(title, _MAX_TITLE)),
-        text=_disarm(text),
+        title=_split_tags(sanitize_line(title, _MAX_TITLE)),
+        text=_split_tags(text),
     )
     return InboxMessage(make_end_id(work_id), content, sender=work_id, kind="notification")
 
@@ -72,6 +72,6 @@ def move_to_file(message: InboxMessage, folder: str) -> str:
     return f"<task-notification>{message.sender} has ended; read {path}</task-notification>"
 
 
-def _disarm(text: str) -> str:
+def _split_tags(text: str) -> str:
     """Return a text that cannot end the notification or begin another one."""
     return text.replace("task-notification>", "task-notification >")

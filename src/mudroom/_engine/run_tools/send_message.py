@@ -53,7 +53,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     sent = [to for to in receivers if await _send(context, children[to], arguments.message)]
     if not sent:
         return ToolResult(f"Nothing was sent: {to} has not begun or is ending.", error=True)
-    return ToolResult(f"Sent to {', '.join(sent)}: read after the present call.")
+    return ToolResult(f"Sent to {', '.join(sent)}. It is read after the current tool calls.")
 
 
 async def _send(context: CallContext, handle: RunHandle, text: str) -> bool:

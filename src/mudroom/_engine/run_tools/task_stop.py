@@ -33,7 +33,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
         hint = suggest_names(work_id, background.titles)
         return ToolResult(f"There is no background work {work_id!r}. {hint}", error=True)
     background.stop_one(work_id, is_gentle=arguments.how == "wrap_up")
-    return ToolResult(f"{work_id} is stopping; a task-notification says what it did.")
+    return ToolResult(f"{work_id} is stopping; its task-notification comes when it has ended.")
 
 
 TASK_STOP = Tool(

@@ -17,7 +17,7 @@ MAX_SECONDS = 600.0
 
 _DESCRIPTION = (
     "Wait until background work ends (task or bash with background: true) or a message comes. "
-    "What came follows as a task-notification. It costs nothing: never poll or sleep."
+    "The task-notification follows the result. Waiting costs no request: never poll or sleep."
 )
 
 
@@ -31,7 +31,7 @@ class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def seconds(self) -> float:
-        """Seconds to wait. Other programs give milliseconds; a larger number is taken as such."""
+        """Seconds to wait. A number above the maximum is in milliseconds, as in other programs."""
         seconds = self.timeout / 1000 if self.timeout > MAX_SECONDS else self.timeout
         return min(seconds, MAX_SECONDS) if self.block else 0.0
 
