@@ -142,9 +142,6 @@ def _call_cases(dialect: str) -> Cases:
         return ToolCallBlock(call_id, "read", {"file_path": "a"})
 
     malformed = FaultCase([_malformed(dialect)], requests=2)
-    if dialect == "google":
-        # Google sends arguments as an object; any other value breaks its protocol.
-        malformed = FaultCase([_malformed(dialect)] * 3, Reason.ERROR, _NOT_THE_PROTOCOL, 3)
     big = ToolCallBlock("c", "read", {"file_path": _PLACEHOLDER})
     return {
         "arguments that are no object": malformed,
