@@ -211,7 +211,7 @@ async def test_files_and_agents_are_completed_and_mentioned(tmux: Tmux) -> None:
         await tmux.expect("with @agent-explore")
         await tmux.press("Enter")
         await tmux.expect("done")
-        assert "see f3.txt with" in get_last_words(
+        assert "see @f3.txt with" in get_last_words(
             server.requests[0]
         ) and "agent explore with the task tool" in get_last_words(server.requests[0])
 

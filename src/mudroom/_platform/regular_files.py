@@ -10,18 +10,18 @@ MAX_BYTES = 1 << 20
 """Bytes of the largest file that is read."""
 
 
-def read_regular_file(path: str | os.PathLike[str]) -> bytes:
+def read_regular_file(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
     """Read a file. Never wait for a pipe and never read a device.
 
-    Raises OSError, also for a folder, a pipe, a device, and a file of more than MAX_BYTES.
+    Raises OSError, also for a folder, a pipe, a device, and a file of more than `max_bytes`.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     # Something else may be there by now: O_NONBLOCK opens also a pipe at once.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise OSError(errno.EFBIG, f"larger than {MAX_BYTES:,} bytes", str(path))
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {max_bytes:,} bytes", str(path))
     return data
 
 

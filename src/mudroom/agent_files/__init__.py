@@ -12,22 +12,24 @@ from .._core.agents import Agent
 
 if TYPE_CHECKING:
     from .agents import LoadedAgents, load_agent_file, load_agent_files, parse_agent_keys
+    from .commands import load_commands
     from .context_files import ContextFiles, load_context_files
     from .diagnostics import Diagnostic, Severity, count_by_severity
     from .fields import fold_name, normalize_name
     from .safe_read import find_files
-    from .skills import Skill, load_skill
+    from .skills import Skill, load_skill, load_skills
 
 BUILTIN_AGENTS = ("general", "explore", "plan")
 """Agents that always exist; an agent file with the same name replaces one."""
 
 _MODULES = {
     "agents": "LoadedAgents load_agent_file load_agent_files parse_agent_keys",
+    "commands": "load_commands",
     "context_files": "ContextFiles load_context_files",
     "diagnostics": "Diagnostic Severity count_by_severity",
     "fields": "fold_name normalize_name",
     "safe_read": "find_files",
-    "skills": "Skill load_skill",
+    "skills": "Skill load_skill load_skills",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
@@ -43,6 +45,8 @@ __all__ = [  # noqa: RUF022  (by theme)
     "count_by_severity",
     "Skill",
     "load_skill",
+    "load_skills",
+    "load_commands",
     "ContextFiles",
     "load_context_files",
     "normalize_name",

@@ -1,4 +1,4 @@
-"""Locations of agent files and skills, in order of precedence: project folders, then the home."""
+"""Locations of agent files, skills and commands, nearest first: project folders, then the home."""
 
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ SKILL_LOCATIONS = (
     LocationKind("agents", ".agents/skills", "SKILL.md", is_recursive=True),
     LocationKind("claude", ".claude/skills", "SKILL.md", is_recursive=True),
     LocationKind("plain", "skills", ".md", is_recursive=True, is_project_only=True),
+)
+COMMAND_LOCATIONS = (
+    LocationKind("agents", ".agents/commands", is_recursive=True),
+    LocationKind("claude", ".claude/commands", is_recursive=True),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from .._core.counts import count_noun
+from .._core.counts import count_noun, format_size
 from .._core.events import (
     AnyEvent,
     RunFinished,
@@ -181,15 +181,7 @@ def describe_ledger(ledger: Ledger) -> str:
 
 
 def _format_amount(lines: int, size: int, tokens: int) -> str:
-    return f"{count_noun(lines, 'line')} ({_format_size(size)}, ~{_round_tokens(tokens)} tokens)"
-
-
-def _format_size(size: int) -> str:
-    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= scale:
-            decimals = 1 if size < 10 * scale else 0
-            return f"{size / scale:,.{decimals}f} {unit}"
-    return f"{size} B"
+    return f"{count_noun(lines, 'line')} ({format_size(size)}, ~{_round_tokens(tokens)} tokens)"
 
 
 def _round_tokens(tokens: int) -> str:

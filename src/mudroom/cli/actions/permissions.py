@@ -15,6 +15,7 @@ from ...errors import UsageError
 from ...open_adapters import collect_tools
 from ...permissions import trust
 from ...permissions.policy import RulePolicy
+from ...permissions.rules import Permissions
 from ...projections.safe_text import sanitize_line
 from ...tools import make_builtin_tools
 from ...tools.function import declare_tool
@@ -45,13 +46,7 @@ def explain_call(
     settings = load_settings(cwd, **flags)
     permissions, _ = load_permissions(settings, cwd, can_ask=can_ask)
     mode = permissions.mode
-    policy = RulePolicy(
-        permissions,
-        workspace=os.path.realpath(cwd),
-        user_home=os.environ.get("HOME", "/"),
-        tools=make_builtin_tools(),
-        tier=lambda: "off",
-    )
+    policy = make_policy(permissions, cwd)
     judged = _find_tool(normalize_tool_name(tool))
     arguments = {judged.path_argument or judged.rule_argument: subject}
     decision = policy.decide(judged, arguments, mode)
@@ -62,6 +57,17 @@ def explain_call(
     else:
         _print_decision(decision, parts if len(parts) > 1 else ())
     return 0 if decision.verdict == "allow" else 1
+
+
+def make_policy(permissions: Permissions, cwd: str) -> RulePolicy:
+    """Return the policy of a folder, without a sandbox."""
+    return RulePolicy(
+        permissions,
+        workspace=os.path.realpath(cwd),
+        user_home=os.environ.get("HOME", "/"),
+        tools=make_builtin_tools(),
+        tier=lambda: "off",
+    )
 
 
 def _print_decision(decision: PermissionVerdict, parts: Iterable[PermissionVerdict]) -> None:

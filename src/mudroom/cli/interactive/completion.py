@@ -26,15 +26,19 @@ class PromptCompleter(Completer):
     ) -> Iterable[Completion]:
         """Yield the completions."""
         before = document.text_before_cursor
+        mentions = self._get_mentions()
         if before.startswith("/") and " " not in before:
             # Imported here: the prompt is drawn before the commands are loaded.
             from .slash_commands.registry import SLASH_COMMANDS
 
-            for command in SLASH_COMMANDS:
-                if command.name.startswith(before):
-                    yield Completion(command.name, -len(before), display_meta=command.description)
+            commands = [(command.name, command.description) for command in SLASH_COMMANDS]
+            if mentions:
+                commands += mentions.list_commands()
+            for name, description in commands:
+                if name.startswith(before) and name == sanitize_line(name):
+                    meta = sanitize_line(description)
+                    yield Completion(name, -len(before), display_meta=meta)
         mention = find_mention(before)
-        mentions = self._get_mentions()
         if mention is None or mentions is None:
             return
         for word, kind in mentions.find_matches(mention):

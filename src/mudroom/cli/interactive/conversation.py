@@ -15,10 +15,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..._core.events import AnyEvent, RunFinished, StoredEvent
+from ..._core.messages import ImageBlock, TextBlock
 from ..._core.runs import Report
 from ..._engine.compaction.summary import has_summary
 from ...config import Settings
-from ...errors import JournalError, MudroomError, suggest_names
+from ...errors import JournalError, MudroomError, UsageError, suggest_names
 from ...permissions.rules import Rule
 from ...projections.file_changes import FileChanges
 from ...projections.ledger import LedgerBuilder, describe_ledger
@@ -29,6 +30,9 @@ from ..output.report import describe_changed_files, explain_failure
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .mentions import MentionCompletions, expand_mentions
+from .prompts.attachments import load_attachments
+from .prompts.other_programs import describe_nearest
+from .prompts.prompt_files import PromptFile, load_prompt_files
 from .scrollback_writer import ScrollbackWriter
 from .shell_escape import ShellEscape
 from .status_line import StatusLine
@@ -152,7 +156,9 @@ class Conversation:
         self.writer = ScrollbackWriter(
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
-        self.mentions = MentionCompletions(self._list_paths, self._list_agent_names)
+        self.mentions = MentionCompletions(
+            self._list_paths, self._list_agent_names, self._list_prompt_files
+        )
         self.is_busy = False
         self.last_answer = ""
         self.resources = AsyncExitStack()
@@ -179,6 +185,12 @@ class Conversation:
 
     def _list_paths(self) -> Iterable[str]:
         return (file.path for file in self.session.workspace.walk())
+
+    def _list_prompt_files(self) -> list[tuple[str, str]]:
+        files = load_prompt_files(self.session.cwd).values()
+        return [
+            (file.name, file.source.description) for file in files if file.name not in self.commands
+        ]
 
     def _list_agent_names(self) -> list[str]:
         return [agent.name for agent in self.session.agents]
@@ -238,12 +250,24 @@ class Conversation:
     async def _run_command(self, line: str) -> NextStep | None:
         name, _, arguments = line.partition(" ")
         command = self.commands.get(name)
-        if command is None:
-            self.print_text(
-                f"unknown command {name}. {suggest_names(name, self.commands)}", "yellow"
-            )
-            return None
-        return await command(self, arguments.strip())
+        if command:
+            return await command(self, arguments.strip())
+        files = await asyncio.to_thread(load_prompt_files, self.session.cwd)
+        if name in files:
+            await self._run_prompt_file(files[name], arguments.strip())
+        else:
+            nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
+            self.print_text(f"unknown command {name}. {nearest}", "yellow")
+        return None
+
+    async def _run_prompt_file(self, file: PromptFile, arguments: str) -> None:
+        """Send the prompt of a file."""
+        prompt = await asyncio.to_thread(file.format_prompt, arguments)
+        if not prompt.strip():
+            self.print_text(f"{file.source.path} is empty or cannot be read.", "yellow")
+            return
+        self.print_text(f"Prompt of {file.source.path}", "dim")
+        await self._run_prompt(prompt)
 
     async def _run_shell(self, command: str) -> None:
         """Run a shell command; its output is added to the next prompt."""
@@ -276,12 +300,29 @@ class Conversation:
             self._print_ending(report)
 
     async def _run_prompt(self, line: str) -> None:
-        prompt = expand_mentions(line, folder=self.session.cwd, agents=self._list_agent_names())
+        attachments = await asyncio.to_thread(load_attachments, self.session, self.settings, line)
+        for note in attachments.notes:
+            self.print_text(note, "dim")
+        prompt = expand_mentions(
+            line,
+            folder=self.session.cwd,
+            agents=self._list_agent_names(),
+            attached=attachments.words,
+        )
         parts = self._prompt_parts
         self._prompt_parts = []
+        text = "\n\n".join([*parts, prompt]) + attachments.text
         with self._mark_busy():
-            report = await self.session.run("\n\n".join([*parts, prompt]))
+            report = await self._run_with_images(text, attachments.images)
         self._print_ending(report)
+
+    async def _run_with_images(self, text: str, images: Sequence[ImageBlock]) -> Report:
+        if images:
+            try:
+                return await self.session.run([TextBlock(text), *images])
+            except UsageError as error:
+                self.print_text(f"The images are not sent, only their paths: {error}", "yellow")
+        return await self.session.run(text)
 
     async def compact(self, focus: str) -> None:
         """Replace the conversation by a summary. Esc stops this and leaves it unchanged.

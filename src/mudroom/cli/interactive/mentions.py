@@ -24,7 +24,14 @@ CACHE_SECONDS = 10.0
 """Seconds for which the list of files is kept."""
 
 
-def expand_mentions(prompt: str, *, folder: str, agents: Collection[str]) -> str:
+def find_mentions(prompt: str) -> list[str]:
+    """Return the mentions of a prompt without their "@"."""
+    return [match[1].rstrip(".:") for match in _MENTION.finditer(prompt)]
+
+
+def expand_mentions(
+    prompt: str, *, folder: str, agents: Collection[str], attached: Collection[str] = ()
+) -> str:
     """Return the prompt for the model.
 
     A mentioned file becomes its path. For a mentioned agent, an instruction is added at the end.
@@ -33,12 +40,15 @@ def expand_mentions(prompt: str, *, folder: str, agents: Collection[str]) -> str
     Arguments:
         folder: base of relative paths.
         agents: names of the known agents.
+        attached: files whose content is sent, too; they stay as they are.
     """
     mentioned: dict[str, None] = {}
 
     def expand(match: re.Match[str]) -> str:
         word = match[1].rstrip(".:")
         name = word.removeprefix(AGENT_PREFIX)
+        if word in attached:
+            return match[0]
         if os.path.lexists(os.path.join(folder, word)):
             return match[1]
         if name in agents:
@@ -63,13 +73,18 @@ class MentionCompletions:
     Arguments:
         files: lists the paths. The list is kept for `CACHE_SECONDS`.
         agents: lists the names of the agents.
+        commands: lists the slash commands of files, with descriptions.
     """
 
     def __init__(
-        self, files: Callable[[], Iterable[str]], agents: Callable[[], Iterable[str]]
+        self,
+        files: Callable[[], Iterable[str]],
+        agents: Callable[[], Iterable[str]],
+        commands: Callable[[], Iterable[tuple[str, str]]] = list,
     ) -> None:
         self._files = files
         self._agents = agents
+        self.list_commands = commands
         self._known: list[str] = []
         self._listed_at = -CACHE_SECONDS
 

@@ -15,6 +15,7 @@ from ....projections.safe_text import sanitize, sanitize_line
 from ...output.text import Line, split_line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation
+from ..prompts.attachments import remove_attachments
 
 MAX_LINES = 400
 """Lines shown of the differences; the rest is counted."""
@@ -97,8 +98,14 @@ async def rewind(conversation: Conversation, number: str) -> None:
         return
     conversation.session.rewind(chosen)
     run = conversation.tree.runs[chosen]
-    conversation.ui.prefill("" if run.description else run.prompt)
+    conversation.ui.prefill("" if run.description else remove_attachments(run.prompt))
     conversation.print_text(f"Removed prompt {chosen} and all after it. {outcome}", "dim")
+
+
+async def undo(conversation: Conversation, _: str) -> None:
+    """Remove the last prompt and its answer; restore the files, or not."""
+    runs = [run for run in conversation.tree.roots if run.report]
+    await rewind(conversation, runs[-1].run_id if runs else "")
 
 
 async def _restore_if_wanted(conversation: Conversation, first: int) -> str | None:

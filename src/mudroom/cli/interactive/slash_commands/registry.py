@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import NamedTuple
 
+from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
+from ..prompts.prompt_files import load_prompt_files
 from . import files, info, session
 
 
@@ -26,6 +29,19 @@ async def _help(conversation: Conversation, _: str) -> None:
         (f"{command.name} {command.arguments}".rstrip(), command.description)
         for command in SLASH_COMMANDS
     )
+    prompt_files = await asyncio.to_thread(load_prompt_files, conversation.session.cwd)
+    hidden = [name for name in prompt_files if name in COMMANDS]
+    if prompt_files:
+        conversation.print_text("Commands and skills of files:")
+        conversation.ui.scrollback.write_table(
+            (sanitize_line(file.name), sanitize_line(file.source.description))
+            for file in prompt_files.values()
+            if file.name not in hidden
+        )
+    for name in hidden:
+        conversation.print_text(
+            f"{prompt_files[name].source.path} is not used: {name} is built in."
+        )
     conversation.print_text(
         "? shows the keys. A line that begins with ! is a shell command; "
         "@ names a file or an agent."
@@ -68,6 +84,7 @@ SLASH_COMMANDS = (
         "remove an earlier prompt and all after it; restore its files",
         files.rewind,
     ),
+    SlashCommand("/undo", "", "remove the last prompt; restore its files", files.undo),
     SlashCommand(
         "/export",
         "[FILE]",

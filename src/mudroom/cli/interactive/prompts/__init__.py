@@ -1,0 +1,1 @@
+"""Prompts of the user: attached files, commands of files, names of other programs' commands."""

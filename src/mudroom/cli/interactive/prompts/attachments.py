@@ -1,0 +1,146 @@
+"""Attachments of a prompt: the content of mentioned files, and images."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+
+from msgspec import Struct, field
+
+from ...._core.counts import count_noun, format_size
+from ...._core.messages import ImageBlock
+from ...._platform.regular_files import read_regular_file
+from ....config import Settings
+from ....errors import WorkspaceError
+from ....output_filters.redaction import Redactor
+from ....permissions.rules import Verdict
+from ....projections.safe_text import sanitize_line
+from ....session import Session
+from ....tools._image_files import MAX_IMAGE_BYTES, parse_image
+from ....tools.read import READ
+from ...actions.load_permissions import load_permissions
+from ...actions.permissions import make_policy
+from ..mentions import find_mentions
+
+MAX_TEXT_BYTES = 100_000
+"""Largest text file that is attached; of a larger one the model reads parts."""
+
+_IMAGE_PATH = re.compile(
+    r"""(?:"[^"\n]+|'[^'\n]+|(?:\\.|[^\s"'\\])+)\.(?:png|jpe?g|gif|webp)["']?(?=\s|$)""", re.I
+)
+
+
+class Attachments(Struct):
+    """Files that are sent with a prompt.
+
+    Arguments:
+        text: contents of the text files, as the model gets them; "" for none.
+        words: mentions whose content is attached.
+        notes: one line per file for the user.
+    """
+
+    text: str = ""
+    words: list[str] = field(default_factory=list[str])
+    images: list[ImageBlock] = field(default_factory=list[ImageBlock])
+    notes: list[str] = field(default_factory=list[str])
+
+
+def remove_attachments(prompt: str) -> str:
+    """Return a recorded prompt without the contents of its files."""
+    return prompt.partition('\n\n<file path="')[0]
+
+
+def load_attachments(session: Session, settings: Settings, line: str) -> Attachments:
+    """Read the files that a line mentions with "@", and the images whose path it contains.
+
+    Paths of images without "@" count only in a line without line feeds: other lines are pasted.
+    """
+    attachments = Attachments()
+    paths = list(_find_paths(session.cwd, line))
+    if not paths:
+        return attachments
+    permissions, _ = load_permissions(settings, session.cwd, can_ask=True)
+    policy = make_policy(permissions, session.cwd)
+    for word, path in paths:
+        absolute = os.path.join(session.cwd, path)
+        if os.path.isdir(absolute):
+            continue
+        verdicts = [
+            policy.decide(READ, {"file_path": name}, permissions.mode)
+            for name in (absolute, os.path.realpath(absolute))
+        ]
+        denied = next((verdict for verdict in verdicts if verdict.verdict == Verdict.DENY), None)
+        if denied:
+            _add_note(attachments, path, f"not attached: {denied.why}")
+        else:
+            _attach(attachments, session, word, path)
+    return attachments
+
+
+def _find_paths(folder: str, line: str) -> Iterator[tuple[str, str]]:
+    """Yield (mention or "", path) of the existing files in a line, each path once."""
+    seen: set[str] = set()
+    for word in find_mentions(line):
+        path = os.path.expanduser(word)
+        if path not in seen and os.path.lexists(os.path.join(folder, path)):
+            seen.add(path)
+            yield word, path
+    if "\n" in line:
+        return
+    for match in _IMAGE_PATH.finditer(line):
+        path = os.path.expanduser("".join(shlex.split(match[0])))
+        if path not in seen and os.path.isfile(os.path.join(folder, path)):
+            seen.add(path)
+            yield "", path
+
+
+def _attach(attachments: Attachments, session: Session, word: str, path: str) -> None:
+    """Add one file, or a note why only its path is sent."""
+    try:
+        data = _read(session, path)
+    except (OSError, WorkspaceError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        _add_note(attachments, path, f"only the path is sent: {reason}")
+        return
+    image = parse_image(data) if len(data) <= MAX_IMAGE_BYTES else None
+    if image:
+        attachments.images.append(image)
+        pixels = f"{image.width}x{image.height} pixels"
+        _add_note(attachments, path, f"image attached, {pixels}, {format_size(len(data))}")
+        return
+    if not word:
+        reason = f"not a complete image of at most {format_size(MAX_IMAGE_BYTES)}"
+        _add_note(attachments, path, f"only the path is sent: {reason}")
+        return
+    if len(data) > MAX_TEXT_BYTES:
+        reason = f"more than {format_size(MAX_TEXT_BYTES)}; the model reads parts of it"
+        _add_note(attachments, path, f"only the path is sent: {reason}")
+        return
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        _add_note(attachments, path, "only the path is sent: not text in UTF-8")
+    else:
+        lines = count_noun(len(text.splitlines()), "line")
+        attachments.words.append(word)
+        content = Redactor(os.environ)(text).rstrip("\n")
+        attachments.text += f'\n\n<file path="{path}">\n{content}\n</file>'
+        _add_note(attachments, path, f"attached, {lines}, {format_size(len(data))}")
+
+
+def _read(session: Session, path: str) -> bytes:
+    """Read a file of the workspace; outside of it, only an image."""
+    try:
+        return session.workspace.read(path, 0, MAX_IMAGE_BYTES + 1)
+    except WorkspaceError:
+        if not _IMAGE_PATH.fullmatch(shlex.quote(path)):
+            raise
+        return read_regular_file(path, max_bytes=MAX_IMAGE_BYTES)
+
+
+def _add_note(attachments: Attachments, path: str, text: str) -> None:
+    attachments.notes.append(f"{sanitize_line(path)}: {text}")

@@ -1,0 +1,43 @@
+"""Slash commands of other programs that mudroom does not have, and the nearest thing it has."""
+
+from __future__ import annotations
+
+_NEAREST = {
+    "/add-dir": "mudroom works in one folder: start it with mudroom -C DIR.",
+    "/approvals /allowed-tools": "Use /permissions to see the rules, /mode to change the mode.",
+    "/background /bg": "There are no background runs; you can type while a run works.",
+    "/bashes": "There are no background commands. Use /tasks to list the runs.",
+    "/branch /fork": "Leave, then copy the session: mudroom --resume ID --fork-session.",
+    "/bug /feedback": "Use mudroom doctor to check your setup.",
+    "/checkpoint /restore /redo": "Use /rewind to return to an earlier prompt.",
+    "/config /settings": "Leave, then use mudroom config. The settings file can also be edited.",
+    "/editor /edit": "Press Ctrl+G to edit the line in $EDITOR.",
+    "/effort /think /reasoning": "There is no such setting. Use /model to choose a model.",
+    "/hooks": "There are no hooks. Use /permissions for rules about tools.",
+    "/ide /terminal-setup": "There is no editor integration. Ctrl+J adds a line everywhere.",
+    "/image": "Write the path of the image in your prompt, or @PATH.",
+    "/login /logout /auth /connect": "Keys are environment variables: see mudroom models.",
+    "/mcp /tools /plugin /plugins /extensions": "Plug-ins do not exist. /context lists the tools.",
+    "/memory /remember": "Write rules into AGENTS.md (/init), or keep one with /pin.",
+    "/models": "Use /model.",
+    "/plan": "Use /mode plan.",
+    "/release-notes /update /upgrade": "Update mudroom with the program that installed it.",
+    "/reset": "Use /clear.",
+    "/review /security-review /pr-comments": "Write a prompt into .claude/commands/NAME.md; "
+    "/NAME then sends it.",
+    "/sessions /chat /continue /history": "Use /resume to continue another session.",
+    "/share": "Use /export FILE.html.",
+    "/stats /insights": "Use /cost or /view.",
+    "/status": "The line below the prompt shows the state. Use /cost, /context or /doctor.",
+    "/statusline": "The line below the prompt cannot be changed.",
+    "/summarize /compress": "Use /compact.",
+    "/theme /themes": "There are no themes: colors are those of the terminal's palette.",
+    "/todos": "Use /tasks to list the runs.",
+    "/worktree": "Start mudroom in the worktree: mudroom -C DIR.",
+}
+_BY_NAME = {name: text for names, text in _NEAREST.items() for name in names.split()}
+
+
+def describe_nearest(name: str) -> str:
+    """Return what to use in place of a command of another program, "" for an unknown name."""
+    return _BY_NAME.get(name, "")
