@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mudroom import AnyEvent, Ledger, ToolResult, Usage
 from mudroom.events import ToolCallFinished, ToolCallStarted
-from mudroom.projections.ledger import LedgerBuilder, describe_ledger
+from mudroom.projections.ledger import LedgerBuilder, PromptLedgers, describe_ledger
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,
@@ -115,8 +115,25 @@ def test_description_of_a_ledger() -> None:
     assert describe_ledger(got) == (
         "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, "
         "~600 tokens) came back. "
-        "Parent context: 3,100 tokens; without children about 79,100."
+        "Parent context: 3,100 tokens; without children about 79,100 (96% saved)."
     )
+
+
+def test_a_ledger_says_in_words_that_children_saved_nothing() -> None:
+    for without_children in (0, 478, 496, 520):
+        ledger = Ledger(children=1, parent_tokens=496, without_children_tokens=without_children)
+        text = describe_ledger(ledger)
+        assert text.endswith(
+            "Parent context: 496 tokens; the children read too little to save context."
+        )
+
+
+def test_a_prompt_has_a_ledger_of_its_own() -> None:
+    ledgers = PromptLedgers()
+    for number in ("1", "2"):
+        ledgers.apply(run_started(number))
+        ledgers.apply(run_started(f"{number}.1.1", number))
+    assert (ledgers.session.children, ledgers.prompt.children) == (2, 1)
 
 
 def test_description_of_one_child_none_and_unknown_tokens() -> None:

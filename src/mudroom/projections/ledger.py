@@ -21,6 +21,8 @@ from .._core.runs import Brief
 
 BYTES_PER_TOKEN = 3.5
 """Estimate for texts. Providers count exactly, but only for complete requests."""
+MIN_SAVED_SHARE = 0.05
+"""Share of the context above which delegation saved context; less is within the estimate."""
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
@@ -161,6 +163,31 @@ class LedgerBuilder:
         )
 
 
+class PromptLedgers:
+    """Ledgers of a session and of its last prompt, updated with each event."""
+
+    def __init__(self) -> None:
+        self._session = LedgerBuilder()
+        self._prompt = LedgerBuilder()
+
+    def apply(self, event: AnyEvent) -> None:
+        """Add the next event."""
+        if isinstance(event, RunStarted) and not event.brief.depth:
+            self._prompt = LedgerBuilder()
+        self._session.apply(event)
+        self._prompt.apply(event)
+
+    @property
+    def session(self) -> Ledger:
+        """The ledger of all events so far."""
+        return self._session.ledger
+
+    @property
+    def prompt(self) -> Ledger:
+        """The ledger of the events since the last prompt."""
+        return self._prompt.ledger
+
+
 def describe_ledger(ledger: Ledger) -> str:
     """Return the ledger as sentences; figures with ~ or "about" are estimates."""
     if not ledger.children:
@@ -170,14 +197,18 @@ def describe_ledger(ledger: Ledger) -> str:
     returned = _format_amount(ledger.returned_lines, ledger.returned_bytes, ledger.returned_tokens)
     text = f"{children} read {read}; {returned} came back."
     if ledger.parent_tokens:
-        without_children = _round_tokens(ledger.without_children_tokens)
-        text += (
-            f" Parent context: {ledger.parent_tokens:,} tokens; "
-            f"without children about {without_children}."
-        )
+        text += f" Parent context: {ledger.parent_tokens:,} tokens{_describe_savings(ledger)}."
     if ledger.has_unknown_usage:
         text += f" Children used at least {ledger.child_tokens:,} tokens: answers were cut off."
     return text
+
+
+def _describe_savings(ledger: Ledger) -> str:
+    without_children = ledger.without_children_tokens
+    share = 1 - ledger.parent_tokens / without_children if without_children else 0.0
+    if share < MIN_SAVED_SHARE:
+        return "; the children read too little to save context"
+    return f"; without children about {_round_tokens(without_children)} ({share:.0%} saved)"
 
 
 def _format_amount(lines: int, size: int, tokens: int) -> str:

@@ -22,7 +22,7 @@ from ...config import Settings
 from ...errors import JournalError, MudroomError, UsageError, suggest_names
 from ...permissions.rules import Rule
 from ...projections.file_changes import FileChanges
-from ...projections.ledger import LedgerBuilder, describe_ledger
+from ...projections.ledger import PromptLedgers, describe_ledger
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
@@ -150,7 +150,7 @@ class Conversation:
         self.settings = settings
         self.commands = commands
         self.tree = RunTree()
-        self.ledger_builder = LedgerBuilder()
+        self.ledgers = PromptLedgers()
         self.file_changes = FileChanges()
         self.status = StatusLine()
         self.writer = ScrollbackWriter(
@@ -169,13 +169,13 @@ class Conversation:
         session.watch_history(self._apply_recorded)
 
     def _apply(self, event: AnyEvent) -> None:
-        folds = (self.tree, self.ledger_builder, self.file_changes, self.status)
+        folds = (self.tree, self.ledgers, self.file_changes, self.status)
         for fold in (*folds, self.writer, self.ui):
             fold.apply(event)
         self._store_answer(event)
 
     def _apply_recorded(self, event: StoredEvent) -> None:
-        for fold in (self.tree, self.ledger_builder, self.file_changes, self.status):
+        for fold in (self.tree, self.ledgers, self.file_changes, self.status):
             fold.apply(event)
         self._store_answer(event)
 
@@ -354,9 +354,17 @@ class Conversation:
         if changes:
             self.print_text(f"{changes}. /diff shows the differences.", "dim")
         if has_children:
-            self.print_text(describe_ledger(self.ledger_builder.ledger), "dim")
+            self._print_ledger()
         if failure or changes or has_children:
             self.ui.scrollback.write("\n")
+
+    def _print_ledger(self) -> None:
+        """Print the ledger of the prompt, and of the session if earlier prompts had children."""
+        of_prompt = self.ledgers.prompt
+        of_session = self.ledgers.session
+        self.print_text(describe_ledger(of_prompt), "dim")
+        if of_session.children > of_prompt.children:
+            self.print_text(f"Session: {describe_ledger(of_session)}", "dim")
 
     def interrupt(self) -> bool:
         """Stop the current run or shell command and keep its results; return False if idle."""

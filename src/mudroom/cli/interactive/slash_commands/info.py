@@ -73,7 +73,7 @@ async def cost(conversation: Conversation, _: str) -> None:
         money = ", costs not known"  # no sum is shown without the price of one run
     runs = count_noun(len(tree.runs), "run")
     conversation.print_text(f"{format_tokens(total)} tokens in {runs}{money}.")
-    ledger = conversation.ledger_builder.ledger
+    ledger = conversation.ledgers.session
     if ledger.children:
         conversation.print_text(describe_ledger(ledger))
 
