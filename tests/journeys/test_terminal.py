@@ -56,7 +56,7 @@ async def test_a_conversation_with_its_commands(tmux: Tmux) -> None:
         await tmux.say("/clear")
         await tmux.expect("Started a new session")
         await tmux.say("afresh")
-        await tmux.expect_scrolled("1 child read", 3)
+        await tmux.expect_scrolled("1 child read", 4)
         assert "and again" not in server.requests[-1].body.decode(), (
             "a new session contains nothing of the old one"
         )
