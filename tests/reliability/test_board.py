@@ -20,7 +20,6 @@ from mudroom.boards.board import TaskBoard
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 PROCESSES = 50 if LONG else 8
 TASKS = 1_000 if LONG else 120
-MIN_CLAIMS_PER_SECOND = 200
 
 WORKER = """
 import os, random, sys, time
@@ -90,7 +89,6 @@ def test_each_task_is_completed_once_though_processes_are_killed(
     record_property("figure", f"claims of a task board\t{figure}")
     if LONG:
         assert killed >= PROCESSES // 10, figure
-        assert claims / seconds >= MIN_CLAIMS_PER_SECOND, figure
 
 
 def read_log(path: Path) -> list[tuple[int, str, str]]:
