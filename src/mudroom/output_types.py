@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from ._core.agents import Output
 from ._core.output_declarations import (
     SINGLE_OUTPUT,
+    make_output,
     parse_outputs,
     parse_schema,
 )
@@ -112,7 +113,7 @@ def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[Any]:
 
     def read_output(name: str, kind: object) -> Output:
         schema, converters[name] = _read_type(cast("type[Any]", kind))
-        return Output(str(schema.get("description", "")), schema)
+        return make_output(schema)
 
     declaration = parse_outputs(requested, read_output)
     if declaration.describes_one_value:

@@ -272,12 +272,14 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("bad-turns"),
         make_file(*BASE, "maxTurns: many"),
-        expected="4: warning: whole number",
+        False,
+        "4: error: maxTurns is not a whole number",
     ),
     Sample(
         CLAUDE.format("no-turns"),
         make_file(*BASE, "maxTurns: 0"),
-        expected="4: warning: whole number of at least 1",
+        False,
+        "4: error: maxTurns is not a whole number of at least 1",
     ),
     Sample(
         CLAUDE.format("bad-model"),
@@ -530,7 +532,7 @@ _BROKEN: list[Sample] = [
         ".qwen/agents/config.md",
         make_file("name: q", "runConfig: 5"),
         False,
-        "3: warning: runConfig is not a map; 1: error: no description",
+        "3: error: runConfig is not a map; 1: error: no description",
     ),
     Sample(".goose/agents/none.md", "no head here", False, "1: note: documentation"),
     Sample(

@@ -186,6 +186,8 @@ async def test_agent_and_agents_choose_the_root_agent(project: Project) -> None:
         ("[]", "expected a JSON object"),
         ('{"a": 1}', "is not an object of keys"),
         ('{"a": {"prompt": "p"}}', "no description"),
+        ('{"a": {"description": "d", "prompt": "p", "maxTurns": -1}}', "maxTurns"),
+        ('{"a": {"description": "d", "prompt": "p", "timeout_mins": "x"}}', "timeout_mins"),
     ],
 )
 async def test_invalid_inline_agents_are_usage_errors(
@@ -195,6 +197,16 @@ async def test_invalid_inline_agents_are_usage_errors(
     assert done.code == 2
     assert "--agents" in done.err
     assert expected in done.err
+
+
+async def test_a_key_of_an_inline_agent_that_is_not_used_is_a_notice(project: Project) -> None:
+    inline = json.dumps(
+        {"poet": {"description": "Rhymes.", "prompt": "p", "tols": ["Read"], "temp": 9}}
+    )
+    done = await project("-p", "hello", "--model", "offline", "--agents", inline)
+    assert done.code == 0
+    assert "agent poet: unknown key 'tols' (--agents)" in done.err
+    assert "agent poet: temp is not a number from 0 to 2 (--agents)" in done.err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 import pydantic
@@ -59,6 +60,29 @@ async def test_a_schema_of_one_value_is_checked_and_the_report_has_the_value(
     assert model.requests[1].results[0].error
     assert report.reason is Reason.GOAL
     assert report.outputs == right
+
+
+@dataclass
+class Page:
+    title: str
+    data: Any
+
+
+async def test_a_value_of_any_type_is_not_converted_to_text(scripted: Open) -> None:
+    value = {"rows": [1, None]}
+    fields = [emit("title", "Mud"), emit("data", value)]
+    forms: list[tuple[Any, list[Any], Any]] = [
+        (Page, fields, Page("Mud", value)),
+        ({"type": "object", "properties": {"data": {}}}, [emit("data", value)], {"data": value}),
+        ({"data": Any}, [emit("data", value)], {"data": value}),
+        ({"data": {}}, [emit("data", 1)], {"data": 1}),
+        (Any, [emit(SINGLE_OUTPUT, 1)], 1),
+        ({"data": Output("a text")}, [emit("data", 1)], {"data": "1"}),
+    ]
+    for requested, answer, expected in forms:
+        async with scripted([answer]) as (session, _):
+            report = await session.task("Read it.", outputs=requested)
+        assert report.outputs == expected
 
 
 async def test_a_recursive_schema_of_an_object_has_one_output_per_field(scripted: Open) -> None:

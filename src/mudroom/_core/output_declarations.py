@@ -30,6 +30,9 @@ _VALUE_KEYWORDS = {
 }
 """Keywords that stand beside `type` in the schema of one value."""
 
+_ANY_VALUE = {"type": list(_TYPES)}
+"""Schema of any value. An `Output` without a schema is a text."""
+
 
 class OutputDeclaration(Struct, frozen=True):
     """Declared outputs by name.
@@ -77,7 +80,7 @@ def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
     target = _resolve_reference(schema)
     if not _has_separate_fields(target):
         _check_schema(SINGLE_OUTPUT, schema)
-        output = Output(str(schema.get("description", "")), schema)
+        output = make_output(schema)
         return OutputDeclaration({SINGLE_OUTPUT: output}, describes_one_value=True)
     outputs: dict[str, Output] = {}
     for name, field_schema in target["properties"].items():
@@ -87,9 +90,14 @@ def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
             complete = {**field_schema, "$defs": target["$defs"]}
         _check_schema(name, complete)
         is_optional = name not in target.get("required", ())
-        description = str(field_schema.get("description", ""))
-        outputs[name] = Output(description, complete, optional=is_optional)
+        outputs[name] = make_output(complete, is_optional=is_optional)
     return OutputDeclaration(outputs)
+
+
+def make_output(schema: dict[str, Any], *, is_optional: bool = False) -> Output:
+    """Return the output of a JSON Schema; an empty one accepts any value."""
+    description = str(schema.get("description", ""))
+    return Output(description, schema or _ANY_VALUE, optional=is_optional)
 
 
 def _check_name(name: str) -> None:
@@ -125,8 +133,7 @@ def _parse_output(
     if isinstance(value, str):
         return Output(value)
     if isinstance(value, Mapping):
-        schema = dict(cast("Mapping[str, Any]", value))
-        value = Output(str(schema.get("description", "")), schema)
+        value = make_output(dict(cast("Mapping[str, Any]", value)))
     if read_type and value is not None and not isinstance(value, Output):
         value = read_type(name, value)
     if not isinstance(value, Output):

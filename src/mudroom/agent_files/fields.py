@@ -337,6 +337,9 @@ _LIMITING = {
     _handle_sandbox_mode,
     _handle_child_tools,
     _handle_budget,
+    _TURNS,
+    _MINUTES,
+    _RUN_CONFIG,
     _WORKSPACE,
 }
 _UNUSED = (

@@ -28,8 +28,9 @@ def create_session(
 
     Other arguments as for `make_session_options`.
     """
-    session = Session(**make_session_options(settings, cwd, loaded, start) | options)
-    session.notices.extend(loaded.notices)
+    notices = list(loaded.notices)
+    session = Session(**make_session_options(settings, cwd, loaded, notices, start) | options)
+    session.notices.extend(notices)
     return session
 
 
@@ -37,6 +38,7 @@ def make_session_options(
     settings: Settings,
     cwd: str,
     loaded: LoadedPermissions,
+    notices: list[str],
     start: SessionStart = NEW_SESSION,
 ) -> dict[str, Any]:
     """Return the fields of SessionOptions for these settings.
@@ -45,6 +47,7 @@ def make_session_options(
 
     Arguments:
         cwd: folder of the session. loaded: its permissions. start: the session to continue.
+        notices: a line is added for each part of a setting that is not used.
 
     Raises UsageError for agents that cannot be used.
     """
@@ -52,7 +55,7 @@ def make_session_options(
     if settings.agents:
         from .parse_json_flags import parse_inline_agents
 
-        agents = parse_inline_agents(settings.agents)
+        agents = parse_inline_agents(settings.agents, notices)
     return {
         **settings.to_options(),
         "child_model_origin": settings.get_persistent_origin("child_model"),

@@ -18,8 +18,11 @@ _AGENTS_FLAG = "--agents"
 _SCHEMA_FLAG = "--json-schema"
 
 
-def parse_inline_agents(text: str) -> list[Agent]:
+def parse_inline_agents(text: str, notices: list[str]) -> list[Agent]:
     """Return the agents of `--agents`: a JSON object of name -> keys as in agent files.
+
+    Arguments:
+        notices: a line is added for each key that is not used, or not as written.
 
     Raises UsageError.
     """
@@ -33,15 +36,16 @@ def parse_inline_agents(text: str) -> list[Agent]:
             )
         keys = cast("dict[str, Any]", keys)
         agent, draft = agent_files.parse_agent_keys(keys, name, _AGENTS_FLAG, KNOWN_TOOLS)
+        problems = [
+            finding.text
+            for finding in draft.diagnostics.items
+            if finding.severity is not Severity.NOTE
+        ]
         if agent is None:
-            problems = [
-                finding.text
-                for finding in draft.diagnostics.items
-                if finding.severity is not Severity.NOTE
-            ]
             reason = "; ".join(problems) or draft.unused_reason
             raise UsageError(f"agent {name}: {reason}", where=_AGENTS_FLAG)
         _check_tools(agent)
+        notices += [f"agent {name}: {problem} ({_AGENTS_FLAG})" for problem in problems]
         agents.append(agent)
     return agents
 
