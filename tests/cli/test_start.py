@@ -75,6 +75,6 @@ def test_settings_reach_the_session_options_by_name() -> None:
     values: dict[str, Any] = {"child_turns": 3, "max_children": 2, "allow_net": True}
     settings = Settings(model="offline", child_model="inherit", home="/h", **values)
     loaded = LoadedPermissions(Permissions(), ())
-    options = SessionOptions(**make_session_options(settings, ".", loaded))
+    options = SessionOptions(**make_session_options(settings, ".", loaded, []))
     for name in ("model", "sandbox", *SharedOptions.__struct_fields__):
         assert getattr(options, name) == getattr(settings, name)
