@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -42,7 +43,8 @@ class ContextWindows:
         return min(filter(None, [*known, self._learnt.get(name, 0)]), default=0)
 
     def _find_one(self, name: str) -> int:
-        return getattr(self._models.get_model(name), "context_window", 0)
+        stated = getattr(self._models.get_model(name), "context_window", 0)
+        return stated or _find_local_window(name)
 
     def look_up(self, name: str) -> int:
         """Return the window of a model that `find` does not know, 0 if it has no limit."""
@@ -77,6 +79,11 @@ def make_context_policy(models: ModelRegistry, options: CompactionOptions) -> Co
     )
 
 
+@cache
+def _find_local_window(name: str) -> int:
+    return _LOCAL_WINDOW if find_local_provider(name) else 0
+
+
 def _split(name: str) -> list[str]:
     return [part.strip() for part in name.split(",") if part.strip()]
 
@@ -84,6 +91,4 @@ def _split(name: str) -> list[str]:
 def _look_up_one(name: str) -> int:
     if name.partition(":")[0] in _UNLIMITED:
         return 0
-    if find_local_provider(name):
-        return _LOCAL_WINDOW
     return get_context_window(name) or _DEFAULT_WINDOW

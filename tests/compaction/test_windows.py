@@ -35,7 +35,7 @@ def test_the_table_knows_a_hosted_model_and_the_setting_comes_first() -> None:
 def test_a_local_server_says_its_window_else_the_default_is_low() -> None:
     models = open_registry(**{"openai__some-model": 16_384})
     assert ContextWindows(models).find("openai:some-model") == 16_384
-    assert ContextWindows(models).look_up("ollama:some-model") == 32_000
+    assert ContextWindows(models).find("lmstudio:some-model") == 32_000
 
 
 def test_a_model_that_no_source_knows_has_a_default_and_scripted_ones_have_no_limit() -> None:

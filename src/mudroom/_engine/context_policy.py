@@ -6,8 +6,13 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-LOOK_UP_SIZE = 10_000
-"""Tokens of a request from which a slow source of windows is asked."""
+LOOK_UP_SIZE = 32_000
+"""Tokens of a request from which a slow source of windows is asked.
+
+The table of windows takes 16 MB of memory. A model with a smaller window refuses once.
+"""
+_CHECK_STEP = 4_000
+"""Tokens after which a request is checked again: the window may be known since."""
 _DEFAULT_OUTPUT = 8_192
 """Tokens that an answer may have where neither agent nor session sets a limit."""
 _MIN_FRACTION = 0.5
@@ -67,6 +72,19 @@ class Thresholds(Struct, frozen=True):
     window: int
     clear_at: int
     compact_at: int
+
+
+def choose_next_check(size: int, limits: Thresholds | None) -> int:
+    """Return the tokens of a request that is compared with the thresholds again.
+
+    Arguments:
+        size: tokens of the request that was compared now.
+    """
+    if limits is None:
+        return size + _CHECK_STEP
+    step = size + min(_CHECK_STEP, limits.window // 32)
+    bound = limits.clear_at if size < limits.clear_at else limits.compact_at
+    return min(bound + 1, step)
 
 
 DEFAULT_THRESHOLDS = Thresholds(128_000, 76_800, 108_800)

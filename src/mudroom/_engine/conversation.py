@@ -19,7 +19,7 @@ from .._core.messages import (
     UserMessage,
 )
 from .._core.ports import ModelConversation, RetryNotice, StreamChunk
-from .._core.token_counts import CHARACTERS_PER_TOKEN
+from .._core.token_counts import CHARACTERS_PER_TOKEN, estimate_block_tokens
 from .normalize import make_wire_id, normalize_conversation
 
 
@@ -30,14 +30,15 @@ class Conversation:
         start_model: starts an empty conversation with the model.
 
     Attributes:
-        messages: the sent messages and the answers, as the next request has them.
         queued: blocks of the next user message.
         restored_notes: queued notes of an earlier process, which must not be added again.
         answer_text: text of the last answer.
         last_text: text of the last answer that has text, complete or not.
-        is_unanswered: true if a request was sent and its answer has not arrived.
+        unanswered_tokens: tokens of the last user message, None once it has an answer.
         received: characters of the next answer that have arrived, None if none of its parts has.
-        sent_tokens: tokens of the last request and its answer, which the next request repeats.
+        sent_tokens: tokens of the last request and its answer, which the next request repeats;
+            0 before the first.
+        next_check: tokens of a request from which the engine compares it with the window.
         stopped_count: the last answers in a row that stopped before they were complete.
         overflow_count: refusals of the next request because it was too long.
         overflow_error: the last of these refusals, "" if the request was changed since.
@@ -51,15 +52,15 @@ class Conversation:
         prompt: Iterable[UserBlock],
     ) -> None:
         self._start_model = start_model
-        self._model: ModelConversation | None = start_model()
-        self.messages: list[Message] = []
+        self._model = start_model()
         self._used_call_ids: set[str] = set()
         self.queued: list[UserBlock] = list(prompt)
         self.restored_notes: list[str] = []
         self.answer_text = ""
         self.last_text = ""
-        self.is_unanswered = False
+        self.unanswered_tokens: int | None = None
         self.sent_tokens = 0
+        self.next_check = 0
         self.stopped_count = 0
         self.overflow_count = 0
         self.overflow_error = ""
@@ -67,29 +68,35 @@ class Conversation:
         self.received: int | None = None
         self._streamed: list[str] = []
         for message in normalize_conversation(history):
-            self._append(message)
+            self._model.append(message)
             if isinstance(message, AssistantMessage):
                 self._add_call_ids(message)
 
-    def _append(self, message: Message) -> None:
-        self.messages.append(message)
-        if self._model is not None:
-            self._model.append(message)
+    @property
+    def is_unanswered(self) -> bool:
+        """True if a request was sent and its answer has not arrived."""
+        return self.unanswered_tokens is not None
 
     def replace_messages(self, messages: Iterable[Message], tokens: int) -> None:
         """Replace the sent messages. `tokens`: about how many tokens a request with them has."""
-        self.messages = list(messages)
         self.overflow_error = ""
         self.sent_tokens = max(0, tokens)
-        # The next request starts a new conversation with the model.
-        self._model = None
+        self.unanswered_tokens = None
+        self._model = self._start_model()
+        for message in messages:
+            self._model.append(message)
 
-    def reopen_last_request(self, error: str) -> None:
-        """Put the blocks of a request that was too long back to those that wait."""
-        self.is_unanswered = False
-        if self.messages and isinstance(last := self.messages[-1], UserMessage):
-            self.queued[:0] = last.content
-            self.replace_messages(self.messages[:-1], self.sent_tokens)
+    def reopen_last_request(
+        self, messages: Iterable[Message], blocks: Iterable[UserBlock], error: str
+    ) -> None:
+        """Return to the state before a request that was too long.
+
+        Arguments:
+            messages: those before the request.
+            blocks: those that wait, with those of the request.
+        """
+        self.queued = list(blocks)
+        self.replace_messages(messages, self.sent_tokens)
         self.add_overflow(error)
 
     def add_overflow(self, error: str) -> None:
@@ -114,20 +121,18 @@ class Conversation:
 
     def append_user_blocks(self, blocks: Iterable[UserBlock]) -> None:
         """Append blocks as one user message; nothing if there are none."""
-        if content := tuple(blocks):
-            self._append(UserMessage(content))
+        content = tuple(blocks)
+        tokens = estimate_block_tokens(content)
+        self.unanswered_tokens = (self.unanswered_tokens or 0) + tokens
+        if content:
+            self._model.append(UserMessage(content))
 
     def request_answer(
         self, *, tools: bool, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Send the queued blocks and request an answer, which `append_answer` must append."""
         self.append_user_blocks(self.take_queued())
-        self.is_unanswered = True
         self.discard_streamed()
-        if self._model is None:
-            self._model = self._start_model()
-            for message in self.messages:
-                self._model.append(message)
         if max_tokens is None:
             return self._model.request_answer(tools=tools)
         return self._model.request_answer(tools=tools, max_tokens=max_tokens)
@@ -158,12 +163,12 @@ class Conversation:
         self.last_text = text or self.last_text
         return text
 
-    def append_answer(self, message: AssistantMessage) -> None:
-        """Append an answer of the model."""
-        self._append(message)
+    def append_answer(self, message: AssistantMessage, tokens: int) -> None:
+        """Append an answer of the model. `tokens`: those of the request and the answer."""
+        self._model.append(message)
         self._add_call_ids(message)
-        self.sent_tokens = message.usage.total_tokens
-        self.is_unanswered = False
+        self.sent_tokens = tokens
+        self.unanswered_tokens = None
         self.overflow_count = 0
         self.stopped_count += 1
         if message.stop_reason is not StopReason.OTHER:

@@ -12,6 +12,7 @@ from .._core.json_values import clean_text
 from .._core.messages import AssistantMessage, Usage, clean_answer
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
+from .._core.token_counts import estimate_message_tokens
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelUnavailable
 from .call_batch import CallBatch
 from .meters.request_plan import LONGEST_ANSWER, RequestPlan
@@ -80,7 +81,11 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
 
 def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     """Append an answer to the conversation and open the batch of its tool calls."""
-    run.conversation.append_answer(answer)
+    tokens = answer.usage.total_tokens
+    if not tokens:
+        # Some providers do not count.
+        tokens = run.estimate_sent_tokens() + estimate_message_tokens([answer])
+    run.conversation.append_answer(answer, tokens)
     run.batch = CallBatch(answer.tool_calls)
 
 

@@ -36,6 +36,7 @@ from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
 from .call_context import CallContext
+from .compaction.record_file import rebuild_context
 from .compaction.requests import apply_edit
 from .compaction.summary import find_summary_runs
 from .file_writes import hash_file
@@ -75,8 +76,10 @@ class Resumption(Struct, frozen=True):
 async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumption:
     """Restore conversation, meter, evidence, open calls and age of a run from its events."""
     restorer = _Restorer(run)
-    for event in events:
+    for number, event in enumerate(events, 1):
         restorer.apply(event)
+        if isinstance(event, ResultsCleared | Compacted):
+            apply_edit(run, event, rebuild_context(run, events[:number]).sent_messages)
         if isinstance(event, ToolCallFinished):
             await _restore_memo(run, event, restorer.calls)
     run.conversation.queued[:0] = restorer.sent_blocks
@@ -120,7 +123,6 @@ class _Restorer:
     def _restore_edit(self, event: ResultsCleared | Compacted) -> None:
         if isinstance(event, ResultsCleared) or event.cause != "user":
             self._close_turn()
-        apply_edit(self._run, event)
         if isinstance(event, Compacted) and event.summary_run:
             self._charge_child(event.summary_run, 0)
 

@@ -137,19 +137,20 @@ class RunContext:
         system, tools = self._describe_head()
         return estimate_tokens(system) + estimate_tokens(repr(tools))
 
-    def estimate_request_tokens(self) -> int:
-        """Return about how many tokens the next request has.
+    def estimate_sent_tokens(self) -> int:
+        """Return about how many tokens system prompt, tools and the messages so far have.
 
         It begins with the count of the provider for the last request, if there is one.
         """
         conversation = self.conversation
-        tokens = estimate_block_tokens(conversation.queued)
-        if not conversation.sent_tokens:
-            earlier = estimate_message_tokens(conversation.messages)
-            return self.estimate_head_tokens() + earlier + tokens
-        if conversation.is_unanswered:
-            tokens += estimate_message_tokens(conversation.messages[-1:])
-        return conversation.sent_tokens + tokens
+        tokens = conversation.sent_tokens
+        if not tokens:
+            tokens = self.estimate_head_tokens() + estimate_message_tokens(self.brief.history)
+        return tokens + (conversation.unanswered_tokens or 0)
+
+    def estimate_request_tokens(self) -> int:
+        """Return about how many tokens the next request has."""
+        return self.estimate_sent_tokens() + estimate_block_tokens(self.conversation.queued)
 
     @property
     def run_id(self) -> str:

@@ -86,6 +86,17 @@ class TranscriptBuilder:
         waiting = self._make_waiting_message()
         return (*self._messages, waiting) if waiting else tuple(self._messages)
 
+    @property
+    def sent_messages(self) -> tuple[Message, ...]:
+        """The messages so far without the next user message."""
+        return tuple(self._messages)
+
+    @property
+    def waiting_blocks(self) -> tuple[UserBlock, ...]:
+        """The blocks of the next user message."""
+        waiting = self._make_waiting_message()
+        return waiting.content if waiting else ()
+
     def _reopen_last_request(self) -> None:
         """Take back a request that got no answer: the run sends it again with later notes."""
         waits = self._waits_for_answer

@@ -49,7 +49,7 @@ MAX_ERROR_LENGTH = 2_000
 
 
 async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-    """Run every root run of a record again, with all runs below it; return the new events.
+    """Run every root run of a record again, with all runs below it. Return its events.
 
     No file, command, model or user is needed: answers, results, decisions, limits and stops come
     from the record. Only the engine is tested.
@@ -71,7 +71,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     if missing:
         message = f"{len(missing)} recorded events did not come again, the first: {missing[0]!r}"
         raise ReplayDiverged(message[:MAX_ERROR_LENGTH])
-    return [event async for event in journal.read()]
+    return list(events)
 
 
 async def _run_root(
@@ -80,13 +80,17 @@ async def _run_root(
     """Execute a root run until it ends or differs from the record."""
     running = asyncio.ensure_future(worker.start(brief, grant).report())
     while not running.done():
-        accepted = journal.accepted
+        accepted_count = len(journal.accepted)
         await asyncio.wait(
             {running, journal.difference},
             timeout=STALL_SECONDS,
             return_when=asyncio.FIRST_COMPLETED,
         )
-        if not running.done() and not journal.difference.done() and accepted == journal.accepted:
+        if (
+            not running.done()
+            and not journal.difference.done()
+            and accepted_count == len(journal.accepted)
+        ):
             first = next(iter(journal.missing_events), None)
             journal.diverge(f"the replay stands still; the next recorded event: {first!r}")
         if journal.difference.done():

@@ -47,7 +47,7 @@ class RecordedEvents:
     Attributes:
         on_run_start: called with the id of each run that starts.
         difference: gets an exception at the first difference; after it, all events are accepted.
-        accepted: number of events so far.
+        accepted: the events so far.
     """
 
     def __init__(
@@ -58,8 +58,7 @@ class RecordedEvents:
     ) -> None:
         self.on_run_start: Callable[[str], None] | None = None
         self.difference: asyncio.Future[NoReturn] = asyncio.get_running_loop().create_future()
-        self.accepted = 0
-        self._events = events
+        self.accepted: list[StoredEvent] = []
         self._stops = stops
         self._remove_times = remove_times
         self._expected: dict[tuple[str, ...], list[StoredEvent]] = {}
@@ -80,8 +79,8 @@ class RecordedEvents:
         for event in events:
             if not isinstance(event, _NOT_COMPARED) and not self.difference.done():
                 await self._accept(event)
-        self.accepted += len(events)
-        return self.accepted
+        self.accepted += events
+        return len(self.accepted)
 
     async def _accept(self, event: StoredEvent) -> None:
         """Compare an event with the recorded one; wait for the stop of the run if it is due."""
@@ -114,13 +113,13 @@ class RecordedEvents:
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
-        """Yield the recorded events."""
-        for event in self._events[after:]:
+        """Yield the events so far."""
+        for event in self.accepted[after:]:
             if not types or type(event) in types:
                 yield event
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the recorded events after a position."""
+        """Yield the events so far after a position."""
         return self.read(after)
 
     async def close(self) -> None:

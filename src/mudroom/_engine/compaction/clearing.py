@@ -16,11 +16,11 @@ from ..._core.messages import (
 )
 from ..._core.token_counts import estimate_block_tokens, estimate_tokens
 from ..._core.tools import Tool
-from ...projections.context import clear_blocks, clear_results
+from ...projections.context import clear_blocks
 from ...projections.safe_text import describe_call, make_call_title
 from ..context_policy import Thresholds
 from ..run_context import RunContext
-from .record_file import find_record_path, write_record
+from .record_file import find_record_path, read_context, write_record
 
 KEPT_TURNS = 3
 """Turns at the end whose results stay."""
@@ -49,10 +49,11 @@ class _Result(Struct, frozen=True):
 async def clear_old_results(run: RunContext, limits: Thresholds) -> bool:
     """Clear old results, if that frees enough. Return False if nothing was cleared."""
     path = find_record_path(run)
-    calls = find_calls(run.conversation.messages)
+    messages = (await read_context(run)).sent_messages
+    calls = find_calls(messages)
     texts: dict[str, str] = {}
     tokens = 0
-    for result in _list_clearable(run, limits):
+    for result in _list_clearable(run, messages, limits):
         call_id = result.block.call_id
         title = _describe(calls.get(call_id), result.block, run.tools)
         text = _CLEARED_TEXT.format(title=title, path=path, call_id=call_id)
@@ -90,11 +91,11 @@ async def _clear(run: RunContext, texts: dict[str, str], tokens: int) -> None:
     await write_record(run)
     event = run.recorder.make_event(ResultsCleared, texts=texts, tokens=tokens)
     await run.recorder.record(event)
-    apply_clearing(run, event)
+    apply_clearing(run, event, (await read_context(run)).sent_messages)
 
 
-def apply_clearing(run: RunContext, event: ResultsCleared) -> None:
-    """Change the conversation of a run as an event says."""
+def apply_clearing(run: RunContext, event: ResultsCleared, messages: Iterable[Message]) -> None:
+    """Change the conversation of a run as an event says. `messages`: the sent ones after it."""
     conversation = run.conversation
     waiting = estimate_block_tokens(conversation.queued)
     conversation.queued = clear_blocks(conversation.queued, event.texts)
@@ -102,7 +103,7 @@ def apply_clearing(run: RunContext, event: ResultsCleared) -> None:
     tokens = conversation.sent_tokens
     if tokens:
         tokens = max(1, tokens - event.tokens + freed_later)
-    conversation.replace_messages(clear_results(conversation.messages, event.texts), tokens)
+    conversation.replace_messages(messages, tokens)
 
 
 def find_calls(messages: Iterable[Message]) -> dict[str, ToolCallBlock]:
@@ -115,12 +116,14 @@ def find_calls(messages: Iterable[Message]) -> dict[str, ToolCallBlock]:
     }
 
 
-def _list_clearable(run: RunContext, limits: Thresholds) -> list[_Result]:
+def _list_clearable(
+    run: RunContext, messages: Iterable[Message], limits: Thresholds
+) -> list[_Result]:
     """Return the results that may be cleared, newest first."""
     kept = min(MAX_KEPT_TOKENS, limits.window // 4)
     seen = 0
     clearable: list[_Result] = []
-    for result in _walk_results(run.conversation.messages, run.conversation.queued):
+    for result in _walk_results(messages, run.conversation.queued):
         seen += result.tokens
         tool = run.tools.get(result.block.name)
         is_old = result.turn >= KEPT_TURNS and seen > kept

@@ -13,7 +13,7 @@ from ..._core.token_counts import estimate_block_tokens, estimate_message_tokens
 from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .new_context import build_new_context, choose_sizes, select_last_turns
-from .record_file import read_conversation, write_record
+from .record_file import read_context, rebuild_context, write_record
 from .summary import buy_summary, has_summary, make_summary_brief, make_summary_id
 
 MAX_FAILED_SUMMARIES = 3
@@ -44,13 +44,14 @@ async def compact(
     """
     before = run.estimate_request_tokens()
     sizes = choose_sizes(limits.window, fraction)
-    if before - _estimate_rest(run, sizes.turns) < limits.window * _MIN_GAIN:
+    messages = (await read_context(run)).sent_messages
+    if before - _estimate_rest(run, messages, sizes.turns) < limits.window * _MIN_GAIN:
         return False
     notes = ""
     summary_run = ""
     if fraction == 1.0 and may_buy_notes(run, limits, before):
         summary_run = _choose_summary_id(run)
-        report = await buy_summary(run, make_summary_brief(run, summary_run, focus))
+        report = await buy_summary(run, make_summary_brief(run, summary_run, focus, messages))
         notes = report.text if has_summary(report) else ""
     event = await make_compacted(run, cause, notes, limits, fraction=fraction)
     event = replace(event, summary_run=summary_run, before=before)
@@ -63,10 +64,9 @@ async def make_compacted(
     run: RunContext, cause: str, notes: str, limits: Thresholds, *, fraction: float = 1.0
 ) -> Compacted:
     """Write the record of a run to its file and return the event of a compaction."""
-    await write_record(run)
-    runs, events = await read_conversation(run)
+    runs, events = await write_record(run)
     sizes = choose_sizes(limits.window, fraction)
-    messages = run.conversation.messages
+    messages = rebuild_context(run, events).sent_messages
     if cause == "user":
         messages = _remove_prompt(run, messages)
     context = build_new_context(run, runs, events, notes, sizes, messages)
@@ -105,9 +105,9 @@ def apply_compaction(run: RunContext, event: Compacted) -> None:
     run.conversation.compactions.append(replace(event, messages=()))
 
 
-def _estimate_rest(run: RunContext, turn_tokens: int) -> int:
+def _estimate_rest(run: RunContext, messages: Sequence[Message], turn_tokens: int) -> int:
     """Return about how many tokens the next request has after a compaction, without its words."""
-    turns = select_last_turns(run.conversation.messages, turn_tokens)
+    turns = select_last_turns(messages, turn_tokens)
     queued = estimate_block_tokens(run.conversation.queued)
     return run.estimate_head_tokens() + estimate_message_tokens(turns) + queued
 

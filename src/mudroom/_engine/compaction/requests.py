@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from ..._core.events import Compacted, ResultsCleared
-from ..._core.messages import AssistantMessage
+from ..._core.messages import AssistantMessage, Message
 from ...errors import ContextOverflow
-from ..context_policy import DEFAULT_THRESHOLDS, Thresholds
+from ..context_policy import DEFAULT_THRESHOLDS, Thresholds, choose_next_check
 from ..model_call import call_model
 from ..run_context import RunContext
 from .clearing import apply_clearing, clear_old_results, cut_waiting_results
 from .compactor import apply_compaction, compact, record_user_compaction
+from .record_file import read_context
 from .summary import buy_summary, make_summary_brief
 
 MAX_OVERFLOWS = 3
@@ -28,7 +31,7 @@ async def prepare_request(run: RunContext) -> None:
     """
     conversation = run.conversation
     refusal = conversation.overflow_error
-    if not conversation.messages and not refusal:
+    if not (run.turn or run.brief.history or refusal):
         return
     if run.services.recorded_edits is not None:
         is_shorter = await _repeat_edits(run)
@@ -50,7 +53,10 @@ async def call_within_window(run: RunContext) -> AssistantMessage | None:
         run.services.context_policy.learn_window(run.brief.model, size, str(error))
         run.meter.add_turns(-1)
         run.recorder.turn -= 1
-        run.conversation.reopen_last_request(str(error))
+        context = await read_context(run)
+        run.conversation.reopen_last_request(
+            context.sent_messages, context.waiting_blocks, str(error)
+        )
         return None
 
 
@@ -65,7 +71,10 @@ async def _shorten(run: RunContext) -> bool:
         # A summary run reads the whole conversation; the reserve of the window is meant for it.
         return False
     size = run.estimate_request_tokens()
+    if size < conversation.next_check and not refusals:
+        return False
     limits = _find_thresholds(run, size)
+    conversation.next_check = choose_next_check(size, limits)
     if limits is None or (size <= limits.clear_at and not refusals):
         return False
     if run.meter.find_exceeded_limit(run.timer.age):
@@ -103,16 +112,19 @@ async def _repeat_edits(run: RunContext) -> bool:
     edits = recorded_edits(run.run_id, run.turn, run.conversation.overflow_count)
     for event, recorded_brief in edits:
         if recorded_brief is not None:
-            history = make_summary_brief(run, recorded_brief.run_id, "").history
+            messages = (await read_context(run)).sent_messages
+            history = make_summary_brief(run, recorded_brief.run_id, "", messages).history
             await buy_summary(run, replace(recorded_brief, history=history))
         await run.recorder.record(event)
-        apply_edit(run, event)
+        apply_edit(run, event, (await read_context(run)).sent_messages)
     return bool(edits)
 
 
-def apply_edit(run: RunContext, event: ResultsCleared | Compacted) -> None:
-    """Change the conversation of a run as a recorded event says."""
+def apply_edit(
+    run: RunContext, event: ResultsCleared | Compacted, messages: Iterable[Message]
+) -> None:
+    """Change the conversation of a run as a recorded event says. `messages`: those after it."""
     if isinstance(event, Compacted):
         apply_compaction(run, event)
     else:
-        apply_clearing(run, event)
+        apply_clearing(run, event, messages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -60,10 +60,16 @@ def find_summary_runs(known: Container[str], run_id: str, turn: int) -> list[str
     return ids
 
 
-def make_summary_brief(run: RunContext, run_id: str, focus: str) -> Brief:
-    """Return the brief of a summary run: the conversation as it would be sent, and the prompt."""
+def make_summary_brief(
+    run: RunContext, run_id: str, focus: str, messages: Iterable[Message]
+) -> Brief:
+    """Return the brief of a summary run: the conversation as it would be sent, and the prompt.
+
+    Arguments:
+        messages: those sent so far.
+    """
     conversation = run.conversation
-    history: list[Message] = list(conversation.messages)
+    history = list(messages)
     if conversation.queued:
         history.append(UserMessage(tuple(conversation.queued)))
     brief = run.brief
