@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage, Step
 
-from mudroom import Effect, Reason, ToolCallBlock, tool
+from mudroom import Effect, Reason, ToolCallBlock, ToolContext, ToolResult, tool
 from mudroom._engine.loop_detection import STOP_AFTER, WARN_AFTER
 from mudroom.models.scripted import Answer, Request, call
 
@@ -110,3 +112,65 @@ async def test_a_loop_of_a_child_ends_only_the_child(stage: Stage) -> None:
     assert report.ok and stage.results[0].text.startswith(
         "[LOOP: it repeated itself with the same results; what follows is its summary"
     )
+
+
+def start(**arguments: Any) -> list[ToolCallBlock]:
+    return [call("task", prompt="CHILD", background=True, **arguments)]
+
+
+@tool(effect=Effect.PURE)
+async def run_command(ctx: ToolContext) -> ToolResult:
+    """Start a background command."""
+
+    async def work() -> ToolResult:
+        return ToolResult("the same")
+
+    result = ctx.run_in_background("command", work())
+    await asyncio.sleep(0)
+    return result
+
+
+REPEATED_WORK: dict[str, Turns] = {
+    "a child": lambda n: [call("task", prompt="CHILD")],
+    "a background child": lambda n: [] if n % 2 else start(),
+    "a background child and a wait": lambda n: [call("wait")] if n % 2 else start(),
+    "a background command and a wait": lambda n: [call("wait" if n % 2 else "run_command")],
+}
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+@pytest.mark.parametrize("work", REPEATED_WORK)
+async def test_the_same_work_with_the_same_report_again_and_again_is_a_loop(
+    stage: Stage, work: str, is_long: bool
+) -> None:
+    def answer(request: Request) -> Answer:
+        if not request.tools:
+            return "so far"
+        return "It does not end." if request.turn > 60 else REPEATED_WORK[work](request.turn) or "-"
+
+    async def child(request: Request) -> Answer:
+        def may_end() -> bool:
+            turns = len(stage.list_requests("PARENT"))
+            return turns % 2 == 0 or len(stage.list_requests("CHILD")) > STOP_AFTER
+
+        if work != "a child":
+            await stage.wait_until(may_end)
+        return "the same " * 6_000 if is_long else "the same"
+
+    story: dict[str, list[Answer | Step]] = {"PARENT": [answer], "CHILD": [child]}
+    report = await stage.run(story, tools=[run_command])
+    assert (report.reason, report.text) == (Reason.LOOP, "so far")
+    assert len([note for note in stage.list_notes() if "in circles" in note]) >= 2
+
+
+async def test_background_work_with_new_reports_is_no_loop(stage: Stage) -> None:
+    def work(request: Request) -> Answer:
+        if request.turn == 40:
+            return "the end"
+        return [call("wait")] if request.turn % 2 else start()
+
+    def count(request: Request) -> Answer:
+        return f"{len(stage.reports)} reports so far"
+
+    report = await stage.run({"PARENT": [work], "CHILD": [count]})
+    assert (report.reason, report.text) == (Reason.GOAL, "the end")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .._core.messages import AssistantMessage
 from .call_batch import CallOutcome
@@ -21,25 +23,36 @@ WARNING = (
 LONGEST_PERIOD = 5
 """Maximum number of turns in a pattern that repeats."""
 
+_WORK_ID = re.compile(r"(?<!\d)\d++(?:[.-]\d++)+")
+"""An id of a run or a command, also with the hyphen that it has in file names."""
+
+_EVIDENCE = re.compile(r"^\[evidence: .*\]$", re.MULTILINE)
+"""The line of a report with times and ids, which are never the same."""
+
 Turn = Sequence[object]
 
 
 class LoopDetector:
     """History of the last turns of one run.
 
-    Two turns are equal if their tool calls and the results are equal; so polling with changing
-    results is no loop. A pattern is one turn, or up to LONGEST_PERIOD different ones in order.
+    Two turns are equal if their notifications, tool calls and results are equal, and as much
+    background work is open; so polling with changing results is no loop, and neither is the wait
+    for many children. The ids of children and commands make no difference. A pattern is one turn,
+    or up to LONGEST_PERIOD different ones in order.
     """
 
     def __init__(self) -> None:
         self._turns: list[Turn] = []
         self._equal_counts: dict[int, int] = {}
         """Period -> number of turns in a row that equal the turn one period before, if any."""
+        self._work_ids: set[str] = set()
+        self._open_count = 0
+        self._notifications: list[int] = []
 
-    def clear(self) -> None:
-        """Forget all turns: a notification has changed the situation."""
-        self._turns.clear()
-        self._equal_counts = {}
+    def add_notification(self, text: str) -> None:
+        """Add the report of background work to the next turn."""
+        self._open_count -= 1
+        self._notifications.append(hash(self._remove_differences(text)))
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
         """Add a turn and return how many times in a row the pattern came that ends with it.
@@ -47,8 +60,15 @@ class LoopDetector:
         1 means that it is new, or inside a pattern.
         """
         calls = {call.id: (call.name, call.arguments) for call in message.tool_calls}
-        results = [(*calls[outcome.call_id], hash(outcome.result.text)) for outcome in outcomes]
-        turn = results or [message.text.strip()]
+        results: list[object] = []
+        for outcome in outcomes:
+            self._add_work(outcome.result.detail)
+            name, arguments = calls[outcome.call_id]
+            texts = (repr(sorted(arguments.items())), outcome.result.text)
+            results.append((name, *(hash(self._remove_differences(text)) for text in texts)))
+        results = results or [self._remove_differences(message.text.strip())]
+        turn = (self._open_count, self._notifications, results)
+        self._notifications = []
         earlier_turns = self._turns
         earlier_counts = self._equal_counts
         self._turns = [*earlier_turns[1 - LONGEST_PERIOD :], turn]
@@ -61,3 +81,21 @@ class LoopDetector:
                 if count % period == 0:
                     repeats = max(repeats, count // period + 1)
         return repeats
+
+    def _add_work(self, detail: Mapping[str, Any]) -> None:
+        """Remember the child or the background command that a call has started."""
+        is_background = bool(detail.get("background"))
+        self._open_count += is_background
+        if work_id := detail.get("run") or (is_background and detail.get("command")):
+            self._work_ids.add(work_id)
+
+    def _remove_differences(self, text: str) -> str:
+        """Return a text without ids of work and evidence, with each line that had one only once."""
+        if not self._work_ids:
+            return text
+
+        def replace_id(match: re.Match[str]) -> str:
+            return "#" if match[0].replace("-", ".") in self._work_ids else match[0]
+
+        same = _WORK_ID.sub(replace_id, _EVIDENCE.sub("", text))
+        return text if same == text else "\n".join(dict.fromkeys(same.split("\n")))

@@ -99,6 +99,7 @@ class _Restorer:
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
+        self._notifications: list[str] = []
         self.calls: dict[str, ToolCallBlock] = {}
         self.sent_blocks: list[UserBlock] = []
         self.pending_answer: AssistantMessage | None = None
@@ -157,7 +158,7 @@ class _Restorer:
         if isinstance(event, MessageDelivered):
             run.inbox.restore_delivery(event.message_id)
             if is_notification(event.text):
-                run.loop_detector.clear()
+                self._notifications.append(event.text)
             return
         run.conversation.restored_notes.append(event.text)
         if event.refused is not None:
@@ -188,6 +189,9 @@ class _Restorer:
     def _start_turn(self, event: TurnStarted) -> None:
         run = self._run
         self._close_turn()
+        for text in self._notifications:
+            run.loop_detector.add_notification(text)
+        self._notifications = []
         self.summary_reason = event.summary_reason
         if event.summary_reason:
             run.conversation.answer_text = ""

@@ -203,7 +203,7 @@ class RunContext:
             for text in await self.inbox.take_unread(self.services.spill_folder):
                 self.conversation.queue_text(text)
                 if is_notification(text):
-                    self.loop_detector.clear()
+                    self.loop_detector.add_notification(text)
 
     def close_batch(self) -> list[CallOutcome]:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""
