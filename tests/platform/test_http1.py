@@ -1,10 +1,12 @@
 """Tests of the HTTP/1.1 client: framing, faults, reuse of connections, proxies, encryption."""
 
 import asyncio
+import gc
 import os
 import ssl
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -184,6 +186,30 @@ async def post(pool: ConnectionPool, url: str, body: bytes = b"question") -> byt
         raise
     response.close(is_answered=True)
     return answer
+
+
+class ApiKey(str):
+    """A header value that can have a weak reference."""
+
+
+async def test_the_process_keeps_no_key_of_a_closed_pool() -> None:
+    key = ApiKey("k-of-one-session")
+    find_key = weakref.ref(key)
+    server = RawServer(HELLO)
+    async with open_pool(server) as pool:
+        url = f"http://127.0.0.1:{server.port}/"
+        first = await pool.post(url, {"X-Api-Key": key}, lambda: b"")
+        assert await first.read() == b"hello"
+        first.close(is_answered=True)
+        second = await pool.post(url, {"X-Api-Key": key}, lambda: b"")
+        assert await second.read() == b"hello"
+        second.close(is_answered=True)
+        del key
+    gc.collect()
+    assert find_key() is None
+    (head, _), repeated = server.requests
+    assert "X-Api-Key: k-of-one-session\r\n" in head
+    assert repeated == (head, b"")
 
 
 @pytest.mark.parametrize("name", FRAMINGS)

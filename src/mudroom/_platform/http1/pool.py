@@ -9,7 +9,6 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Mapping
-from functools import lru_cache
 from typing import Any
 
 from ..open_files import get_open_file_limit
@@ -43,6 +42,8 @@ _MAX_CHECK_INTERVAL = 1.0
 _MAX_CONNECTIONS = 10_000
 _MAX_URLS = 64
 """URLs whose parsed form is kept."""
+_MAX_HEADS = 64
+"""Heads of requests that are kept."""
 
 SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 AddressInfo = tuple[socket.AddressFamily, socket.SocketKind, int, str, SocketAddress]
@@ -105,6 +106,8 @@ class ConnectionPool:
         self._max_connections = _count_connections()
         self._slots = asyncio.Semaphore(self._max_connections)
         self._addresses: dict[str, Address] = {}
+        # Heads have API keys: they are kept no longer than the pool.
+        self._heads: dict[tuple[object, ...], bytes] = {}
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
         self._has_warned = False
@@ -146,7 +149,7 @@ class ConnectionPool:
         self._busy[connection] = key
         self._start_timer()
         try:
-            _send_request(connection, method, address, headers, make_body())
+            self._send_request(connection, method, address, headers, make_body())
             response = Response(self, connection, await connection.read_head())
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise MalformedResponse("the body is compressed although the request forbids it")
@@ -185,6 +188,7 @@ class ConnectionPool:
         for connection in (*self._busy, *idle):
             connection.abort()
         self._busy.clear()
+        self._heads.clear()
         # The event loop closes the sockets in its next iteration.
         await asyncio.sleep(0)
 
@@ -193,6 +197,23 @@ class ConnectionPool:
             self._addresses.clear()
         self._addresses[url] = address = parse_url(url, allows_proxy=self._allows_address is None)
         return address
+
+    def _send_request(
+        self,
+        connection: Connection,
+        method: str,
+        address: Address,
+        headers: Mapping[str, str],
+        body: bytes,
+    ) -> None:
+        key = (method, address, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            if len(self._heads) >= _MAX_HEADS:
+                self._heads.clear()
+            self._heads[key] = head = _build_head(method, address, headers)
+        length = b"" if method == "GET" else b"Content-Length: %d\r\n" % len(body)
+        connection.send(b"%b%b\r\n" % (head, length), body)
 
     def _take_idle(self, key: tuple[object, ...]) -> Connection | None:
         connections = self._idle.get(key)
@@ -315,20 +336,11 @@ class ConnectionPool:
         return self._tls
 
 
-def _send_request(
-    connection: Connection, method: str, address: Address, headers: Mapping[str, str], body: bytes
-) -> None:
-    head = _build_head(method, address, tuple(headers.items()))
-    length = b"" if method == "GET" else b"Content-Length: %d\r\n" % len(body)
-    connection.send(b"%b%b\r\n" % (head, length), body)
-
-
-@lru_cache(maxsize=_MAX_URLS)
-def _build_head(method: str, address: Address, headers: tuple[tuple[str, str], ...]) -> bytes:
+def _build_head(method: str, address: Address, headers: Mapping[str, str]) -> bytes:
     """Return the head of a request without the length and the empty line."""
     lines = [f"{method} {address.target} HTTP/1.1", f"Host: {address.host_header}"]
-    lines += [f"{name}: {value}" for name, value in headers]
-    if address.authorization and "authorization" not in (name.lower() for name, _ in headers):
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if address.authorization and "authorization" not in map(str.lower, headers):
         lines.append(f"Authorization: {address.authorization}")
     if address.proxy is not None and address.proxy.authorization and not address.is_tls:
         lines.append(f"Proxy-Authorization: {address.proxy.authorization}")
