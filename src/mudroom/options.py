@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Signature, signature
+from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import fields, replace
@@ -27,6 +28,9 @@ from ._core.type_checks import check_type
 from .errors import UnknownName, UsageError, quote_value
 from .permissions.rules import Permissions
 
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
 PositiveInt = Annotated[int, Meta(ge=1)]
 JOURNALS = ("sqlite", "memory")
 _MAX_PROCESSES = 64
@@ -185,3 +189,16 @@ def parse_process_count(worker: str) -> int | None:
             remedy=f'Use "local", "process" or "process:N", N from 1 to {_MAX_PROCESSES}.',
         )
     return counts[count]
+
+
+def use_signature(
+    struct: Callable[P, SessionOptions],
+) -> Callable[[Callable[Concatenate[A, ...], R]], Callable[Concatenate[A, P], R]]:
+    """Give a function with `**options` the signature of SessionOptions, for editors and help."""
+
+    def decorate(function: Callable[Concatenate[A, ...], R]) -> Callable[Concatenate[A, P], R]:
+        first, _ = signature(function).parameters.values()
+        vars(function)["__signature__"] = Signature([first, *signature(struct).parameters.values()])
+        return function
+
+    return decorate

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable
-from inspect import Signature, signature
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from . import build
 from ._core.agents import Agent
@@ -18,7 +17,7 @@ from ._core.runs import T as Outputs
 from ._core.type_checks import check_type
 from .conversation_state import ConversationState
 from .errors import UsageError
-from .options import SessionOptions, check_options
+from .options import SessionOptions, check_options, use_signature
 from .prompts import Prompt
 from .run_stream import RunStream
 from .scope import (
@@ -33,23 +32,6 @@ from .scope import (
 )
 from .scope.subagent import ScopeRuntime
 from .session_runner import OutputSpec, SessionRunner
-
-A = TypeVar("A")
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def _takes_options(
-    struct: Callable[P, SessionOptions],
-) -> Callable[[Callable[Concatenate[A, ...], R]], Callable[Concatenate[A, P], R]]:
-    """Give a function with `**options` the signature of SessionOptions, for editors and help."""
-
-    def decorate(function: Callable[Concatenate[A, ...], R]) -> Callable[Concatenate[A, P], R]:
-        first, _ = signature(function).parameters.values()
-        vars(function)["__signature__"] = Signature([first, *signature(struct).parameters.values()])
-        return function
-
-    return decorate
 
 
 class Session:
@@ -68,7 +50,7 @@ class Session:
             report = await session.run("Which testing framework does this project use?")
     """
 
-    @_takes_options(SessionOptions)
+    @use_signature(SessionOptions)
     def __init__(self, **options: Any) -> None:
         self._options = check_options(SessionOptions(**options))
         self._budget = self._options.budget
@@ -147,6 +129,18 @@ class Session:
     def model(self) -> str:
         """Model string of the root agent."""
         return self._require_open().resources.model
+
+    def find_context_window(self, model: str) -> int:
+        """Return the tokens that the context of a model can hold, 0 without a known limit.
+
+        The runs of the session use the same number. It is 0 while the session is not open.
+
+        Example:
+            print(session.find_context_window(session.model))
+        """
+        if self._runner is None:
+            return 0
+        return self._runner.resources.services.context_policy.get_window(model)
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -362,7 +356,7 @@ class Session:
         self._conversation.rewind(run_id)
 
     @staticmethod
-    @_takes_options(SessionOptions)
+    @use_signature(SessionOptions)
     def run_sync(prompt: Prompt, **options: Any) -> Report:
         """Open a session, run one prompt, close it; for programs without an event loop.
 

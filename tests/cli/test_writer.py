@@ -294,7 +294,7 @@ def test_the_status_line_says_when_costs_are_not_known() -> None:
 
 
 def test_the_status_line_drops_the_least_important_figures_first() -> None:
-    status = StatusLine()
+    status = StatusLine(lambda model: 200_000)
     status.model, status.sandbox, status.mode = "anthropic:claude-sonnet-4-5", "full", "plan"
     status.apply(
         TurnFinished(

@@ -48,6 +48,10 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     look_up_window: Callable[[str], int] = find_no_window
     learn_window: Callable[[str, int, str], None] = learn_nothing
 
+    def get_window(self, model: str) -> int:
+        """Return the context window of a model from all sources, 0 if it has no known limit."""
+        return self.find_window(model) or self.look_up_window(model)
+
     def choose_thresholds(self, model: str, size: int, max_output: int | None) -> Thresholds | None:
         """Return the thresholds for a model, None if it has no known limit.
 
@@ -55,9 +59,8 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
             size: tokens of the next request.
             max_output: longest answer in tokens; None: a default.
         """
-        window = self.find_window(model)
-        if not window and size >= LOOK_UP_SIZE:
-            window = self.look_up_window(model)
+        find = self.get_window if size >= LOOK_UP_SIZE else self.find_window
+        window = find(model)
         if not window:
             return None
         reserve = min(max_output or _DEFAULT_OUTPUT, window // 4) + window // 10

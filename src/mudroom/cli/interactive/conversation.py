@@ -152,7 +152,7 @@ class Conversation:
         self.tree = RunTree()
         self.ledgers = PromptLedgers()
         self.file_changes = FileChanges()
-        self.status = StatusLine()
+        self.status = StatusLine(session.find_context_window)
         self.writer = ScrollbackWriter(
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
-from ...pricing import get_context_window
+from ..._engine.context_policy import find_no_window
 from ...projections.context_receipt import ContextReceipts
 from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
 
@@ -11,11 +13,14 @@ from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
 class StatusLine:
     """A fold of events into the figures of the status line.
 
+    Arguments:
+        find_window: takes a model string, returns its context window in tokens; 0 is unknown.
+
     Attributes:
         receipts: what the model still knows after compactions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, find_window: Callable[[str], int] = find_no_window) -> None:
         self.model = ""
         self.sandbox = ""
         self.mode = ""
@@ -23,6 +28,12 @@ class StatusLine:
         self.total_tokens = 0
         self.usd: float | None = 0.0
         self.receipts = ContextReceipts()
+        self._find_window = find_window
+
+    @property
+    def context_window(self) -> int:
+        """The context window of the model in tokens, 0 if it is not known."""
+        return self._find_window(self.model)
 
     def apply(self, event: AnyEvent) -> None:
         """Handle the next event."""
@@ -71,7 +82,7 @@ class StatusLine:
     def _format_context_share(self) -> str:
         if not self.context_tokens:
             return ""
-        size = get_context_window(self.model)
+        size = self.context_window
         if not size:
             return f"context {format_tokens(self.context_tokens)} of ?"
         return f"context {self.context_tokens / size:.0%}"

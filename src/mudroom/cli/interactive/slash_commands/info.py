@@ -8,7 +8,6 @@ import os
 from ...._core.counts import count_noun
 from ...._core.token_counts import estimate_tokens
 from ....errors import UsageError
-from ....pricing import get_context_window
 from ....projections.context_receipt import describe_receipt
 from ....projections.ledger import describe_ledger
 from ....projections.run_tree import RunView
@@ -57,7 +56,7 @@ def _describe_context_size(conversation: Conversation) -> str:
     used = conversation.status.context_tokens
     if not used:
         return "nothing sent yet"
-    size = get_context_window(conversation.status.model)
+    size = conversation.status.context_window
     share = f" of {format_tokens(size)} ({used / size:.0%})" if size else " of ?"
     return f"{format_tokens(used)}{share} tokens at the last model call"
 
