@@ -12,7 +12,14 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import AnyEvent, Budget, Effect, Reason, Report, Session, Tool, ToolResult
-from mudroom._core.events import Delta, RunFinished, StoredEvent, ToolCallFinished, TurnFailed
+from mudroom._core.events import (
+    Delta,
+    RunFinished,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFailed,
+)
 from mudroom._core.ports import Hooks
 from mudroom._core.runs import Brief
 from mudroom.journals.memory import MemoryJournal, MemoryStore
@@ -183,9 +190,51 @@ def test_a_changed_report_of_a_stopped_run_does_not_replay(tmp_path: Path) -> No
 
 def test_a_missing_step_of_a_stopped_run_does_not_replay(tmp_path: Path) -> None:
     _, events = record(tmp_path, stop_among_parallel_calls, STOPS["cancel"])
-    del events[next(n for n, event in enumerate(events) if isinstance(event, ToolCallFinished))]
+    del events[
+        next(
+            place
+            for place, event in enumerate(events)
+            if isinstance(event, ToolCallFinished) and not event.refused
+        )
+    ]
     with pytest.raises(ReplayDiverged):
         asyncio.run(replay(events))
+
+
+class SlowJournal(MemoryJournal):
+    """A journal that takes a second after it has stored the start of a call.
+
+    Attributes:
+        on_start: called while the journal stores it.
+    """
+
+    on_start: Callable[[], object]
+
+    async def append(self, *events: StoredEvent) -> int:
+        position = await super().append(*events)
+        if any(isinstance(event, ToolCallStarted) for event in events):
+            asyncio.get_running_loop().call_soon(self.on_start)
+            await asyncio.sleep(1)
+        return position
+
+
+def test_a_cancel_while_the_start_of_a_refused_call_is_stored_replays(tmp_path: Path) -> None:
+    journal = SlowJournal()
+
+    async def work() -> Report:
+        async with Session(
+            model=ScriptedModel([[call("no_such_tool")], "never"]),
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            journal=journal,
+        ) as session:
+            journal.on_start = session.cancel
+            return await session.run("PARENT")
+
+    assert run_virtual(work()).reason is Reason.CANCELLED
+    results = [event for event in journal.events if isinstance(event, ToolCallFinished)]
+    assert [result.refused for result in results] == [True]
+    assert asyncio.run(replay(journal.events)) == journal.events
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ class Life:
         line = f"echo {self.mark}{name}{turn} >> effects.txt"
         return call(
             "bash",
-            bash_call=(
+            command=(
                 f": {self.mark}; (sleep 60 & setsid sleep 60 &) ; for n in 1 2 3; do "
                 f"{line}; sleep 0.02; done"
             ),
@@ -137,7 +137,7 @@ class Life:
             if (self.work / "effects.txt").exists()
             else ()
         )
-        assert max(lines.values(), default=0) <= 3, "a bash_call ran twice"
+        assert max(lines.values(), default=0) <= 3, "a command ran twice"
 
 
 def check_sendable(request: Request) -> None:
@@ -157,7 +157,7 @@ def check_sendable(request: Request) -> None:
 
 
 def find_processes(mark: str) -> list[str]:
-    """Return the bash_call lines that contain the mark."""
+    """Return the command lines that contain the mark."""
     lines: list[str] = []
     for process in Path("/proc").iterdir():
         try:

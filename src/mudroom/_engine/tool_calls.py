@@ -186,7 +186,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     started_at = run.services.clock.monotonic()
     result = refusal
     if prepared.call.id not in run.batch.started:
-        await _record_start(run, prepared)
+        await _record_start(run, prepared, is_refused=refusal is not None)
     elif prepared.tool and not refusal:
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:
@@ -202,7 +202,8 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     await _record_outcome(run, prepared, outcome, seconds)
 
 
-async def _record_start(run: RunContext, prepared: PreparedCall) -> None:
+async def _record_start(run: RunContext, prepared: PreparedCall, *, is_refused: bool) -> None:
+    """Store the start of a call; that of a refused call is stored together with its outcome."""
     tool = prepared.tool
     started = run.recorder.make_event(
         ToolCallStarted,
@@ -210,7 +211,10 @@ async def _record_start(run: RunContext, prepared: PreparedCall) -> None:
         title=make_call_title(prepared.call.arguments, tool),
         view=tool.view if tool else "",
     )
-    await run.recorder.record(started)
+    if is_refused:
+        run.recorder.record_later(started, show=True)
+    else:
+        await run.recorder.record(started)
 
 
 async def _record_outcome(
@@ -246,18 +250,14 @@ async def _call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCal
     if decision.arguments is None:
         return prepared
     if fault := find_json_fault(decision.arguments):
-        raise UsageError(
-            f"a hook gave arguments that cannot be recorded: {fault}", where=prepared.name
-        )
+        text = f"a hook gave arguments that cannot be recorded: {fault}"
+        raise UsageError(text, where=prepared.name)
     call = structs.replace(prepared.call, arguments=decision.arguments)
     return prepare_call(run, clean_call(call))
 
 
 async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResult | None:
-    """Return an error result if a rule, the mode or the approver denies the call.
-
-    Store the decision.
-    """
+    """Return an error result if a rule, the mode or the approver denies the call; store it."""
     if prepared.tool is None:
         return None
     verdict = run.environment.policy.judge(
