@@ -406,7 +406,7 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "doctest": (
         {"CMakeLists.txt": "project(demo)\n", "tests/a.cpp": '#include "doctest/doctest.h"\n'},
-        ["doctest"],
+        ["doctest (C++)"],
         "",
     ),
     "boost.test": (

@@ -169,7 +169,7 @@ async def test_a_dependency_has_its_section_or_its_line(ask: Ask) -> None:
 
 async def test_a_manifest_that_cannot_be_read_is_not_called_empty(ask: Ask) -> None:
     text = (await ask({"package.json": '{"dependencies": {'}, "What are the dependencies?")).text
-    assert text.startswith("No packages were read from manifests in this folder.")
+    assert text.startswith("No packages were read from manifests with known names in this folder.")
     assert "or that were not read to their end (1): `package.json`." in text
 
 
