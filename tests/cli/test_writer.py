@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from msgspec.structs import replace
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
 
+from mudroom import Session
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -22,6 +25,7 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
+from mudroom.cli.interactive.completion import PromptCompleter
 from mudroom.cli.interactive.mentions import MentionCompletions, expand_mentions, find_mention
 from mudroom.cli.interactive.paste import PasteStore
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
@@ -267,6 +271,23 @@ def test_completions_are_agents_then_files_best_match_first() -> None:
         "docs/main.md",
         "src/domain.py",
     ]
+
+
+def test_completions_of_a_closed_session_are_left_out() -> None:
+    session = Session(model="offline")
+    mentions = MentionCompletions(
+        lambda: [session.cwd],
+        lambda: [agent.name for agent in session.agents],
+        lambda: [(session.cwd, "")],
+    )
+    completer = PromptCompleter(lambda: mentions)
+
+    def complete(text: str) -> list[str]:
+        offers = completer.get_completions(Document(text), CompleteEvent())
+        return [offer.text for offer in offers]
+
+    assert complete("/res") == ["/resume"]
+    assert complete("@main") == []
 
 
 def test_long_pastes_become_placeholders_and_are_expanded() -> None:

@@ -147,7 +147,7 @@ async def test_an_open_transcript_follows_the_run(tmux: Tmux, three: ThreeTasks)
 async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
         await start_prompt(tmux, server, rows=24)
-        before = await tmux.expect("3 running", "⎿ read f0.txt")
+        before = await tmux.expect("mudroom >> look", "3 running", "⎿ read f0.txt")
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")

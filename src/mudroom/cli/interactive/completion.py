@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from ...errors import UsageError
 from ...projections.safe_text import sanitize, sanitize_line
 from .mentions import MentionCompletions, find_mention
 
@@ -24,8 +26,11 @@ class PromptCompleter(Completer):
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Yield the completions."""
-        before = document.text_before_cursor
+        """Yield the completions; none of the session after it was closed."""
+        with suppress(UsageError):
+            yield from self._find_completions(document.text_before_cursor)
+
+    def _find_completions(self, before: str) -> Iterator[Completion]:
         mentions = self._get_mentions()
         if before.startswith("/") and " " not in before:
             # Imported here: the prompt is drawn before the commands are loaded.
