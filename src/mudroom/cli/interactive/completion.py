@@ -33,13 +33,7 @@ class PromptCompleter(Completer):
     def _find_completions(self, before: str) -> Iterator[Completion]:
         mentions = self._get_mentions()
         if before.startswith("/") and " " not in before:
-            # Imported here: the prompt is drawn before the commands are loaded.
-            from .slash_commands.registry import SLASH_COMMANDS
-
-            commands = [(command.name, command.description) for command in SLASH_COMMANDS]
-            if mentions:
-                commands += mentions.list_commands()
-            for name, description in commands:
+            for name, description in _list_commands(mentions):
                 if name.startswith(before) and name == sanitize_line(name):
                     meta = sanitize_line(description)
                     yield Completion(name, -len(before), display_meta=meta)
@@ -49,3 +43,14 @@ class PromptCompleter(Completer):
         for word, kind in mentions.find_matches(mention):
             if word == sanitize(word) == sanitize_line(word):
                 yield Completion(word, -len(mention), display_meta=kind)
+
+
+def _list_commands(mentions: MentionCompletions | None) -> Iterator[tuple[str, str]]:
+    """Yield names and descriptions: first those of mudroom, then those of files."""
+    # Imported here: the prompt is drawn before the commands are loaded.
+    from .slash_commands.registry import SLASH_COMMANDS
+
+    for command in SLASH_COMMANDS:
+        yield command.name, command.description
+    if mentions:
+        yield from mentions.list_commands()
