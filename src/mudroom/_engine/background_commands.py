@@ -1,4 +1,4 @@
-"""Background commands: work of a tool that goes on after its call has returned."""
+"""Background commands: work of a tool that continues after its call has returned."""
 
 from __future__ import annotations
 

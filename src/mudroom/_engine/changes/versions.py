@@ -43,7 +43,7 @@ class FileVersions:
                 make_private_folder(target.parent)
                 replace_private_file(target, data)
         except (OSError, WorkspaceError):
-            pass  # Without the earlier content the write is still allowed.
+            pass  # The write is allowed; a restore then says that the earlier content is missing.
 
     def read(self, sha256: str) -> bytes | None:
         """Return the content with this hash; b"" for no file, None if it was not kept."""
