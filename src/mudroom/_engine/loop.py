@@ -20,7 +20,7 @@ from .model_call import reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
 from .task import restart_background_work
-from .tool_calls import run_tool_calls
+from .tool_calls.run_calls import run_tool_calls
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
 STOPPED_ANSWER = (

@@ -1,0 +1,92 @@
+"""Execution of one tool call: run the tool, and observe the files that it changes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec import structs
+
+from ..._core.tools import Effect, ToolResult
+from ...errors import MudroomError
+from ..call_context import CallContext
+from ..changes.watch import ChangeWindow, WriteWindow, add_writes
+from ..run_context import RunContext
+from .prepared_call import PreparedCall
+
+OUTPUT_CAP = 50_000
+"""Maximum characters of one result for the model; the whole text is in a spill file."""
+
+_SPILL_NOTICE_CHARACTERS = 400
+"""Characters of OUTPUT_CAP reserved for the notice between head and tail."""
+
+
+async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolResult:
+    """Run the tool; return its result with the files that it changed."""
+    watch = context.run.services.change_watch
+    tool = prepared.tool
+    call_id = prepared.call.id
+    if tool is None or tool.effect is Effect.PURE:
+        return add_writes(await _act(context, prepared), context.writes)
+    # If the call is cut off, the end of the run closes its window.
+    windows = context.run.evidence.open_windows
+    if watch and tool.effect is Effect.EFFECTFUL:
+        workspace = context.run.environment.workspace
+        windows[call_id] = window = ChangeWindow(watch, workspace, context.writes)
+        await window.start()
+    else:
+        windows[call_id] = WriteWindow(context.writes)
+    result = await _act(context, prepared)
+    result = await windows[call_id].close(result)  # the task tool puts in a window of its own
+    del windows[call_id]
+    return result
+
+
+async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:
+    """Run the tool. An exception becomes an error result, except a cancel of the run."""
+    assert prepared.tool is not None
+    name = prepared.tool.name
+    try:
+        result = await prepared.tool.run(context, prepared.arguments)
+        if not isinstance(result, ToolResult):
+            raise TypeError(f"it returned {type(result).__name__}, not ToolResult")
+        return result
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        cause = str(error) or "something it waited for was cancelled"
+        return ToolResult(f"{name} failed: {cause}", error=True)
+    except MudroomError as error:
+        return ToolResult(str(error), error=True)
+    except Exception as error:  # noqa: BLE001  a tool may raise anything; the model reads the error
+        return ToolResult(f"{name} failed: {type(error).__name__}: {error}", error=True)
+
+
+def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
+    """Return the result without secrets."""
+    text = run.services.redact(result.text)
+    display = run.services.redact(result.display)
+    if text == result.text and display == result.display:
+        return result
+    return structs.replace(result, text=text, display=display)
+
+
+def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
+    """Return the result with at most OUTPUT_CAP characters: head and tail.
+
+    The whole text is in a spill file.
+    """
+    text = result.text
+    if len(text) <= OUTPUT_CAP:
+        return result
+    path = result.spill
+    if not path:
+        path = context.spill_path("output")
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    half = (OUTPUT_CAP - _SPILL_NOTICE_CHARACTERS) // 2
+    notice = (
+        f"\n\n[… {len(text) - 2 * half:,} characters left out; the whole is in {path}: "
+        "read it with offset and limit …]\n\n"
+    )
+    return structs.replace(result, text=text[:half] + notice + text[-half:], spill=path)

@@ -1,0 +1,60 @@
+"""A tool call after lookup and check of its arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct, structs
+
+from ..._core.messages import ToolCallBlock
+from ..._core.tool_names import add_implied_arguments, normalize_tool_name
+from ..._core.tools import Tool, ToolResult
+from ...errors import suggest_names
+from ..run_context import RunContext
+
+MAX_QUOTED_ARGUMENTS = 200
+"""Characters of malformed arguments or of a command that an error message quotes."""
+
+
+class PreparedCall(Struct, frozen=True):
+    """A tool call after lookup and check: it can run, or `refusal` says why not."""
+
+    call: ToolCallBlock
+    tool: Tool | None = None
+    arguments: Any = None
+    refusal: ToolResult | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the tool; the name in the call if there is no such tool."""
+        return self.tool.name if self.tool else self.call.name
+
+    @property
+    def checked_arguments(self) -> dict[str, Any]:
+        """The checked arguments by name."""
+        if isinstance(self.arguments, Struct):
+            return structs.asdict(self.arguments)
+        return self.call.arguments
+
+
+def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
+    """Look up the tool of a call and check its arguments; a fault becomes an error result."""
+    name = call.name if call.name in run.tools else normalize_tool_name(call.name)
+    tool = run.tools.get(name)
+    if tool is None:
+        hint = suggest_names(call.name, run.tools)
+        return refuse_call(call, None, f"There is no tool {call.name!r} here. {hint}")
+    if call.malformed:
+        quoted = call.malformed[:MAX_QUOTED_ARGUMENTS]
+        text = f"The arguments of {name} were not a JSON object: {quoted!r}."
+        return refuse_call(call, tool, f"{text} Send the call again with valid JSON.")
+    try:
+        arguments = tool.rename_arguments(add_implied_arguments(call.name, call.arguments))
+        return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
+    except (ValueError, TypeError) as error:
+        return refuse_call(call, tool, f"Invalid arguments for {name}: {error}")
+
+
+def refuse_call(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
+    """Return a call that does not run. `text`: says why."""
+    return PreparedCall(call, tool, refusal=ToolResult(text, error=True))

@@ -1,0 +1,138 @@
+"""Tool calls of one answer: intent, action and result, each stored before the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from ..._core.events import ToolCallFinished, ToolCallStarted
+from ..._core.messages import ToolCallBlock
+from ..._core.ports.hooks import check_hook_result
+from ..._core.tools import Effect, ToolResult, clean_result
+from ...projections.safe_text import make_call_title
+from ..call_batch import CallOutcome
+from ..call_context import CallContext
+from ..evidence import keep_evidence
+from ..resume import collect_reminders, resolve_interrupted
+from ..run_context import RunContext
+from .execution import act_and_observe, cap_result, redact_result
+from .permission_check import call_before_hook, check_permission
+from .prepared_call import PreparedCall, prepare_call
+from .schedule import CallScheduler, Slot, choose_lane
+
+QUICK_SECONDS = 1.0
+"""Duration up to which a pure call is quick: its result is stored with the next record.
+
+Slower results are stored at once. After a crash a quick call may run again (S3).
+"""
+
+ALL_FAILED = (
+    "All tool calls of this turn failed. Read the errors, find the cause, and try another way."
+)
+
+
+async def run_tool_calls(run: RunContext, calls: Sequence[ToolCallBlock]) -> list[CallOutcome]:
+    """Run the calls of an answer that have no outcome yet, and queue all results for the model.
+
+    Returns the outcomes in the order of the calls.
+    """
+    if not calls:
+        return []
+    scheduler = CallScheduler()
+    tasks: list[Coroutine[Any, Any, None]] = []
+    for position, call in run.batch.list_open_calls():
+        prepared = prepare_call(run, call)
+        lane = choose_lane(prepared)
+        if lane is None:
+            tasks.append(_run_call(run, position, prepared))
+        else:
+            tasks.append(_run_in_order(run, position, prepared, scheduler.reserve(lane)))
+    if len(tasks) == 1:
+        await tasks[0]
+    elif tasks:
+        await _run_all(tasks)
+    outcomes = run.close_batch()
+    for note in collect_reminders(run):
+        run.add_note(note)
+    if all(outcome.result.error for outcome in outcomes):
+        run.add_note(ALL_FAILED)
+    return outcomes
+
+
+async def _run_all(tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for task in tasks:
+                group.create_task(task)
+    except BaseExceptionGroup as failures:
+        # Only a failed journal or a fault of the engine arrives here: it ends the session.
+        raise failures.exceptions[0] from None
+
+
+async def _run_in_order(run: RunContext, position: int, prepared: PreparedCall, slot: Slot) -> None:
+    try:
+        for event in slot.before:
+            await event.wait()
+        await _run_call(run, position, prepared)
+    finally:
+        slot.done.set()
+
+
+async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> None:
+    """Run one call: intent, act, result, each stored before the next (S1)."""
+    if run.services.hooks and not prepared.refusal and prepared.call.id not in run.batch.started:
+        prepared = await call_before_hook(run, run.services.hooks, prepared)
+    refusal = prepared.refusal or await check_permission(run, prepared)
+    context = CallContext(run, prepared.call, position)
+    started_at = run.services.clock.monotonic()
+    result = refusal
+    if prepared.call.id not in run.batch.started:
+        await _record_start(run, prepared, is_refused=refusal is not None)
+    elif prepared.tool and not refusal:
+        result = resolve_interrupted(run, prepared.call, prepared.tool)
+    if result is None:
+        result = await act_and_observe(context, prepared)
+        if run.services.hooks:
+            changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
+            check_hook_result("after_tool", changed, ToolResult)
+            result = keep_evidence(changed, result) if changed else result
+        result = cap_result(context, redact_result(run, result))
+    seconds = round(run.services.clock.monotonic() - started_at, 3)
+    result = clean_result(result)
+    outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
+    await _record_outcome(run, prepared, outcome, seconds)
+
+
+async def _record_start(run: RunContext, prepared: PreparedCall, *, is_refused: bool) -> None:
+    """Store the start of a call; that of a refused call is stored together with its outcome."""
+    tool = prepared.tool
+    started = run.recorder.make_event(
+        ToolCallStarted,
+        call=prepared.call,
+        title=make_call_title(prepared.call.arguments, tool),
+        view=tool.view if tool else "",
+    )
+    if is_refused:
+        run.recorder.record_later(started, show=True)
+    else:
+        await run.recorder.record(started)
+
+
+async def _record_outcome(
+    run: RunContext, prepared: PreparedCall, outcome: CallOutcome, seconds: float
+) -> None:
+    run.batch.add(outcome)
+    finished = run.recorder.make_event(
+        ToolCallFinished,
+        call_id=outcome.call_id,
+        name=outcome.name,
+        result=outcome.result,
+        seconds=seconds,
+        refused=outcome.refused,
+    )
+    is_pure = prepared.tool is not None and prepared.tool.effect is Effect.PURE
+    if is_pure and seconds <= QUICK_SECONDS:
+        run.recorder.record_later(finished, show=True)
+    else:
+        await run.recorder.record(finished)
