@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from . import agent_files, config, pricing
+from . import agent_files, pricing
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
+from ._core.events import AnyEvent, StoredEvent
 from ._core.listings import ListingLimits, count_listed_characters
 from ._core.ports import Journal
 from ._core.tools import Tool
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
-from ._platform.path_text import path_from_text
 from ._platform.system_clock import SystemClock
 from .agent_catalog import (
     AgentCatalog,
@@ -31,10 +30,8 @@ from .agent_catalog import (
     resolve_child_models,
 )
 from .context_windows import make_context_policy
-from .conversation_state import select_finished
-from .errors import JournalDamaged, UsageError
+from .errors import UsageError
 from .journals.session_journal import SessionJournal
-from .journals.sessions import read_events
 from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
@@ -52,6 +49,7 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
 from .permissions.rules import Verdict
+from .recorded_options import find_home, get_environ
 from .tools._sources import SessionToolSources
 from .workers.local import LocalWorker
 
@@ -108,62 +106,11 @@ async def open_resources(
     return await _Builder(options).build(watchers, past_events)
 
 
-async def use_recorded_options(
-    options: SessionOptions,
-) -> tuple[SessionOptions, list[StoredEvent]]:
-    """Return the options with id, folder and model of the session to resume, and its events.
-
-    Raises UnknownName when there is no such session, JournalDamaged when it has no start.
-    """
-    session, events = await _read_recorded(options)
-    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
-    if opened is None:
-        raise JournalDamaged(
-            "the record does not start with a session",
-            where=session,
-            remedy="Start a new session.",
-        )
-    briefs = [
-        event.brief for event in events if isinstance(event, RunStarted) and event.brief.depth == 0
-    ]
-    reuses_model = options.model == "auto" and briefs
-    options = replace(
-        options,
-        id=options.id if options.fork else opened.session,
-        resume=opened.session,
-        cwd=path_from_text(opened.cwd),
-        model=briefs[-1].model if reuses_model else options.model,
-        prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
-    )
-    return options, events
-
-
-async def copy_journal(
-    options: SessionOptions, events: list[StoredEvent], journal: Journal
-) -> list[StoredEvent]:
-    """Copy the events of the resumed session into the journal of its fork; return the copied ones.
-
-    While another process writes that session, unfinished runs are left out.
-    """
-    if await open_store(options.store, _find_home(options)).find_writer(options.resume):
-        events = select_finished(events)
-    await journal.append(*events)
-    return events
-
-
 def list_grants(options: SessionOptions) -> tuple[str, ...]:
     """Return the rights beyond the sandbox that the caller gave, for the record."""
     grants = ["network"] if options.allow_net else []
     grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
     return tuple(grants)
-
-
-def _get_environ(options: SessionOptions) -> Mapping[str, str]:
-    return os.environ if options.environ is None else options.environ
-
-
-def _find_home(options: SessionOptions) -> str:
-    return options.home or config.find_home(_get_environ(options))
 
 
 def _find_folder(options: SessionOptions) -> str:
@@ -177,31 +124,14 @@ def _find_folder(options: SessionOptions) -> str:
     return folder
 
 
-async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
-    """Return id and events of the session that the options resume.
-
-    Raises UsageError, JournalError.
-    """
-    if options.journal == "memory" and not options.fork:
-        raise UsageError(
-            'a session in memory cannot be resumed with journal="memory"',
-            remedy="Pass the Journal object again, or a store=MemoryStore().",
-        )
-    if not isinstance(options.journal, str) and not options.fork:
-        return options.resume, [event async for event in options.journal.read()]
-    store = open_store(options.store, _find_home(options))
-    session = await store.find(options.resume)
-    return session, await read_events(store, session)
-
-
 class _Builder:
     """Builder for one session: its options, and the facts that several steps need."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
-        self._environ = _get_environ(options)
+        self._environ = get_environ(options)
         self._folder = _find_folder(options)
-        self._home = _find_home(options)
+        self._home = find_home(options)
         self._clock = SystemClock()
         store = open_store(options.store, self._home)
         self._models = ModelRegistry(

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from . import build
+from . import build, recorded_options
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, StoredEvent
@@ -63,7 +63,7 @@ class Session:
     async def __aenter__(self) -> Session:
         events: list[StoredEvent] = []
         if self._options.resume:
-            self._options, events = await build.use_recorded_options(self._options)
+            self._options, events = await recorded_options.use_recorded_options(self._options)
         resources = await build.open_resources(
             self._options, self._watchers, self._conversation.unfinished_events
         )
@@ -81,7 +81,7 @@ class Session:
         self.notices.extend(runner.resources.notices)
         services = runner.resources.services
         if self._options.fork:
-            events = await build.copy_journal(self._options, events, services.journal)
+            events = await recorded_options.copy_journal(self._options, events, services.journal)
         if self._options.resume:
             # Another process may have written until this one opened the journal.
             events += [event async for event in services.journal.read(len(events))]

@@ -1,0 +1,88 @@
+"""Options and events of a session that is resumed or forked; its place on the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from . import config
+from ._core.events import RunStarted, SessionOpened, StoredEvent
+from ._core.ports import Journal
+from ._platform.path_text import path_from_text
+from .conversation_state import select_finished
+from .errors import JournalDamaged, UsageError
+from .journals.sessions import read_events
+from .open_adapters import open_store
+from .options import SessionOptions
+
+
+def get_environ(options: SessionOptions) -> Mapping[str, str]:
+    """Return the variables with keys and addresses."""
+    return os.environ if options.environ is None else options.environ
+
+
+def find_home(options: SessionOptions) -> str:
+    """Return mudroom's state folder."""
+    return options.home or config.find_home(get_environ(options))
+
+
+async def use_recorded_options(
+    options: SessionOptions,
+) -> tuple[SessionOptions, list[StoredEvent]]:
+    """Return the options with id, folder and model of the session to resume, and its events.
+
+    Raises UnknownName when there is no such session, JournalDamaged when it has no start.
+    """
+    session, events = await _read_recorded(options)
+    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
+    if opened is None:
+        raise JournalDamaged(
+            "the record does not start with a session",
+            where=session,
+            remedy="Start a new session.",
+        )
+    briefs = [
+        event.brief for event in events if isinstance(event, RunStarted) and event.brief.depth == 0
+    ]
+    reuses_model = options.model == "auto" and briefs
+    options = replace(
+        options,
+        id=options.id if options.fork else opened.session,
+        resume=opened.session,
+        cwd=path_from_text(opened.cwd),
+        model=briefs[-1].model if reuses_model else options.model,
+        prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
+    )
+    return options, events
+
+
+async def copy_journal(
+    options: SessionOptions, events: list[StoredEvent], journal: Journal
+) -> list[StoredEvent]:
+    """Copy the events of the resumed session into the journal of its fork; return the copied ones.
+
+    While another process writes that session, unfinished runs are left out.
+    """
+    if await open_store(options.store, find_home(options)).find_writer(options.resume):
+        events = select_finished(events)
+    await journal.append(*events)
+    return events
+
+
+async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
+    """Return id and events of the session that the options resume.
+
+    Raises UsageError, JournalError.
+    """
+    if options.journal == "memory" and not options.fork:
+        raise UsageError(
+            'a session in memory cannot be resumed with journal="memory"',
+            remedy="Pass the Journal object again, or a store=MemoryStore().",
+        )
+    if not isinstance(options.journal, str) and not options.fork:
+        return options.resume, [event async for event in options.journal.read()]
+    store = open_store(options.store, find_home(options))
+    session = await store.find(options.resume)
+    return session, await read_events(store, session)
