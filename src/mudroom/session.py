@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,8 +10,8 @@ from . import build, recorded_options
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, StoredEvent
-from ._core.ports import RunHandle, Sandbox, Workspace
-from ._core.runs import InboxMessage, Report
+from ._core.ports import Sandbox, Workspace
+from ._core.runs import Report
 from ._core.runs import T as Outputs
 from ._core.type_checks import check_type
 from .conversation_state import ConversationState
@@ -31,10 +30,11 @@ from .scope import (
     ToolConfig,
 )
 from .scope.subagent import ScopeRuntime
-from .session_runner import OutputSpec, SessionRunner
+from .session_runs.controls import RunControls
+from .session_runs.runner import OutputSpec, SessionRunner
 
 
-class Session:
+class Session(RunControls):
     """One conversation with a root agent, and all runs below it.
 
     Its keyword arguments are the fields of `SessionOptions`, which describes them.
@@ -310,46 +310,6 @@ class Session:
         """
         return await self._require_open().resume_unfinished(outputs)
 
-    def send(self, run_id: str, message: str) -> bool:
-        """Send a message to a running run, whose model reads it with the next tool results.
-
-        Return False if it is not running. The record has the message before the model reads it,
-        but perhaps after this call; `send_durably` waits for that.
-        """
-        check_type("message", message, str, "send")
-        handle = self._find_run(run_id)
-        return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
-
-    async def send_durably(self, run_id: str, message: str) -> bool:
-        """Send a message like `send`, and return when the record has it.
-
-        From then on the model reads it exactly once, also after a crash. Return False if the run
-        is not running, or ends without the message. Raises JournalError.
-        """
-        check_type("message", message, str, "send_durably")
-        handle = self._find_run(run_id)
-        sent = InboxMessage(uuid.uuid4().hex, message)
-        return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)
-
-    def wrap_up(self, run_id: str) -> bool:
-        """Ask a running run to stop and summarise its work.
-
-        Its report has the reason CANCELLED and `recovered`. Return False if it is not running.
-        """
-        handle = self._find_run(run_id)
-        return handle is not None and handle.wrap_up()
-
-    def cancel(self, run_id: str | None = None) -> bool:
-        """Stop a run and all runs below it, with reason CANCELLED.
-
-        Without an id, stop all: prompts, tasks, `map` and scopes, also those that wait for their
-        start. Return False if nothing is running.
-        """
-        if run_id is None:
-            return self._require_open().cancel_all()
-        handle = self._find_run(run_id)
-        return handle is not None and handle.cancel()
-
     def rewind(self, run_id: str) -> None:
         """Return the conversation to the state before a root run; files stay as they are."""
         check_type("run_id", run_id, str, "rewind")
@@ -379,10 +339,6 @@ class Session:
             watch=self.watch,
             run=runner.run_scope,
         )
-
-    def _find_run(self, run_id: str) -> RunHandle | None:
-        check_type("run_id", run_id, str)
-        return self._require_open().resources.worker.find(run_id)
 
     def _require_open(self) -> SessionRunner:
         if self._runner is None:

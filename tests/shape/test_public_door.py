@@ -45,14 +45,21 @@ def describe_class(name: str, cls: type[object]) -> Iterator[str]:
         return
     is_protocol = getattr(cls, "_is_protocol", False)
     yield f"class {name}" if is_protocol else f"class {describe(name, cls)}"
-    for member in sorted(vars(cls)):
-        if member.startswith("_"):
-            continue
+    for member in sorted(list_members(cls)):
         value = inspect.getattr_static(cls, member)
         if isinstance(value, property):
             yield f"  {member}"
         elif callable(value) or isinstance(value, staticmethod | classmethod):
             yield f"  {describe(member, getattr(cls, member))}"
+
+
+def list_members(cls: type[object]) -> set[str]:
+    """Return the public members of a class and of its base classes without a public name."""
+    doors = [importlib.import_module(name) for name in DOORS]
+    named = {getattr(door, name) for door in doors for name in door.__all__}
+    bases = [base for base in cls.__mro__ if base.__module__.startswith("mudroom.")]
+    members = {name for base in bases if base is cls or base not in named for name in vars(base)}
+    return {name for name in members if not name.startswith("_")}
 
 
 def describe_door(door: ModuleType) -> Iterator[str]:

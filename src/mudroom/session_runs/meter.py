@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
-from ._core.events import (
+from .._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
+from .._core.events import (
     RunFinished,
     RunResumed,
     RunStarted,
@@ -19,10 +19,10 @@ from ._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from ._core.messages import Usage
-from ._core.ports import Clock
-from ._engine.meters.meter import Meter
-from ._engine.meters.run_timer import RunTimer
+from .._core.messages import Usage
+from .._core.ports import Clock
+from .._engine.meters.meter import Meter
+from .._engine.meters.run_timer import RunTimer
 
 
 class SessionMeter(Meter):

@@ -9,28 +9,28 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.agents import Agent, Mode, choose_child_model
-from ._core.budgets import Budget, check_amount
-from ._core.events import AnyEvent, SessionClosed, SessionOpened
-from ._core.messages import ImageBlock, Message
-from ._core.ports import RunHandle, Worker
-from ._core.runs import Brief, Reason, Report
-from ._core.runs import T as Outputs
-from ._core.tools import Tool
-from ._core.type_checks import check_type
-from ._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from ._engine.task import narrow_tools
-from ._platform.path_text import path_to_text
-from ._version import __version__
-from .agent_catalog import find_agent
-from .build import SessionResources
-from .conversation_state import ConversationState
-from .errors import JournalError, UsageError
-from .options import SessionOptions
-from .output_types import OutputType, parse_output_type
-from .permissions.deny_all import DenyAllApprover
-from .prompts import Prompt, PromptContent, check_prompts, parse_prompt
-from .session_meter import SessionMeter
+from .._core.agents import Agent, Mode
+from .._core.budgets import Budget, check_amount
+from .._core.events import AnyEvent, SessionClosed, SessionOpened
+from .._core.messages import Message
+from .._core.ports import RunHandle, Worker
+from .._core.runs import Brief, Reason, Report
+from .._core.runs import T as Outputs
+from .._core.tools import Tool
+from .._core.type_checks import check_type
+from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
+from .._engine.task import narrow_tools
+from .._platform.path_text import path_to_text
+from .._version import __version__
+from ..build import SessionResources
+from ..conversation_state import ConversationState
+from ..errors import JournalError, UsageError
+from ..options import SessionOptions
+from ..output_types import OutputType, parse_output_type
+from ..permissions.deny_all import DenyAllApprover
+from ..prompts import Prompt, check_prompts
+from .briefs import BriefMaker
+from .meter import SessionMeter
 
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
 """Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
@@ -66,6 +66,7 @@ class SessionRunner:
     ) -> None:
         self.resources = resources
         self.meter = SessionMeter(options.budget, resources.services.clock)
+        self._briefs = BriefMaker(resources, options, conversation, self.meter)
         self._options = options
         self._conversation = conversation
         resources.journal.observe = conversation.observe
@@ -86,7 +87,7 @@ class SessionRunner:
         async with self._prompt_lock:
             await self._resume_unfinished(request)
             limits = self._options.prompt_budget.with_defaults(agent.budget)
-            brief = self._continue_conversation(prompt, agent, limits)
+            brief = self._briefs.continue_conversation(prompt, agent, limits)
             request = replace(request, watcher=watcher, output_type=output_type)
             report = await self._run_root(brief, request)
         return _convert(report, output_type)
@@ -103,7 +104,7 @@ class SessionRunner:
                 )
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
-            brief = self._continue_conversation(make_summary_prompt(focus), agent, limits)
+            brief = self._briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
             brief = replace(brief, is_compaction=True, description=RUN_TITLE)
             return await self._run_root(brief, request)
 
@@ -130,8 +131,8 @@ class SessionRunner:
         check_type("budget", budget, Budget | None, "task")
         check_type("model", model, str | None, "task")
         check_type("description", description, str, "task")
-        specification, output_type = _add_outputs(self._find_agent(agent), outputs)
-        brief = self._make_task_brief(prompt, specification, budget, model, description)
+        specification, output_type = _add_outputs(self._briefs.select_agent(agent), outputs)
+        brief = self._briefs.make_task_brief(prompt, specification, budget, model, description)
         request = _RunRequest(self._cancel_count, output_type=output_type)
         report = await self._execute(self.resources.worker, brief, request)
         return _convert(report, output_type)
@@ -147,9 +148,9 @@ class SessionRunner:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
         check_amount("parallel", parallel, "map", is_count=True, minimum=1)
         check_type("budget", budget, Budget | None, "map")
-        specification, output_type = _add_outputs(self._find_agent(agent), outputs)
+        specification, output_type = _add_outputs(self._briefs.select_agent(agent), outputs)
         checked = check_prompts(prompts)
-        briefs = [self._make_task_brief(each, specification, budget) for each in checked]
+        briefs = [self._briefs.make_task_brief(each, specification, budget) for each in checked]
         slots = asyncio.Semaphore(parallel)
         request = _RunRequest(self._cancel_count, output_type=output_type)
 
@@ -174,8 +175,10 @@ class SessionRunner:
         request = _RunRequest(self._cancel_count, output_type=output_type)
         history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
-        model = self._resolve_model(agent)
-        brief = self._make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
+        model = self._briefs.resolve_model(agent)
+        brief = self._briefs.make_brief(
+            prompt, agent, model, agent.budget, history=history, depth=1
+        )
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
@@ -235,16 +238,6 @@ class SessionRunner:
         agent = self._conversation.get_brief_to_resume(run_id).agent
         return agent.outputs == output_type.outputs
 
-    def _continue_conversation(self, prompt: Prompt, agent: Agent, budget: Budget) -> Brief:
-        return self._make_brief(
-            prompt,
-            agent,
-            self.resources.model,
-            budget,
-            continues=self._conversation.latest_run,
-            history=self._conversation.messages,
-        )
-
     async def _run_root(self, brief: Brief, request: _RunRequest) -> Report:
         report: Report | None = None
         observe = _filter_events(brief.run_id, request.watcher) if request.watcher else None
@@ -284,74 +277,6 @@ class SessionRunner:
             return await handle.report()
         finally:
             self._handles.discard(handle)
-
-    def _make_task_brief(
-        self,
-        prompt: Prompt,
-        agent: Agent,
-        budget: Budget | None,
-        model: str | None = None,
-        description: str = "",
-    ) -> Brief:
-        limits = (
-            (budget or Budget())
-            .with_defaults(agent.budget)
-            .with_defaults(self.resources.services.child_budget)
-        )
-        resolved = self._resolve_model(agent, model)
-        return self._make_brief(prompt, agent, resolved, limits, description=description, depth=1)
-
-    def _make_brief(
-        self,
-        prompt: Prompt,
-        agent: Agent,
-        model: str,
-        budget: Budget,
-        *,
-        depth: int = 0,
-        **more: Any,
-    ) -> Brief:
-        content = parse_prompt(prompt)
-        self._check_images(content, model)
-        # `_execute` limits it again; here its depth decides which tools the run has.
-        budget = self.meter.limit_budget(budget, depth)
-        mode = self._options.permissions.mode
-        return Brief(
-            run_id=self._conversation.make_run_id(),
-            agent=agent,
-            prompt=content.text,
-            content=content.blocks,
-            tools=narrow_tools(
-                self.resources.services.toolbox, agent.tools, depth=budget.depth or 0
-            ),
-            model=model,
-            budget=budget,
-            depth=depth,
-            mode=(agent.mode or mode).limit_to(mode),
-            **more,
-        )
-
-    def _check_images(self, content: PromptContent, model: str) -> None:
-        """Raise UsageError if a prompt has an image that no model of the string takes."""
-        has_image = any(isinstance(block, ImageBlock) for block in content.blocks)
-        if has_image and (refusal := self.resources.models.explain_refused_images(model)):
-            raise UsageError(
-                f"the prompt has an image, but {refusal}",
-                remedy="Use a model that takes images, or --takes-images if this one does.",
-            )
-
-    def _resolve_model(self, agent: Agent, requested: str | None = None) -> str:
-        name = agent.model if requested is None else requested
-        if name != "inherit":
-            return self.resources.models.get_model(name).name
-        rules = self.resources.services.child_models
-        return choose_child_model(rules, agent.name, self.resources.model)
-
-    def _find_agent(self, agent: str | Agent) -> Agent:
-        check_type("agent", agent, str | Agent)
-        if isinstance(agent, Agent):
-            return agent
-        return find_agent(agent, self.resources.services.agents)
 
 
 def _add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, OutputType[Any] | None]:

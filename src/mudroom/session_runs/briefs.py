@@ -1,0 +1,122 @@
+"""BriefMaker: makes the briefs of runs without a parent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._core.agents import Agent, choose_child_model
+from .._core.budgets import Budget
+from .._core.messages import ImageBlock
+from .._core.runs import Brief
+from .._core.type_checks import check_type
+from .._engine.task import narrow_tools
+from ..agent_catalog import find_agent
+from ..build import SessionResources
+from ..conversation_state import ConversationState
+from ..errors import UsageError
+from ..options import SessionOptions
+from ..prompts import Prompt, PromptContent, parse_prompt
+from .meter import SessionMeter
+
+
+class BriefMaker:
+    """Makes the briefs of the runs that a session starts."""
+
+    def __init__(
+        self,
+        resources: SessionResources,
+        options: SessionOptions,
+        conversation: ConversationState,
+        meter: SessionMeter,
+    ) -> None:
+        self._resources = resources
+        self._options = options
+        self._conversation = conversation
+        self._meter = meter
+
+    def continue_conversation(self, prompt: Prompt, agent: Agent, budget: Budget) -> Brief:
+        """Make the brief of the next prompt of the conversation."""
+        return self.make_brief(
+            prompt,
+            agent,
+            self._resources.model,
+            budget,
+            continues=self._conversation.latest_run,
+            history=self._conversation.messages,
+        )
+
+    def make_task_brief(
+        self,
+        prompt: Prompt,
+        agent: Agent,
+        budget: Budget | None,
+        model: str | None = None,
+        description: str = "",
+    ) -> Brief:
+        """Make the brief of a task beside the conversation."""
+        limits = (
+            (budget or Budget())
+            .with_defaults(agent.budget)
+            .with_defaults(self._resources.services.child_budget)
+        )
+        resolved = self.resolve_model(agent, model)
+        return self.make_brief(prompt, agent, resolved, limits, description=description, depth=1)
+
+    def make_brief(
+        self,
+        prompt: Prompt,
+        agent: Agent,
+        model: str,
+        budget: Budget,
+        *,
+        depth: int = 0,
+        **more: Any,
+    ) -> Brief:
+        """Make a brief.
+
+        Arguments:
+            more: other fields of the brief.
+        """
+        content = parse_prompt(prompt)
+        self._check_images(content, model)
+        # `_execute` limits it again; here its depth decides which tools the run has.
+        budget = self._meter.limit_budget(budget, depth)
+        mode = self._options.permissions.mode
+        return Brief(
+            run_id=self._conversation.make_run_id(),
+            agent=agent,
+            prompt=content.text,
+            content=content.blocks,
+            tools=narrow_tools(
+                self._resources.services.toolbox, agent.tools, depth=budget.depth or 0
+            ),
+            model=model,
+            budget=budget,
+            depth=depth,
+            mode=(agent.mode or mode).limit_to(mode),
+            **more,
+        )
+
+    def _check_images(self, content: PromptContent, model: str) -> None:
+        """Raise UsageError if a prompt has an image that no model of the string takes."""
+        has_image = any(isinstance(block, ImageBlock) for block in content.blocks)
+        if has_image and (refusal := self._resources.models.explain_refused_images(model)):
+            raise UsageError(
+                f"the prompt has an image, but {refusal}",
+                remedy="Use a model that takes images, or --takes-images if this one does.",
+            )
+
+    def resolve_model(self, agent: Agent, requested: str | None = None) -> str:
+        """Return the model string of a run. `requested`: in place of the model of the agent."""
+        name = agent.model if requested is None else requested
+        if name != "inherit":
+            return self._resources.models.get_model(name).name
+        rules = self._resources.services.child_models
+        return choose_child_model(rules, agent.name, self._resources.model)
+
+    def select_agent(self, agent: str | Agent) -> Agent:
+        """Return an agent, or the one that has a name."""
+        check_type("agent", agent, str | Agent)
+        if isinstance(agent, Agent):
+            return agent
+        return find_agent(agent, self._resources.services.agents)

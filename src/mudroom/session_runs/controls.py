@@ -1,0 +1,63 @@
+"""RunControls: the methods of a session that act on running runs."""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+
+from .._core.ports import RunHandle
+from .._core.runs import InboxMessage
+from .._core.type_checks import check_type
+from .runner import SessionRunner
+
+
+class RunControls(ABC):
+    """Messages to the running runs of a session, and ways to stop them."""
+
+    def send(self, run_id: str, message: str) -> bool:
+        """Send a message to a running run, whose model reads it with the next tool results.
+
+        Return False if it is not running. The record has the message before the model reads it,
+        but perhaps after this call; `send_durably` waits for that.
+        """
+        check_type("message", message, str, "send")
+        handle = self._find_run(run_id)
+        return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
+
+    async def send_durably(self, run_id: str, message: str) -> bool:
+        """Send a message like `send`, and return when the record has it.
+
+        From then on the model reads it exactly once, also after a crash. Return False if the run
+        is not running, or ends without the message. Raises JournalError.
+        """
+        check_type("message", message, str, "send_durably")
+        handle = self._find_run(run_id)
+        sent = InboxMessage(uuid.uuid4().hex, message)
+        return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)
+
+    def wrap_up(self, run_id: str) -> bool:
+        """Ask a running run to stop and summarise its work.
+
+        Its report has the reason CANCELLED and `recovered`. Return False if it is not running.
+        """
+        handle = self._find_run(run_id)
+        return handle is not None and handle.wrap_up()
+
+    def cancel(self, run_id: str | None = None) -> bool:
+        """Stop a run and all runs below it, with reason CANCELLED.
+
+        Without an id, stop all: prompts, tasks, `map` and scopes, also those that wait for their
+        start. Return False if nothing is running.
+        """
+        if run_id is None:
+            return self._require_open().cancel_all()
+        handle = self._find_run(run_id)
+        return handle is not None and handle.cancel()
+
+    def _find_run(self, run_id: str) -> RunHandle | None:
+        check_type("run_id", run_id, str)
+        return self._require_open().resources.worker.find(run_id)
+
+    @abstractmethod
+    def _require_open(self) -> SessionRunner:
+        """Return the runner of the session. Raises UsageError if the session is not open."""
