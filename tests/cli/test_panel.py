@@ -15,7 +15,7 @@ from mudroom._core.events import (
     Delta,
 )
 from mudroom._core.messages import ToolCallBlock, Usage
-from mudroom.cli.interactive.line_queue import LineQueue
+from mudroom.cli.interactive.input_line.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Panel
 from mudroom.cli.interactive.questions.choice import Choice, match_answer
 from mudroom.cli.interactive.status_line import StatusLine

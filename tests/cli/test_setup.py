@@ -22,7 +22,7 @@ from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.cli.actions.init_project import write_starter_files
 from mudroom.cli.commands.root import COMMANDS, root_command
 from mudroom.cli.main import run
-from mudroom.cli.output.man_page import render_man_page
+from mudroom.cli.output.help.man_page import render_man_page
 from mudroom.config import load_settings, write_setting
 from mudroom.errors import UsageError
 

@@ -26,8 +26,12 @@ from mudroom._core.events import (
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom.cli.interactive.completion import PromptCompleter
-from mudroom.cli.interactive.mentions import MentionCompletions, expand_mentions, find_mention
-from mudroom.cli.interactive.paste import PasteStore
+from mudroom.cli.interactive.input_line.mentions import (
+    MentionCompletions,
+    expand_mentions,
+    find_mention,
+)
+from mudroom.cli.interactive.input_line.paste import PasteStore
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom.cli.interactive.status_line import StatusLine
 from mudroom.cli.output.markdown import MarkdownBlocks, render_markdown

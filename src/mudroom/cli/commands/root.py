@@ -75,7 +75,7 @@ class RootCommand(click.Command):
 
 def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) -> None:
     if requested:
-        from ..output.help_text import SHORT_HELP
+        from ..output.help.help_text import SHORT_HELP
 
         print(SHORT_HELP if option.name == "h" else f"{ctx.get_help()}\n", end="")
         ctx.exit()
@@ -301,7 +301,7 @@ def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str
 def help_(command: str | None, man: bool) -> int:
     """Explain mudroom, or one of its commands."""
     if man:
-        from ..output.man_page import render_man_page
+        from ..output.help.man_page import render_man_page
 
         print(render_man_page(root_command, COMMANDS), end="")
         return 0

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    contextmanager,
-)
-from typing import Protocol
+from contextlib import AsyncExitStack, contextmanager
 
 from msgspec import Struct
 
@@ -27,15 +21,15 @@ from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
 from ..output.report import describe_changed_files, explain_failure
-from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
-from .mentions import MentionCompletions, expand_mentions
+from .input_line.mentions import MentionCompletions, expand_mentions
 from .prompts.attachments import load_attachments
 from .prompts.other_programs import describe_nearest
 from .prompts.prompt_files import PromptFile, load_prompt_files
 from .scrollback_writer import ScrollbackWriter
 from .shell_escape import ShellEscape
 from .status_line import StatusLine
+from .ui import UI
 
 EXIT_WORDS = ("q", "exit", "quit")
 
@@ -53,75 +47,6 @@ class NextStep(Struct, frozen=True, kw_only=True):
     resume: str = ""
     model: str = ""
     mode: str = ""
-
-
-class QuestionUI(Protocol):
-    """The part of a UI that asks questions."""
-
-    @property
-    def scrollback(self) -> Scrollback:
-        """Destination of text that stays on the screen."""
-        ...
-
-    async def choose(
-        self,
-        title: str,
-        items: Sequence[tuple[str, str]],
-        *,
-        free_text: bool = False,
-        body: Sequence[Line] = (),
-        is_searchable: bool = False,
-    ) -> str | None:
-        """Ask the user to choose one item; return its value, or None if the user cancels.
-
-        Arguments:
-            items: pairs of value and label.
-            free_text: return typed text as the answer, too.
-            body: lines between the title and the items.
-            is_searchable: typed text narrows the list, where the UI can do that.
-        """
-        ...
-
-
-class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
-    """Input and output of a conversation; `async with` opens it.
-
-    Implemented by `PromptUI` (drawn on a terminal) and `PlainUI` (lines in, lines out).
-    """
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code requested when the UI was closed, for example by a signal."""
-        ...
-
-    @property
-    def prints_child_lines(self) -> bool:
-        """True if the UI prints a line for each child run; the scrollback then shows none."""
-        ...
-
-    def attach(self, conversation: Conversation) -> None:
-        """Show this conversation from now on."""
-        ...
-
-    def apply(self, event: AnyEvent) -> None:
-        """Handle an event that the conversation has already applied."""
-        ...
-
-    async def read_line(self) -> str:
-        """Return the next line of input. Raises EOFError at the end of the input."""
-        ...
-
-    def add_early_input(self, text: str) -> None:
-        """Add text that was typed before the UI was open."""
-        ...
-
-    def prefill(self, text: str) -> None:
-        """Put text into the input line for the user to edit."""
-        ...
-
-    def during_run(self) -> AbstractContextManager[object]:
-        """Return a context manager for the time of one run."""
-        ...
 
 
 SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]

@@ -10,7 +10,7 @@ from ..actions.session_start import StartOptions
 from ..output.progress import supports_cursor
 
 if TYPE_CHECKING:
-    from .conversation import UI
+    from .session_loop import SessionUI
 
 
 MIN_COLUMNS_FOR_HINT = 60
@@ -23,7 +23,7 @@ def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
     Arguments:
         first: prompt from the command line, run before any input is read.
     """
-    from .typeahead import hold_input
+    from .input_line.typeahead import hold_input
 
     with hold_input(options.settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
         # Slow to import: keys typed meanwhile are kept.
@@ -45,7 +45,7 @@ async def _start_prompt(options: StartOptions, first: str, early: str) -> int:
         return await run_sessions(ui, options, first=first)
 
 
-def _create_ui(options: StartOptions) -> UI:
+def _create_ui(options: StartOptions) -> SessionUI:
     settings = options.settings
     if settings.screen == "plain" or not (
         supports_cursor(sys.stdin) and supports_cursor(sys.stdout)

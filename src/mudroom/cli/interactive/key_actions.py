@@ -11,9 +11,9 @@ from prompt_toolkit.buffer import Buffer
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
-from .line_queue import LineQueue
+from .input_line.line_queue import LineQueue
+from .input_line.paste import PasteStore
 from .panel import Panel
-from .paste import PasteStore
 from .questions.choice import Choice, match_answer
 
 if TYPE_CHECKING:

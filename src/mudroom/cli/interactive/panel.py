@@ -13,7 +13,7 @@ from ...projections.safe_text import sanitize_line
 from ..output.live_tree import MAX_RUNS
 from ..output.text import Glyphs, Line, truncate
 from ..output.tree_lines import TreeStyle, format_tree_by_run
-from .line_queue import LineQueue
+from .input_line.line_queue import LineQueue
 from .questions.choice import Choice
 from .status_line import StatusLine
 

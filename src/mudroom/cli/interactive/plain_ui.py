@@ -23,7 +23,7 @@ from ..output.scrollback import Scrollback
 from ..output.signals import handle_signals
 from ..output.text import Line, choose_glyphs
 from .conversation import Conversation
-from .line_queue import LineQueue
+from .input_line.line_queue import LineQueue
 from .questions.choice import match_answer
 
 PROMPT = "mudroom >> "

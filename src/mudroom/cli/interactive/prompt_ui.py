@@ -24,11 +24,11 @@ from ...projections.safe_text import sanitize
 from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
 from .completion import PromptCompleter
-from .input_history import create_history_file
+from .input_line.input_history import create_history_file
+from .input_line.line_queue import LineQueue
+from .input_line.mentions import MentionCompletions, find_mention
 from .key_actions import NEXT_MODE_COMMAND, KeyActions
 from .key_bindings import make_key_bindings
-from .line_queue import LineQueue
-from .mentions import MentionCompletions, find_mention
 from .panel import Panel
 from .prompt_screen import PromptScreen
 from .questions.choice import Choice

@@ -11,7 +11,8 @@ from ..actions.session_store import describe_session, read_summaries_of_folder
 from ..output.markdown import render_markdown
 from ..output.text import format_seconds, format_tokens, truncate
 from ..output.tree_lines import describe_outcome
-from .conversation import Conversation, QuestionUI
+from .conversation import Conversation
+from .ui import QuestionUI
 
 MAX_PROMPTS = 5
 """Earlier prompts of a resumed conversation that are listed."""

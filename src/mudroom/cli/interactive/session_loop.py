@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -14,14 +14,23 @@ from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
 from ..output.log_notices import show_log
 from ..output.sandbox_notice import describe_sandbox
-from .conversation import UI, Conversation, NextStep
+from .conversation import Conversation, NextStep
 from .questions.approvals import ApprovalPrompt
 from .questions.trust_question import ask_for_trust
 from .recap import choose_session, print_exit_line, print_recap
 from .slash_commands.registry import COMMANDS
+from .ui import UI
 
 
-async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int:
+class SessionUI(UI, Protocol):
+    """A UI that shows one conversation after another."""
+
+    def attach(self, conversation: Conversation) -> None:
+        """Show this conversation from now on."""
+        ...
+
+
+async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "") -> int:
     """Run one session after another until the user leaves; return the exit code.
 
     Arguments:

@@ -13,7 +13,7 @@ from ....permissions.rules import Permissions, Rule
 from ....projections.safe_text import sanitize
 from ....tools import make_builtin_tools
 from ...output.text import wrap
-from ..conversation import QuestionUI
+from ..ui import QuestionUI
 from .question_lines import format_body, format_call, format_title
 
 YES, SESSION, FOLDER, NO = "yes", "session", "folder", "no"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ....config import Settings
 from ....permissions import trust
 from ...actions.load_permissions import is_trusted
-from ..conversation import QuestionUI
+from ..ui import QuestionUI
 
 _AGENT_PATHS = (
     ".agents",

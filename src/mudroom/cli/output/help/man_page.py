@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import click
 
-from ..._version import __version__
+from ...._version import __version__
 
 _SYNOPSIS = """\
 .SH NAME

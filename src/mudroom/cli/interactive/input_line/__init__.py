@@ -1,0 +1,1 @@
+"""The input line: mentions, history, pastes, early and queued lines."""

@@ -1,0 +1,76 @@
+"""User interface of the prompt, as the conversation and its questions use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Protocol
+
+from ..._core.events import AnyEvent
+from ..output.scrollback import Scrollback
+from ..output.text import Line
+
+
+class QuestionUI(Protocol):
+    """The part of a UI that asks questions."""
+
+    @property
+    def scrollback(self) -> Scrollback:
+        """Destination of text that stays on the screen."""
+        ...
+
+    async def choose(
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
+        is_searchable: bool = False,
+    ) -> str | None:
+        """Ask the user to choose one item; return its value, or None if the user cancels.
+
+        Arguments:
+            items: pairs of value and label.
+            free_text: return typed text as the answer, too.
+            body: lines between the title and the items.
+            is_searchable: typed text narrows the list, where the UI can do that.
+        """
+        ...
+
+
+class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
+    """Input and output of a conversation; `async with` opens it.
+
+    Implemented by `PromptUI` (drawn on a terminal) and `PlainUI` (lines in, lines out).
+    """
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code requested when the UI was closed, for example by a signal."""
+        ...
+
+    @property
+    def prints_child_lines(self) -> bool:
+        """True if the UI prints a line for each child run; the scrollback then shows none."""
+        ...
+
+    def apply(self, event: AnyEvent) -> None:
+        """Handle an event that the conversation has already applied."""
+        ...
+
+    async def read_line(self) -> str:
+        """Return the next line of input. Raises EOFError at the end of the input."""
+        ...
+
+    def add_early_input(self, text: str) -> None:
+        """Add text that was typed before the UI was open."""
+        ...
+
+    def prefill(self, text: str) -> None:
+        """Put text into the input line for the user to edit."""
+        ...
+
+    def during_run(self) -> AbstractContextManager[object]:
+        """Return a context manager for the time of one run."""
+        ...
