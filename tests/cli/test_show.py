@@ -98,8 +98,8 @@ session 5f1c · /home/ada/project
 └─ general#1.1.3  Create a new module
    ⎿ MAX_TURNS, recovered (1 tool use · 0 tokens · 2m 04s)
 
-3 children read 316 lines (5.4 kB, ~1,530 tokens); 2 lines (27 B, ~8 tokens) came back. \
-Parent context: 3,100 tokens; without children about 4,620 (33% saved).
+3 children read 316 lines (5.4 kB, ~1,340 tokens); 2 lines (27 B, ~7 tokens) came back. \
+Parent context: 3,100 tokens; without children about 4,430 (30% saved).
 """
 
 NARROW = """\

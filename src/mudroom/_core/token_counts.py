@@ -23,7 +23,11 @@ from .messages import (
 )
 
 CHARACTERS_PER_TOKEN = 4
-"""Characters of one token in ASCII texts. In other texts, it is the number of bytes."""
+"""Characters of one token in ASCII texts; bytes of one token in other texts.
+
+English texts have 4 to 5 characters per token, code 3 to 4. Providers count exactly, but only
+complete requests: an estimate is used for what came since, and for parts of a request.
+"""
 TOKENS_PER_IMAGE = 1_500
 """Approximate maximum that a provider counts for one image."""
 _MAX_TOKENS_PER_BLOCK = 64

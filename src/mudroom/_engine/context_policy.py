@@ -77,16 +77,16 @@ class Thresholds(Struct, frozen=True):
     compact_at: int
 
 
-def choose_next_check(size: int, limits: Thresholds | None) -> int:
+def choose_next_check(size: int, thresholds: Thresholds | None) -> int:
     """Return the tokens of a request that is compared with the thresholds again.
 
     Arguments:
         size: tokens of the request that was compared now.
     """
-    if limits is None:
+    if thresholds is None:
         return size + _CHECK_STEP
-    step = size + min(_CHECK_STEP, limits.window // 32)
-    bound = limits.clear_at if size < limits.clear_at else limits.compact_at
+    step = size + min(_CHECK_STEP, thresholds.window // 32)
+    bound = thresholds.clear_at if size < thresholds.clear_at else thresholds.compact_at
     return min(bound + 1, step)
 
 

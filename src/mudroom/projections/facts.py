@@ -30,6 +30,8 @@ class ConversationFacts(Struct):
     """Facts about the runs of a conversation; each list is in the order of the events.
 
     Attributes:
+        task: prompt of the run, if it is a child.
+        user_texts: prompts and messages of the user.
         read, changed: files, each with the last turn in which that happened ("1.8").
         failed_commands: commands whose last call failed, with the last line of the output.
         decisions: calls that the user or a rule allowed or refused.
@@ -39,6 +41,8 @@ class ConversationFacts(Struct):
         kept_results: whole results of tools that keep them, such as skills, by call.
     """
 
+    task: str = ""
+    user_texts: list[str] = field(default_factory=list[str])
     read: dict[str, str] = field(default_factory=dict[str, str])
     changed: dict[str, str] = field(default_factory=dict[str, str])
     failed_commands: dict[str, str] = field(default_factory=dict[str, str])
@@ -63,8 +67,10 @@ def collect_facts(
     facts = ConversationFacts()
     calls: dict[tuple[str, str], ToolCallStarted] = {}
     for event in events:
-        if isinstance(event, RunStarted | RunFinished):
-            _add_child(facts, event, runs)
+        if isinstance(event, RunStarted):
+            _add_run(facts, event.brief, runs)
+        elif isinstance(event, RunFinished):
+            _add_report(facts, event)
         elif event.run not in runs:
             continue
         elif isinstance(event, ToolCallStarted):
@@ -73,21 +79,34 @@ def collect_facts(
             _add_result(facts, event, calls.get((event.run, event.call_id)), kept_tools)
         elif isinstance(event, PermissionDecided):
             _add_decision(facts, event)
-        elif isinstance(event, MessageSent):
-            facts.unread[event.message.id] = event.message.text
-        elif isinstance(event, MessageDelivered):
-            facts.unread.pop(event.message_id, None)
+        elif isinstance(event, MessageSent | MessageDelivered):
+            _add_message(facts, event)
     return facts
 
 
-def _add_child(
-    facts: ConversationFacts, event: RunStarted | RunFinished, runs: Collection[str]
-) -> None:
-    if isinstance(event, RunFinished):
-        if event.run in facts.children:
-            facts.children[event.run] = (facts.children[event.run][0], event.report)
-    elif event.brief.parent in runs and not event.brief.is_compaction:
-        facts.children[event.run] = (event.brief, None)
+def _add_run(facts: ConversationFacts, brief: Brief, runs: Collection[str]) -> None:
+    if brief.is_compaction:
+        return
+    if brief.parent in runs:
+        facts.children[brief.run_id] = (brief, None)
+    elif brief.run_id in runs and brief.parent:
+        facts.task = brief.prompt
+    elif brief.run_id in runs:
+        facts.user_texts.append(brief.prompt)
+
+
+def _add_report(facts: ConversationFacts, event: RunFinished) -> None:
+    if event.run in facts.children:
+        facts.children[event.run] = (facts.children[event.run][0], event.report)
+
+
+def _add_message(facts: ConversationFacts, event: MessageSent | MessageDelivered) -> None:
+    if isinstance(event, MessageSent):
+        facts.unread[event.message.id] = event.message.text
+        return
+    facts.unread.pop(event.message_id, None)
+    if event.origin == "user":
+        facts.user_texts.append(event.text)
 
 
 def _add_decision(facts: ConversationFacts, event: PermissionDecided) -> None:

@@ -18,15 +18,14 @@ from .._core.events import (
 )
 from .._core.messages import Usage
 from .._core.runs import Brief
+from .._core.token_counts import CHARACTERS_PER_TOKEN
 
-BYTES_PER_TOKEN = 3.5
-"""Estimate for texts. Providers count exactly, but only for complete requests."""
 MIN_SAVED_SHARE = 0.05
 """Share of the context above which delegation saved context; less is within the estimate."""
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
-    """Text sizes of one session. Tokens of `read` and `returned` are estimates: bytes / 3.5.
+    """Text sizes of one session. Tokens of `read` and `returned` are estimates: bytes / 4.
 
     Arguments:
         children: runs below the conversation, at any depth; tasks of a program count too.
@@ -85,7 +84,7 @@ class TextSum:
     @property
     def tokens(self) -> int:
         """Estimated tokens."""
-        return round(self.bytes / BYTES_PER_TOKEN)
+        return round(self.bytes / CHARACTERS_PER_TOKEN)
 
 
 class LedgerBuilder:

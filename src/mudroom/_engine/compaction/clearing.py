@@ -39,43 +39,43 @@ _CUT_TEXT = "\n[… cut to save space: the whole result is in {path}; search it 
 
 
 class _Result(Struct, frozen=True):
-    """A result in the conversation. `turn`: turns after it."""
+    """A result in the conversation. `age`: turns since then."""
 
     block: ToolResultBlock
-    turn: int
+    age: int
     tokens: int
 
 
-async def clear_old_results(run: RunContext, limits: Thresholds) -> bool:
+async def clear_old_results(run: RunContext, thresholds: Thresholds) -> bool:
     """Clear old results, if that frees enough. Return False if nothing was cleared."""
     path = find_record_path(run)
     messages = (await read_context(run)).sent_messages
     calls = find_calls(messages)
     texts: dict[str, str] = {}
     tokens = 0
-    for result in _list_clearable(run, messages, limits):
+    for result in _list_clearable(run, messages, thresholds):
         call_id = result.block.call_id
         title = _describe(calls.get(call_id), result.block, run.tools)
         text = _CLEARED_TEXT.format(title=title, path=path, call_id=call_id)
         texts[call_id] = text
         tokens += max(0, result.tokens - estimate_tokens(text))
-    if tokens < min(MIN_CLEARED_TOKENS, limits.window // 8):
+    if tokens < min(MIN_CLEARED_TOKENS, thresholds.window // 8):
         return False
     await _clear(run, texts, tokens)
     return True
 
 
-async def cut_waiting_results(run: RunContext, limits: Thresholds) -> bool:
-    """Cut the results of the last turn that do not fit into the window."""
-    waiting = [block for block in run.conversation.queued if isinstance(block, ToolResultBlock)]
-    allowed = limits.compact_at // 4
-    if estimate_block_tokens(waiting) <= allowed:
+async def cut_queued_results(run: RunContext, thresholds: Thresholds) -> bool:
+    """Cut the results of the last turn that do not fit. Return False if all fit."""
+    results = [block for block in run.conversation.queued if isinstance(block, ToolResultBlock)]
+    allowed = thresholds.compact_at // 4
+    if estimate_block_tokens(results) <= allowed:
         return False
-    share = max(MIN_LENGTH, allowed * 2 // len(waiting))
+    share = max(MIN_LENGTH, allowed * 2 // len(results))
     path = find_record_path(run)
     texts: dict[str, str] = {}
     tokens = 0
-    for block in waiting:
+    for block in results:
         if estimate_block_tokens([block]) * 2 <= share:
             continue
         notice = _CUT_TEXT.format(path=path, call_id=block.call_id)
@@ -97,9 +97,9 @@ async def _clear(run: RunContext, texts: dict[str, str], tokens: int) -> None:
 def apply_clearing(run: RunContext, event: ResultsCleared, messages: Iterable[Message]) -> None:
     """Change the conversation of a run as an event says. `messages`: the sent ones after it."""
     conversation = run.conversation
-    waiting = estimate_block_tokens(conversation.queued)
+    queued = estimate_block_tokens(conversation.queued)
     conversation.queued = clear_blocks(conversation.queued, event.texts)
-    freed_later = waiting - estimate_block_tokens(conversation.queued)
+    freed_later = queued - estimate_block_tokens(conversation.queued)
     tokens = conversation.sent_tokens
     if tokens:
         tokens = max(1, tokens - event.tokens + freed_later)
@@ -117,18 +117,18 @@ def find_calls(messages: Iterable[Message]) -> dict[str, ToolCallBlock]:
 
 
 def _list_clearable(
-    run: RunContext, messages: Iterable[Message], limits: Thresholds
+    run: RunContext, messages: Iterable[Message], thresholds: Thresholds
 ) -> list[_Result]:
     """Return the results that may be cleared, newest first."""
-    kept = min(MAX_KEPT_TOKENS, limits.window // 4)
+    kept = min(MAX_KEPT_TOKENS, thresholds.window // 4)
     seen = 0
     clearable: list[_Result] = []
     for result in _walk_results(messages, run.conversation.queued):
         seen += result.tokens
         tool = run.tools.get(result.block.name)
-        is_old = result.turn >= KEPT_TURNS and seen > kept
+        is_old = result.age >= KEPT_TURNS and seen > kept
         keeps = tool is not None and tool.keeps_results
-        is_late_error = result.block.error and result.turn < KEPT_ERROR_TURNS
+        is_late_error = result.block.error and result.age < KEPT_ERROR_TURNS
         is_short = len(result.block.text) < MIN_LENGTH and not result.block.images
         is_cleared = result.block.text.startswith(CLEARED)
         if is_old and not (keeps or is_late_error or is_short or is_cleared):
@@ -141,14 +141,14 @@ def _walk_results(messages: Iterable[Message], queued: Iterable[UserBlock]) -> I
     for block in queued:
         if isinstance(block, ToolResultBlock):
             yield _Result(block, 0, estimate_block_tokens([block]))
-    turn = 0
+    age = 0
     for message in reversed(list(messages)):
         if isinstance(message, AssistantMessage):
-            turn += 1
+            age += 1
             continue
         for block in message.content:
             if isinstance(block, ToolResultBlock):
-                yield _Result(block, turn, estimate_block_tokens([block]))
+                yield _Result(block, age, estimate_block_tokens([block]))
 
 
 def _describe(call: ToolCallBlock | None, block: ToolResultBlock, tools: Mapping[str, Tool]) -> str:

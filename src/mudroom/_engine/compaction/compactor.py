@@ -1,4 +1,4 @@
-"""Compaction of one run: buys notes, builds the new conversation, records and applies it."""
+"""Compaction of one run: a summary run, the new conversation, its record and its use."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .new_context import build_new_context, choose_sizes, select_last_turns
 from .record_file import read_context, rebuild_context, write_record
-from .summary import buy_summary, has_summary, make_summary_brief, make_summary_id
+from .summary import has_summary, make_summary_brief, make_summary_id, request_summary
 
 MAX_FAILED_SUMMARIES = 3
-"""Summary runs without notes, after which a run buys no more."""
+"""Summary runs without notes, after which a run starts no more."""
 CROWDED_TURNS = 6
 MAX_CROWDED = 3
-"""Compactions within CROWDED_TURNS turns, from which on none buys notes."""
+"""Compactions within CROWDED_TURNS turns, from which on none has notes."""
 _MIN_FREE = 0.25
-"""Part of the window that a compaction must free, or the second in a row buys no notes."""
+"""Part of the window that a compaction must free, or the next after two in a row has no notes."""
 _MIN_GAIN = 0.05
 """Part of the window that a compaction must free at least."""
 
@@ -30,7 +30,7 @@ _MIN_GAIN = 0.05
 async def compact(
     run: RunContext,
     cause: str,
-    limits: Thresholds,
+    thresholds: Thresholds,
     *,
     focus: str = "",
     fraction: float = 1.0,
@@ -43,17 +43,17 @@ async def compact(
         fraction: below 1 if an earlier compaction left too much.
     """
     before = run.estimate_request_tokens()
-    sizes = choose_sizes(limits.window, fraction)
+    sizes = choose_sizes(thresholds.window, fraction)
     messages = (await read_context(run)).sent_messages
-    if before - _estimate_rest(run, messages, sizes.turns) < limits.window * _MIN_GAIN:
+    if before - _estimate_rest(run, messages, sizes.turns) < thresholds.window * _MIN_GAIN:
         return False
     notes = ""
     summary_run = ""
-    if fraction == 1.0 and may_buy_notes(run, limits, before):
+    if fraction == 1.0 and may_request_notes(run, thresholds, before):
         summary_run = _choose_summary_id(run)
-        report = await buy_summary(run, make_summary_brief(run, summary_run, focus, messages))
+        report = await request_summary(run, make_summary_brief(run, summary_run, focus, messages))
         notes = report.text if has_summary(report) else ""
-    event = await make_compacted(run, cause, notes, limits, fraction=fraction)
+    event = await make_compacted(run, cause, notes, thresholds, fraction=fraction)
     event = replace(event, summary_run=summary_run, before=before)
     await run.recorder.record(event)
     apply_compaction(run, event)
@@ -61,11 +61,11 @@ async def compact(
 
 
 async def make_compacted(
-    run: RunContext, cause: str, notes: str, limits: Thresholds, *, fraction: float = 1.0
+    run: RunContext, cause: str, notes: str, thresholds: Thresholds, *, fraction: float = 1.0
 ) -> Compacted:
     """Write the record of a run to its file and return the event of a compaction."""
     runs, events = await write_record(run)
-    sizes = choose_sizes(limits.window, fraction)
+    sizes = choose_sizes(thresholds.window, fraction)
     messages = rebuild_context(run, events).sent_messages
     if cause == "user":
         messages = _remove_prompt(run, messages)
@@ -76,7 +76,7 @@ async def make_compacted(
     )
 
 
-async def record_user_compaction(run: RunContext, notes: str, limits: Thresholds) -> None:
+async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresholds) -> None:
     """Record the compaction of a root run that the user started: the next run continues from it.
 
     Arguments:
@@ -85,7 +85,7 @@ async def record_user_compaction(run: RunContext, notes: str, limits: Thresholds
     if any(event.cause == "user" for event in run.conversation.compactions):
         return  # by an earlier process
     before = run.estimate_request_tokens()
-    event = await make_compacted(run, "user", notes, limits)
+    event = await make_compacted(run, "user", notes, thresholds)
     await run.recorder.record(replace(event, before=before))
 
 
@@ -117,7 +117,7 @@ def _choose_summary_id(run: RunContext) -> str:
     return make_summary_id(run.run_id, run.turn, number)
 
 
-def may_buy_notes(run: RunContext, limits: Thresholds, size: int) -> bool:
+def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> bool:
     """Return whether a summary run is worth its price, and the budget suffices for it."""
     if run.brief.is_compaction:
         return False
@@ -130,8 +130,8 @@ def may_buy_notes(run: RunContext, limits: Thresholds, size: int) -> bool:
     if len(failed) >= MAX_FAILED_SUMMARIES:
         return False
     last_two = earlier[-2:]
-    is_full = [limits.window - event.after < limits.window * _MIN_FREE for event in last_two]
-    if len(last_two) == 2 and all(is_full):
+    largest = thresholds.window * (1 - _MIN_FREE)
+    if len(last_two) == 2 and all(event.after > largest for event in last_two):
         return False
     crowded = [event for event in earlier if run.turn - event.turn < CROWDED_TURNS]
     return len(crowded) < MAX_CROWDED - 1

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from ..._core.budgets import SHARED_LIMITS
-from ..._core.events import MessageDelivered, RunStarted, StoredEvent
+from ..._core.events import StoredEvent
 from ..._core.messages import (
     AssistantMessage,
     Message,
@@ -89,19 +89,17 @@ def build_new_context(
         notes: of a summary run; "" for none.
         messages: the conversation so far; its last turns stay.
     """
-    events = list(events)
     turns = select_last_turns(messages, sizes.turns)
     sent_again = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
-    task, user_texts = _collect_user_texts(runs, events)
-    kept, left_out = _choose_user_texts(
-        [text for text in user_texts if text not in sent_again], sizes.messages
-    )
     kept_tools = {name for name, tool in run.tools.items() if tool.keeps_results}
     facts = collect_facts(events, set(runs), kept_tools)
-    rules = _find_rules(user_texts, kept)
+    kept, left_out = _choose_user_texts(
+        [text for text in facts.user_texts if text not in sent_again], sizes.messages
+    )
+    rules = _find_rules(facts.user_texts, kept)
     sections = [_HEAD.format(path=find_record_path(run))]
-    if task:
-        sections.append(f"{_TASK_HEAD}\n<task>\n{task}\n</task>")
+    if facts.task:
+        sections.append(f"{_TASK_HEAD}\n<task>\n{facts.task}\n</task>")
     if kept or left_out:
         sections.append(_format_user_texts(kept, left_out))
     if rules:
@@ -119,7 +117,7 @@ def build_new_context(
         "children": len(facts.children),
         "unread_messages": len(facts.unread),
         "turns": sum(isinstance(message, AssistantMessage) for message in turns),
-        "words_tokens": estimate_tokens("\n".join([task, *kept, *rules])),
+        "words_tokens": estimate_tokens("\n".join([facts.task, *kept, *rules])),
         "facts_tokens": estimate_tokens(facts_text),
         "notes_tokens": estimate_tokens(cut_text(notes, sizes.notes)),
         "turns_tokens": estimate_message_tokens(turns),
@@ -160,28 +158,6 @@ def _collect_texts(messages: Iterable[Message]) -> set[str]:
         for block in message.content
         if isinstance(block, TextBlock)
     }
-
-
-def _collect_user_texts(
-    runs: Sequence[str], events: Iterable[StoredEvent]
-) -> tuple[str, list[str]]:
-    """Return the task of a child, and the messages of the user, oldest first."""
-    task = ""
-    user_texts: list[str] = []
-    for event in events:
-        if event.run not in runs:
-            continue
-        if isinstance(event, RunStarted):
-            brief = event.brief
-            if brief.is_compaction:
-                continue
-            if brief.parent:
-                task = brief.prompt
-            else:
-                user_texts.append(brief.prompt)
-        elif isinstance(event, MessageDelivered) and event.origin == "user":
-            user_texts.append(event.text)
-    return task, user_texts
 
 
 def _choose_user_texts(user_texts: Sequence[str], max_tokens: int) -> tuple[list[str], int]:

@@ -12,10 +12,10 @@ from ...errors import ContextOverflow
 from ..context_policy import DEFAULT_THRESHOLDS, Thresholds, choose_next_check
 from ..model_call import call_model
 from ..run_context import RunContext
-from .clearing import apply_clearing, clear_old_results, cut_waiting_results
+from .clearing import apply_clearing, clear_old_results, cut_queued_results
 from .compactor import apply_compaction, compact, record_user_compaction
 from .record_file import read_context
-from .summary import buy_summary, make_summary_brief
+from .summary import make_summary_brief, request_summary
 
 MAX_OVERFLOWS = 3
 """Refusals of one request as too long, after which the run ends."""
@@ -73,20 +73,20 @@ async def _shorten(run: RunContext) -> bool:
     size = run.estimate_request_tokens()
     if size < conversation.next_check and not refusals:
         return False
-    limits = _find_thresholds(run, size)
-    conversation.next_check = choose_next_check(size, limits)
-    if limits is None or (size <= limits.clear_at and not refusals):
+    thresholds = _find_thresholds(run, size)
+    conversation.next_check = choose_next_check(size, thresholds)
+    if thresholds is None or (size <= thresholds.clear_at and not refusals):
         return False
     if run.meter.find_exceeded_limit(run.timer.age):
         return False
-    is_shorter = await clear_old_results(run, limits)
-    if size > limits.compact_at or refusals:
-        is_shorter = await cut_waiting_results(run, limits) or is_shorter
-    if run.estimate_request_tokens() <= limits.compact_at and (is_shorter or not refusals):
+    is_shorter = await clear_old_results(run, thresholds)
+    if size > thresholds.compact_at or refusals:
+        is_shorter = await cut_queued_results(run, thresholds) or is_shorter
+    if run.estimate_request_tokens() <= thresholds.compact_at and (is_shorter or not refusals):
         return is_shorter
     cause = "overflow" if refusals else "size"
     fraction = _FRACTIONS[refusals]
-    return await compact(run, cause, limits, fraction=fraction) or is_shorter
+    return await compact(run, cause, thresholds, fraction=fraction) or is_shorter
 
 
 async def finish_compaction(run: RunContext, notes: str) -> None:
@@ -96,8 +96,8 @@ async def finish_compaction(run: RunContext, notes: str) -> None:
     if run.services.recorded_edits is not None:
         await _repeat_edits(run)
         return
-    limits = _find_thresholds(run, run.estimate_request_tokens())
-    await record_user_compaction(run, notes, limits or DEFAULT_THRESHOLDS)
+    thresholds = _find_thresholds(run, run.estimate_request_tokens())
+    await record_user_compaction(run, notes, thresholds or DEFAULT_THRESHOLDS)
 
 
 def _find_thresholds(run: RunContext, size: int) -> Thresholds | None:
@@ -114,7 +114,7 @@ async def _repeat_edits(run: RunContext) -> bool:
         if recorded_brief is not None:
             messages = (await read_context(run)).sent_messages
             history = make_summary_brief(run, recorded_brief.run_id, "", messages).history
-            await buy_summary(run, replace(recorded_brief, history=history))
+            await request_summary(run, replace(recorded_brief, history=history))
         await run.recorder.record(event)
         apply_edit(run, event, (await read_context(run)).sent_messages)
     return bool(edits)

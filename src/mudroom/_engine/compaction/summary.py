@@ -91,7 +91,7 @@ def make_summary_brief(
     )
 
 
-async def buy_summary(run: RunContext, brief: Brief) -> Report:
+async def request_summary(run: RunContext, brief: Brief) -> Report:
     """Execute a summary run and return its report. An earlier process may have executed it."""
     # The results that the summary reads are stored before it.
     await run.recorder.record()

@@ -1,7 +1,7 @@
 // Formats of numbers, times and texts, the same as in the terminal.
 "use strict";
 
-const BYTES_PER_TOKEN = 3.5;
+const BYTES_PER_TOKEN = 4;
 
 const TOOL_ALIASES = {
   bash: "run_shell_command shell execute terminal exec_command local_shell",

@@ -94,7 +94,7 @@ const drawGauge = ({ run, step, turns, blocks, estimate, counted, whole }) => {
       h(
         "p",
         { class: "note" },
-        "Sizes are estimates (bytes / 3.5). The provider counts more, because the record does not contain tool schemas, the context files and environment of the system prompt, and the provider's own additions.",
+        "Sizes are estimates (bytes / 4). The provider counts more, because the record does not contain tool schemas, the context files and environment of the system prompt, and the provider's own additions.",
       ),
   );
 };
@@ -235,7 +235,7 @@ const drawLedger = ({ fold, ledger }) =>
     h(
       "p",
       { class: "note" },
-      `Figures with ~ are estimates (bytes / 3.5); a context's size is what its provider counted. The children's own model calls read and wrote ${formatTokens(ledger.childTokens)} tokens.`,
+      `Figures with ~ are estimates (bytes / 4); a context's size is what its provider counted. The children's own model calls read and wrote ${formatTokens(ledger.childTokens)} tokens.`,
     ),
     h(
       "div",
