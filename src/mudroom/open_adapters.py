@@ -18,8 +18,8 @@ from ._core.ports import Environment, Journal, Model, Sandbox, SessionStore, Wor
 from ._core.tool_patterns import parse_tool_pattern
 from ._core.tools import Tool, ToolCategory
 from ._engine.changes.versions import FileVersions, find_versions_folder
+from ._engine.children.task_tool import list_agents, make_task_tool
 from ._engine.run_tools import RUN_TOOLS
-from ._engine.task import list_agents, make_task_tool
 from .agent_files import Skill
 from .errors import UsageError
 from .options import SessionOptions

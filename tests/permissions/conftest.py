@@ -14,7 +14,7 @@ from mudroom._core.agents import Mode
 from mudroom._core.events import PermissionDecided, ToolCallFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
 from mudroom._core.tools import Tool
-from mudroom._engine.task import make_task_tool
+from mudroom._engine.children.task_tool import make_task_tool
 from mudroom.models.scripted import Script, ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions

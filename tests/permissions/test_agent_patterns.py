@@ -18,7 +18,7 @@ from mudroom._core.ports import PermissionVerdict
 from mudroom._core.runs import Brief
 from mudroom._core.tool_patterns import list_call_patterns, select_tools
 from mudroom._core.tools import Tool
-from mudroom._engine.task import make_task_tool
+from mudroom._engine.children.task_tool import make_task_tool
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions

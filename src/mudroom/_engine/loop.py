@@ -13,13 +13,13 @@ from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError, shorten_text
 from .call_batch import CallOutcome
+from .children.task_tool import restart_background_work
 from .compaction.requests import call_within_window, prepare_request
 from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
-from .task import restart_background_work
 from .tool_calls.run_calls import run_tool_calls
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."

@@ -18,13 +18,13 @@ from .._core.messages import RecordedConversation
 from .._core.ports import Environment
 from .._core.runs import Brief
 from .._core.tools import Tool
+from .._engine.children.task_tool import make_task_tool
 from .._engine.meters.meter import Meter
 from .._engine.phase import RunControl
 from .._engine.recorded_conversations import rebuild_briefs, rebuild_conversations
 from .._engine.run_context import RunContext
 from .._engine.run_tools import RUN_TOOLS
 from .._engine.session_context import SessionServices, SingleEnvironment
-from .._engine.task import make_task_tool
 from .._platform.scratch_dirs import ScratchDir
 from .._platform.system_clock import SystemClock
 from ..models.replay_model import ReplayModel, remove_varying_text

@@ -22,8 +22,8 @@ from .._core.runs import Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import Tool
 from .._core.type_checks import check_type
+from .._engine.children.child_brief import narrow_tools
 from .._engine.structured_output import EMIT_TOOL
-from .._engine.task import narrow_tools
 from ..errors import ModelError, UnknownName, UsageError, quote_value
 from ..output_types import OutputType, parse_output_type
 from ..tools.function import declare_tool

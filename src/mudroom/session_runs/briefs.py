@@ -9,7 +9,7 @@ from .._core.budgets import Budget
 from .._core.messages import ImageBlock
 from .._core.runs import Brief
 from .._core.type_checks import check_type
-from .._engine.task import narrow_tools
+from .._engine.children.child_brief import narrow_tools
 from ..agent_catalog import find_agent
 from ..build import SessionResources
 from ..conversation_state import ConversationState

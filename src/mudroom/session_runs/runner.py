@@ -18,8 +18,8 @@ from .._core.runs import Brief, Reason, Report
 from .._core.runs import T as Outputs
 from .._core.tools import Tool
 from .._core.type_checks import check_type
+from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from .._engine.task import narrow_tools
 from .._platform.path_text import path_to_text
 from .._version import __version__
 from ..build import SessionResources

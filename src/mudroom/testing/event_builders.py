@@ -24,7 +24,7 @@ from .._core.messages import (
 from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
-from .._engine.task import make_task_tool
+from .._engine.children.task_tool import make_task_tool
 from ..projections.safe_text import make_call_title
 from ..tools import find_builtin_tool
 

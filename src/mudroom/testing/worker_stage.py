@@ -24,8 +24,8 @@ from .._core.ports import (
 )
 from .._core.runs import Brief, Report
 from .._core.tools import Effect, Tool, ToolResult
+from .._engine.children.task_tool import make_task_tool
 from .._engine.session_context import SessionServices, SingleEnvironment
-from .._engine.task import make_task_tool
 from ..journals.memory import MemoryJournal
 from ..models.scripted import Answer, Request, ScriptedModel, call
 from ..workspaces.shared import SharedWorkspace

@@ -1,0 +1,111 @@
+"""A child run that has started: waits for its end and returns its report to the parent."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..._core.agents import WorkspaceKind
+from ..._core.budgets import Grant
+from ..._core.ports import RunHandle
+from ..._core.runs import Brief, InboxMessage, Reason, Report
+from ..._core.tools import ToolResult
+from ..call_context import CallContext
+from ..child_report import format_report
+from ..inbox.notification import choose_status, make_notification
+from ..run_context import RunContext
+
+_COPY_NOTE = (
+    "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
+)
+
+NO_REPORT = "a child ended without a report"
+"""Reason why the changes of a run are not known."""
+
+
+class ChildRun:
+    """A child run that has started."""
+
+    def __init__(self, context: CallContext, brief: Brief, grant: Grant) -> None:
+        self._context = context
+        self._brief = brief
+        self._grant = grant
+        self.title = f"{brief.agent.name}: {brief.description}"
+        self.handle = context.run.background.worker.start(brief, grant)
+
+    async def wait_for_result(self) -> ToolResult:
+        """Wait for the end of the child and return the result of the call."""
+        report, below = await self._wait_for_report()
+        text, spill = self._format(report)
+        detail: dict[str, Any] = {"run": report.run_id}
+        if below:
+            detail["below"] = below
+        is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
+        return ToolResult(text, is_error, detail=detail, spill=spill)
+
+    async def wait_for_notification(self) -> InboxMessage:
+        """Wait for the end of the child and return the notification, also after an error."""
+        run_id = self._brief.run_id
+        try:
+            report, _ = await self._wait_for_report()
+        except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
+            self._context.run.evidence.unknown_changes = NO_REPORT
+            return make_notification(run_id, "failed", self.title, str(error))
+        if self._brief.workspace.kind is not WorkspaceKind.COPY:
+            self._context.run.evidence.add_report(report)
+        text, _ = self._format(report)
+        return make_notification(run_id, choose_status(report.reason), self.title, text)
+
+    async def _wait_for_report(self) -> tuple[Report, int]:
+        """Wait for the end of the child; return its report and the number of runs below it."""
+        run = self._context.run
+        try:
+            report = await _wait_or_stop(run, self.handle)
+            if hooks := run.services.hooks:
+                await hooks.on_child_end(run.brief, self._brief, report)
+        finally:
+            meter = run.services.meters.close(self._grant)
+        return report, meter.children
+
+    def _format(self, report: Report) -> tuple[str, str]:
+        """Return the report as the parent reads it, and the path of the whole text."""
+        text, spill = format_report(self._context, report)
+        if self._brief.workspace.kind is WorkspaceKind.COPY and report.turns:
+            text += _COPY_NOTE
+        return text, spill
+
+
+async def _wait_or_stop(run: RunContext, handle: RunHandle) -> Report:
+    """Return the report of a child. If the run is stopped, stop the child for the same reason."""
+    try:
+        await handle.wait()
+    except asyncio.CancelledError:
+        handle.cancel(run.stop_reason)
+        with suppress(Exception):  # An error of the child does not replace the cancel.
+            await handle.report()
+        raise
+    return await handle.report()
+
+
+class ChildWindow:
+    """The time in which a child works in the workspace of its parent."""
+
+    def __init__(self, handle: RunHandle) -> None:
+        self._handle = handle
+
+    async def close(self, result: ToolResult) -> ToolResult:
+        """Return the result of the call, cut off or not, with the files of the child."""
+        try:
+            report = await self._handle.report()
+        except Exception:  # noqa: BLE001  the call of the child reports the error
+            return replace(result, unknown_changes=NO_REPORT)
+        return replace(
+            result,
+            reads=report.files_read,
+            changes=report.files_written,
+            observed_changes=report.observed_changes,
+            unknown_changes=report.unknown_changes,
+        )

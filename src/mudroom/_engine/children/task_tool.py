@@ -1,0 +1,168 @@
+"""The task tool: starts a child run on the worker and returns its report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from ..._core.agents import Agent, WorkspaceKind
+from ..._core.listings import find_entries, format_entries
+from ..._core.tool_names import normalize_tool_name
+from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ...errors import suggest_names
+from ..call_context import CallContext
+from ..inbox.notification import make_notification
+from ..resume import report_interrupted
+from ..run_context import RunContext
+from .child_brief import allocate, make_brief, resolve_model, select_agents, simplify
+from .child_run import ChildRun, ChildWindow
+from .task_arguments import TaskArguments
+
+_DESCRIPTION = (
+    "Give a self-contained piece of work to a child agent with a clean context of its own. "
+    "Use it for research, analysis or any work whose intermediate output you need not see: "
+    "the child reads and runs things, only its final report comes back. It knows nothing of this "
+    "conversation, so put all it needs into the prompt. "
+    "Several calls in one answer run at the same time.\nAgents:\n"
+)
+
+_FIND = "words; starts no child, but lists the agents that fit, with whole descriptions"
+
+_BACKGROUND = "return at once; the report comes later as a task-notification"
+
+STARTED = (
+    "Started {run} in the background. Its report comes by itself as a task-notification; you know "
+    "nothing of it before. Go on with other work, or end your turn."
+)
+
+
+def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
+    """Return names and descriptions of agents."""
+    return [(agent.name, agent.description) for agent in agents.values()]
+
+
+def make_task_tool(
+    agents: Mapping[str, Agent], *, models: Sequence[str] = (), length: int | None = None
+) -> Tool:
+    """Return the task tool. Its description lists the agents.
+
+    Arguments:
+        models: model strings that it offers; with less than two it offers no choice.
+        length: maximum characters of one description, None for all, 0 for none: the names are among
+            the values of the argument.
+    """
+    listed = "" if length == 0 else format_entries(list_agents(agents), length)
+    text = {"type": "string"}
+    properties: dict[str, Any] = {
+        "prompt": text | {"description": "the whole task"},
+        "description": text | {"description": "3-5 words for the screen"},
+        "agent": text | {"enum": list(agents)},
+        "max_turns": {"type": "integer", "minimum": 1},
+        "background": {"type": "boolean", "description": _BACKGROUND},
+    }
+    if len(models) > 1:
+        properties["model"] = text | {"enum": list(models)}
+    if length is not None:
+        properties["find"] = text | {"description": _FIND}
+    return Tool(
+        name="task",
+        description=_DESCRIPTION + listed,
+        parameters={
+            "type": "object",
+            "properties": properties,
+            "required": ["prompt"] if length is None else [],
+        },
+        parse=_parse,
+        run=_run,
+        effect=Effect.KEYED,
+        category=ToolCategory.AGENT,
+        rule_argument="agent",
+        title_argument="description",
+        view="run",
+        needs_children=True,
+        keeps_results=True,
+        argument_aliases={
+            "subagent_type": "agent",
+            "agent_name": "agent",
+            "maxTurns": "max_turns",
+            "run_in_background": "background",
+            "message": "prompt",
+            "instructions": "prompt",
+        },
+    )
+
+
+def _parse(arguments: dict[str, Any]) -> TaskArguments:
+    parsed = msgspec.convert(arguments, TaskArguments, strict=False)
+    if not parsed.prompt.strip() and not parsed.find:
+        raise ValueError("prompt: empty; say what the child must do")
+    if parsed.max_turns is not None and parsed.max_turns < 1:
+        raise ValueError("max_turns: at least 1")
+    return parsed
+
+
+async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
+    run = context.run
+    agents = select_agents(run)
+    if arguments.find:
+        matching = find_entries(arguments.find, list_agents(agents))
+        return ToolResult(matching or f"No agent fits {arguments.find!r}.")
+    agent = agents.get(simplify(arguments.agent))
+    if agent is None:
+        hint = suggest_names(arguments.agent, [agent.name for agent in agents.values()])
+        return ToolResult(f"There is no agent {arguments.agent!r}. {hint}", error=True)
+    if arguments.background and run.background.is_reported(context.place):
+        return _make_start_result(context.place)
+    model = resolve_model(run, agent, arguments)
+    try:
+        grant = await allocate(context, agent, arguments)
+    except ValueError as error:
+        text = f"No child was started: {error}. Ask for less, or do the rest yourself."
+        return ToolResult(text, error=True)
+    brief = make_brief(context, agent, arguments, model, grant)
+    try:
+        run.services.check_price(model, run.services.meters.get(grant))
+        hooks = run.services.hooks
+        refusal = await hooks.on_child_start(run.brief, brief) if hooks else ""
+    except BaseException:
+        run.services.meters.close(grant)
+        raise
+    if refusal:
+        run.services.meters.close(grant)
+        return ToolResult(f"No child was started: {refusal}", error=True)
+    child = ChildRun(context, brief, grant)
+    if arguments.background:
+        run.background.add_child(child.handle, child.title, child.wait_for_notification())
+        return _make_start_result(context.place)
+    if brief.workspace.kind is not WorkspaceKind.COPY:
+        run.evidence.open_windows[brief.call_id] = ChildWindow(child.handle)
+    return await child.wait_for_result()
+
+
+def _make_start_result(run_id: str) -> ToolResult:
+    detail = {"run": run_id, "background": True}
+    return ToolResult(STARTED.format(run=run_id), detail=detail)
+
+
+async def restart_background_work(run: RunContext) -> None:
+    """Continue the background children that an earlier process left without a notification.
+
+    A command cannot continue: its notification says so.
+    """
+    for run_id, call in run.background.interrupted.items():
+        if normalize_tool_name(call.name) != "task":
+            report_interrupted(run, run_id)
+            continue
+        turn, position = map(int, run_id.rsplit(".", 2)[1:])
+        context = CallContext(run, call, position, turn)
+        arguments = run.tools["task"].parse_arguments(call.arguments)
+        assert isinstance(arguments, TaskArguments)
+        result = await _run(context, replace(arguments, background=True))
+        if result.error:
+            run.inbox.put(make_notification(run_id, "failed", arguments.prompt, result.text))
+    run.background.interrupted.clear()
+    await asyncio.sleep(0)  # The children restore what they spent before the run spends more.
