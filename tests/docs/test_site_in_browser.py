@@ -1,0 +1,45 @@
+"""The built site in a real browser, opened from disk without a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.viewer.browser.conftest import CHROMIUM, Page, open_browser
+
+DIALOG = "[...document.querySelectorAll('*')].find(each => each.shadowRoot)?.shadowRoot"
+
+
+@pytest.fixture(scope="module")
+def built(site: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site and return its folder."""
+    place = tmp_path_factory.mktemp("site")
+    site.copy_pages(place)
+    assert site.build_site(place) == []
+    return place / "build" / "site"
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncGenerator[Page]:
+    """Return a tab of a new browser."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium here; .ci/run installs it")
+    async with open_browser(tmp_path) as tab:
+        yield tab
+
+
+async def test_search_works_from_disk(built: Path, page: Page) -> None:
+    await page.send("Page.navigate", url=(built / "docs" / "budgets.html").as_uri())
+    await page.wait_until("document.readyState === 'complete'")
+    await page.run("document.querySelector('.md-search__button').click()")
+    await page.wait_until(f"{DIALOG}?.activeElement?.tagName === 'INPUT'")
+    await page.press(*"Landlock")
+    await page.wait_until(f"{DIALOG}.querySelector('li a')?.textContent.includes('Landlock')")
+    await page.press("Enter")
+    await page.wait_until("!location.pathname.endsWith('/budgets.html')")
+    await page.wait_until("document.readyState === 'complete'")
+    assert "Landlock" in await page.run("document.querySelector('article').textContent")
+    assert page.errors == []
+    assert {address.partition(":")[0] for address in page.requested} <= {"file", "blob", "data"}
