@@ -9,86 +9,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Any
 
-import msgspec
-from msgspec import Meta
-
-from ._core.agents import Mode
-from ._core.ports.sandbox import SANDBOX_MODES
-from ._platform.regular_files import is_missing, read_regular_file
-from .errors import UsageError, suggest_names
-from .options import PositiveInt, SessionOptions, SharedOptions
+from .._platform.regular_files import is_missing, read_regular_file
+from ..errors import UsageError, suggest_names
+from .settings import SETTING_NAMES, Settings
+from .values import validate_value
 
 PROJECT_FILE = ".mudroom.toml"
-OUTPUT_FORMATS = ("text", "json", "stream-json")
-COLORS = ("auto", "always", "never")
-SCREENS = ("auto", "plain")
-PERMISSION_MODES = tuple(mode.value for mode in Mode)
-
-PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
-"""A finite number above 0."""
-
-
-class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one command line. Fields that `SessionOptions` has, too, become session options.
-
-    Arguments:
-        model: model string, or "auto" for the first provider that has a key.
-        max_turns: maximum number of model calls for a prompt; None means no limit.
-        max_minutes, max_tokens, max_budget_usd: limits of a prompt and of all runs below it. None
-            means no limit. max_tokens counts input and output together.
-        agent: name of the agent that runs the prompts; "" is the built-in one.
-        agents: more agents, as JSON.
-        json_schema: JSON Schema of the answer, as JSON or as a path.
-        output_format: one of OUTPUT_FORMATS.
-        color: one of COLORS.
-        screen: one of SCREENS. "plain" never moves the cursor, for screen readers.
-        sandbox: one of SANDBOX_MODES.
-        permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
-        allowed_tools, disallowed_tools: rules, separated by commas.
-        trust: trust the files of this folder in this session only.
-        retention_days: days that a session is kept after its last event; None keeps it forever.
-        origins: name of a setting -> file, variable or flag it comes from. Defaults are left out.
-    """
-
-    model: str = "auto"
-    max_turns: PositiveInt | None = None
-    max_minutes: PositiveFloat | None = None
-    max_tokens: PositiveInt | None = None
-    max_budget_usd: PositiveFloat | None = None
-    agent: str = ""
-    agents: str = ""
-    json_schema: str = ""
-    output_format: str = "text"
-    color: str = "auto"
-    screen: str = "auto"
-    sandbox: str = "auto"
-    permission_mode: str = ""
-    allowed_tools: str = ""
-    disallowed_tools: str = ""
-    trust: bool = False
-    retention_days: PositiveInt | None = None
-    origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-
-    def get_origin(self, name: str) -> str:
-        """Return where the value of a setting comes from."""
-        return self.origins.get(name, "default")
-
-    def get_persistent_origin(self, name: str) -> str:
-        """Return the file or variable that a setting comes from, "" for a flag or the default."""
-        origin = self.origins.get(name, "")
-        return "" if origin == "flag" else origin
-
-    def to_options(self) -> dict[str, Any]:
-        """Return the settings that are session options of the same name and type."""
-        names = set(self.__struct_fields__) & set(SessionOptions.__struct_fields__) - {"agents"}
-        return {name: getattr(self, name) for name in names}
-
-
-SETTING_NAMES = tuple(
-    name for name in Settings.__struct_fields__ if name not in ("origins", "agents", "json_schema")
-)
 PROJECT_SETTINGS = (
     "max_turns",
     "max_minutes",
@@ -99,22 +27,6 @@ PROJECT_SETTINGS = (
 )
 """Settings that a project file may lower. The file may come from an untrusted repository."""
 
-_CHOICES = {
-    "output_format": OUTPUT_FORMATS,
-    "color": COLORS,
-    "screen": SCREENS,
-    "sandbox": SANDBOX_MODES,
-    "permission_mode": PERMISSION_MODES,
-}
-_EXPECTED = {
-    int: "a whole number from 1",
-    float: "a number above 0",
-    bool: "true or false",
-    str: "text in quotes",
-}
-_PERCENT = "a whole number from 1 to 100"
-_TABLES = {"child_model": ", or a table of agents and models"}
-_TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _VARIABLES = {
     "model": "MUDROOM_MODEL",
     "child_model": "MUDROOM_CHILD_MODEL CLAUDE_CODE_SUBAGENT_MODEL",
@@ -162,7 +74,7 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
         apply(setting)
     for name, value in flags.items():
         if isinstance(value, float):
-            value = _validate(name, value, f"--{name.replace('_', '-')}")
+            value = validate_value(name, value, f"--{name.replace('_', '-')}")
         if value is not None:
             apply((name, value, "flag"))
     return Settings(**values, origins=origins)
@@ -183,7 +95,7 @@ def write_setting(path: Path, name: str, value: str) -> None:
     document = tomlkit.parse(path.read_text("utf-8") if path.exists() else "")
     written_key = next((name for name in document if name.replace("-", "_") == key), key)
     if value:
-        document[written_key] = _validate(key, value, str(path), is_text=True)
+        document[written_key] = validate_value(key, value, str(path), is_text=True)
     else:
         document.pop(written_key, None)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -273,7 +185,7 @@ def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
         name = key.replace("-", "_")
         if name not in allowed:
             raise _make_unknown_setting_error(key, name, allowed, origin)
-        settings.append((name, _validate(name, value, origin), origin))
+        settings.append((name, validate_value(name, value, origin), origin))
     return settings
 
 
@@ -281,7 +193,7 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
     for key, names in _VARIABLES.items():
         name = next((name for name in names.split() if environ.get(name)), None)
         if name is not None:
-            yield key, _validate(key, environ[name], f"${name}", is_text=True), f"${name}"
+            yield key, validate_value(key, environ[name], f"${name}", is_text=True), f"${name}"
     if environ.get("MUDROOM_SCREEN_READER", "0") != "0":
         yield "screen", "plain", "$MUDROOM_SCREEN_READER"
     if environ.get("NO_COLOR"):
@@ -303,53 +215,6 @@ def _make_unknown_setting_error(
             remedy="Put it into your own settings file (`mudroom doctor` names it) or use a flag.",
         )
     return UsageError(f"unknown setting {key!r}", where=origin, remedy=suggest_names(name, allowed))
-
-
-def _validate(key: str, value: object, origin: str, *, is_text: bool = False) -> object:
-    """Return a value in the type of its setting. Raises UsageError.
-
-    Arguments:
-        is_text: true if the source has only text, such as a flag or a variable.
-    """
-    if isinstance(value, str):
-        value = value.strip()
-    kind = _find_kind(_TYPES[key])
-    is_strict = kind in (bool, str) and not is_text
-    try:
-        checked = msgspec.convert(value, _TYPES[key], strict=is_strict)
-    except msgspec.ValidationError:
-        checked = None
-    rules = None
-    if isinstance(checked, Mapping):
-        rules = _strip_rules(cast("Mapping[str, str]", checked))
-        checked = None
-    if rules is not None:
-        return rules
-    if checked is None:
-        is_percent = key in ("clear_at", "compact_at")
-        expected = _PERCENT if is_percent else _EXPECTED[kind] + _TABLES.get(key, "")
-        raise UsageError(f"{key} must be {expected}, not {value!r}", where=origin)
-    if checked == "":
-        remedy = "Leave it out for the default, or give a value."
-        raise UsageError(f"{key} is blank", where=origin, remedy=remedy)
-    if key in _CHOICES and checked not in _CHOICES[key]:
-        remedy = suggest_names(checked, _CHOICES[key])
-        raise UsageError(f"{key} cannot be {value!r}", where=origin, remedy=remedy)
-    return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
-
-
-def _strip_rules(rules: Mapping[str, str]) -> dict[str, str] | None:
-    """Return a table of rules; None if it is empty or a text in it is blank."""
-    stripped = {agent.strip(): model.strip() for agent, model in rules.items()}
-    is_whole = len(stripped) == len(rules) and all(map(all, stripped.items()))
-    return stripped if stripped and is_whole else None
-
-
-def _find_kind(annotation: object) -> type:
-    """Return the key of _EXPECTED that an annotation contains, as int in `PositiveInt | None`."""
-    if isinstance(annotation, type) and annotation in _EXPECTED:
-        return annotation
-    return next(_find_kind(part) for part in get_args(annotation))
 
 
 def _find_line(text: str, key: str) -> int:
