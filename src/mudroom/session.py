@@ -86,6 +86,7 @@ class Session(RunControls):
             # Another process may have written until this one opened the journal.
             events += [event async for event in services.journal.read(len(events))]
             self._conversation.load(events)
+            services.request_heads.load(events)
             for event in events:
                 for watch in self._history_watchers:
                     watch(event)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from .messages import AssistantMessage, Message, ToolCallBlock, Usage
-from .runs import Brief, InboxMessage, Reason, Report
+from .runs import Brief, InboxMessage, Reason, Report, RequestHead
 from .tools import ToolResult, ToolView
 
 
@@ -67,13 +67,24 @@ class SessionClosed(Event, frozen=True, tag="session_closed"):
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):
-    """A run begins with this brief."""
+    """A run begins with this brief.
+
+    Arguments:
+        head: system prompt and tools of its requests; None in records of older versions.
+    """
 
     brief: Brief
+    head: RequestHead | None = None
 
 
 class RunResumed(Event, frozen=True, tag="run_resumed"):
-    """The run continues from its last recorded step, in another process than before."""
+    """The run continues from its last recorded step, in another process than before.
+
+    Arguments:
+        head: system prompt and tools of its requests from now on.
+    """
+
+    head: RequestHead | None = None
 
 
 class NoteInjected(Event, frozen=True, tag="note_injected"):

@@ -89,6 +89,35 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.content or (TextBlock(self.prompt),)
 
 
+class ToolDescription(Struct, frozen=True, gc=False):
+    """A tool as the model sees it. `parameters`: JSON Schema of the arguments."""
+
+    name: str
+    description: str
+    parameters: Any
+
+
+class RequestHead(Struct, frozen=True, omit_defaults=True, gc=False):
+    """System prompt and tools: the same in all requests of a run.
+
+    The record of a session has each text once. A head that an earlier event describes has only its
+    id.
+
+    Arguments:
+        id: digest of the head.
+        system, tools: ids of the system prompt and of the tools; earlier events have those that are
+            not in `parts`.
+        server_tools: names of the tools that the provider runs.
+        parts: system prompt and tools that no earlier event has, by id.
+    """
+
+    id: str
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    server_tools: tuple[str, ...] = ()
+    parts: dict[str, str | ToolDescription] = {}
+
+
 class InboxMessage(Struct, frozen=True):
     """A message to a run while it works.
 

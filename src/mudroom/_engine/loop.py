@@ -83,13 +83,14 @@ async def start_or_resume(run: RunContext) -> Resumption:
     past = run.services.past_events.get(run.run_id)
     if past:
         resumption = await restore_run(run, past)
-        await run.recorder.record(run.recorder.make_event(RunResumed))
+        await run.recorder.record(run.recorder.make_event(RunResumed, head=run.describe_head()))
         await restart_background_work(run)
         if not any(isinstance(event, NoteInjected | TurnStarted) for event in past):
             await _call_start_hook(run)
         return resumption
     brief = replace(run.brief, history=()) if run.brief.continues else run.brief
-    await run.recorder.record(run.recorder.make_event(RunStarted, brief=brief))
+    head = run.describe_head()
+    await run.recorder.record(run.recorder.make_event(RunStarted, brief=brief, head=head))
     await _call_start_hook(run)
     return Resumption()
 

@@ -10,7 +10,7 @@ from .._core.events import NoteInjected
 from .._core.json_values import clean_text
 from .._core.messages import ToolCallBlock, Usage
 from .._core.ports import Environment, RequestConfig, Worker
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, Reason, Report, RequestHead
 from .._core.token_counts import (
     TokenRange,
     compute_block_range,
@@ -92,6 +92,10 @@ class RunContext:
             max_tokens=self.max_output_tokens,
             server_tools=self._list_server_tools(),
         )
+
+    def describe_head(self) -> RequestHead:
+        """Return system prompt and tools for the record."""
+        return self.services.request_heads.describe(self.make_request_config())
 
     def _list_server_tools(self) -> tuple[str, ...]:
         """Return the tools that the provider may run. It does not ask, so ASK means no."""

@@ -22,6 +22,7 @@ from .._core.ports import (
     Model,
     Toolbox,
 )
+from .._core.request_heads import RequestHeads
 from .._core.runs import Brief
 from ..errors import UsageError
 from .changes.versions import FileVersions
@@ -94,6 +95,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         versions: keeps the earlier contents of files that tools write; None: they are not kept.
         output_checks: checks of the outputs that runs emit.
         context_policy: when the engine shortens conversations.
+        request_heads: the system prompts and tools that the record contains.
         recorded_edits: the edits of the record in a replay; None: the engine decides.
     """
 
@@ -124,6 +126,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     versions: FileVersions | None = None
     output_checks: OutputChecks = field(default_factory=OutputChecks)
     context_policy: ContextPolicy = ContextPolicy()
+    request_heads: RequestHeads = field(default_factory=RequestHeads)
     recorded_edits: FindRecordedEdits | None = None
 
     def check_price(self, model: str, meter: Meter) -> None:

@@ -135,6 +135,7 @@ class RecordedEvents:
         fields: Any = msgspec.to_builtins(replace(event, at=0.0))
         fields.pop("seconds", None)
         fields.pop("estimate", None)
+        fields.pop("head", None)  # a replay has stand-ins for tools
         fields.pop("prompt_id", None)  # an older version made it from other facts
         if "overflow" in fields:  # an estimate, for which a replay lacks the system prompt
             fields["overflow"] = 1
