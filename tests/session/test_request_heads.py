@@ -73,7 +73,11 @@ async def test_the_record_has_what_every_request_had(isolated: IsolatedOptions) 
         file.write("Write short answers.\n")
     async with ModelServer(delegate) as server:
         isolated["environ"] = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        options = {**isolated, "model": "anthropic:claude-sonnet-4-5", "agent_files": True}
+        options: dict[str, Any] = {
+            **isolated,
+            "model": "anthropic:claude-sonnet-4-5",
+            "agent_files": True,
+        }
         async with Session(**options) as session:
             await session.run("DELEGATE this.")
             await session.run("DELEGATE this, too.")
