@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .._core.events import Compacted
@@ -19,8 +20,29 @@ from .._core.messages import (
     UserMessage,
 )
 from .._core.ports import ModelConversation, RetryNotice, StreamChunk
-from .._core.token_counts import CHARACTERS_PER_TOKEN, estimate_block_tokens
+from .._core.token_counts import CHARACTERS_PER_TOKEN, estimate_block_tokens, estimate_tokens
 from .normalize import make_wire_id, normalize_conversation
+
+
+class Shortening(Struct):
+    """State of the edits that keep a conversation within the context window.
+
+    Arguments:
+        next_check: tokens of a request from which the engine compares it with the window.
+        overflow_count: refusals of the next request because it was too long.
+        overflow_error: the last of these refusals, "" if the request was changed since.
+        compactions: the compactions so far, without their messages.
+    """
+
+    next_check: int = 0
+    overflow_count: int = 0
+    overflow_error: str = ""
+    compactions: list[Compacted] = field(default_factory=list[Compacted])
+
+    def add_overflow(self, error: str) -> None:
+        """Count a refusal of the next request as too long."""
+        self.overflow_count += 1
+        self.overflow_error = error
 
 
 class Conversation:
@@ -34,15 +56,13 @@ class Conversation:
         restored_notes: queued notes of an earlier process, which must not be added again.
         answer_text: text of the last answer.
         last_text: text of the last answer that has text, complete or not.
-        unanswered_tokens: tokens of the last user message, None once it has an answer.
         received: characters of the next answer that have arrived, None if none of its parts has.
         sent_tokens: tokens of the last request and its answer, which the next request repeats;
             0 before the first.
-        next_check: tokens of a request from which the engine compares it with the window.
+        new_tokens: about how many tokens the user blocks have that came since, queued or sent.
+        is_unanswered: true if a request was sent and its answer has not arrived.
         stopped_count: the last answers in a row that stopped before they were complete.
-        overflow_count: refusals of the next request because it was too long.
-        overflow_error: the last of these refusals, "" if the request was changed since.
-        compactions: the compactions so far, without their messages.
+        shortening: edits that keep the conversation within the context window.
     """
 
     def __init__(
@@ -55,16 +75,14 @@ class Conversation:
         self._model = start_model()
         self._used_call_ids: set[str] = set()
         self.queued: list[UserBlock] = list(prompt)
+        self.new_tokens = estimate_block_tokens(self.queued)
         self.restored_notes: list[str] = []
         self.answer_text = ""
         self.last_text = ""
-        self.unanswered_tokens: int | None = None
+        self.is_unanswered = False
         self.sent_tokens = 0
-        self.next_check = 0
         self.stopped_count = 0
-        self.overflow_count = 0
-        self.overflow_error = ""
-        self.compactions: list[Compacted] = []
+        self.shortening = Shortening()
         self.received: int | None = None
         self._streamed: list[str] = []
         for message in normalize_conversation(history):
@@ -72,16 +90,12 @@ class Conversation:
             if isinstance(message, AssistantMessage):
                 self._add_call_ids(message)
 
-    @property
-    def is_unanswered(self) -> bool:
-        """True if a request was sent and its answer has not arrived."""
-        return self.unanswered_tokens is not None
-
     def replace_messages(self, messages: Iterable[Message], tokens: int) -> None:
         """Replace the sent messages. `tokens`: about how many tokens a request with them has."""
-        self.overflow_error = ""
+        self.shortening.overflow_error = ""
         self.sent_tokens = max(0, tokens)
-        self.unanswered_tokens = None
+        self.new_tokens = estimate_block_tokens(self.queued)
+        self.is_unanswered = False
         self._model = self._start_model()
         for message in messages:
             self._model.append(message)
@@ -97,20 +111,21 @@ class Conversation:
         """
         self.queued = list(blocks)
         self.replace_messages(messages, self.sent_tokens)
-        self.add_overflow(error)
+        self.shortening.add_overflow(error)
 
-    def add_overflow(self, error: str) -> None:
-        """Count a refusal of the next request as too long."""
-        self.overflow_count += 1
-        self.overflow_error = error
-
-    def queue_results(self, results: Iterable[ToolResultBlock]) -> None:
+    def queue_results(self, results: Sequence[ToolResultBlock]) -> None:
         """Put tool results at the head of the next user message."""
         self.queued[:0] = results
+        self.new_tokens += estimate_block_tokens(results)
 
     def queue_text(self, text: str) -> None:
         """Add a text block to the next user message."""
         self.queued.append(TextBlock(text))
+        self.new_tokens += estimate_tokens(text)
+
+    def queue_again(self, blocks: Iterable[UserBlock]) -> None:
+        """Put blocks of a request without an answer at the head of the next user message."""
+        self.queued[:0] = blocks
 
     def take_queued(self) -> list[UserBlock]:
         """Remove and return the queued blocks."""
@@ -121,10 +136,8 @@ class Conversation:
 
     def append_user_blocks(self, blocks: Iterable[UserBlock]) -> None:
         """Append blocks as one user message; nothing if there are none."""
-        content = tuple(blocks)
-        tokens = estimate_block_tokens(content)
-        self.unanswered_tokens = (self.unanswered_tokens or 0) + tokens
-        if content:
+        self.is_unanswered = True
+        if content := tuple(blocks):
             self._model.append(UserMessage(content))
 
     def request_answer(
@@ -168,8 +181,9 @@ class Conversation:
         self._model.append(message)
         self._add_call_ids(message)
         self.sent_tokens = tokens
-        self.unanswered_tokens = None
-        self.overflow_count = 0
+        self.new_tokens = 0
+        self.is_unanswered = False
+        self.shortening.overflow_count = 0
         self.stopped_count += 1
         if message.stop_reason is not StopReason.OTHER:
             self.stopped_count = 0

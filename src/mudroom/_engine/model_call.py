@@ -84,7 +84,7 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
     tokens = answer.usage.total_tokens
     if not tokens:
         # Some providers do not count.
-        tokens = run.estimate_sent_tokens() + estimate_message_tokens([answer])
+        tokens = run.estimate_request_tokens() + estimate_message_tokens([answer])
     run.conversation.append_answer(answer, tokens)
     run.batch = CallBatch(answer.tool_calls)
 

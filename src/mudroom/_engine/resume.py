@@ -82,7 +82,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
             apply_edit(run, event, rebuild_context(run, events[:number]).sent_messages)
         if isinstance(event, ToolCallFinished):
             await _restore_memo(run, event, restorer.calls)
-    run.conversation.queued[:0] = restorer.sent_blocks
+    run.conversation.queue_again(restorer.sent_blocks)
     past = run.services.past_events
     below = (event for child in walk_descendants(past, run.run_id) for event in past[child])
     run.timer.add_past(_sum_worked_seconds(events, below))
@@ -173,9 +173,9 @@ class _Restorer:
         if not event.overflow:
             return
         run.services.context_policy.learn_window(run.brief.model, event.overflow, event.error)
-        run.conversation.queued[:0] = self.sent_blocks
+        run.conversation.queue_again(self.sent_blocks)
         self.sent_blocks = []
-        run.conversation.add_overflow(event.error)
+        run.conversation.shortening.add_overflow(event.error)
 
     def _close_turn(self) -> None:
         run = self._run

@@ -15,7 +15,6 @@ from .._core.token_counts import (
     TokenRange,
     compute_block_range,
     compute_text_range,
-    estimate_block_tokens,
     estimate_message_tokens,
     estimate_tokens,
 )
@@ -141,8 +140,8 @@ class RunContext:
         system, tools = self._describe_head()
         return estimate_tokens(system) + estimate_tokens(repr(tools))
 
-    def estimate_sent_tokens(self) -> int:
-        """Return about how many tokens system prompt, tools and the messages so far have.
+    def estimate_request_tokens(self) -> int:
+        """Return about how many tokens the next request has, or the one that has no answer yet.
 
         It begins with the count of the provider for the last request, if there is one.
         """
@@ -150,11 +149,7 @@ class RunContext:
         tokens = conversation.sent_tokens
         if not tokens:
             tokens = self.estimate_head_tokens() + estimate_message_tokens(self.brief.history)
-        return tokens + (conversation.unanswered_tokens or 0)
-
-    def estimate_request_tokens(self) -> int:
-        """Return about how many tokens the next request has."""
-        return self.estimate_sent_tokens() + estimate_block_tokens(self.conversation.queued)
+        return tokens + conversation.new_tokens
 
     @property
     def run_id(self) -> str:

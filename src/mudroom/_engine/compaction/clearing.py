@@ -97,9 +97,8 @@ async def _clear(run: RunContext, texts: dict[str, str], tokens: int) -> None:
 def apply_clearing(run: RunContext, event: ResultsCleared, messages: Iterable[Message]) -> None:
     """Change the conversation of a run as an event says. `messages`: the sent ones after it."""
     conversation = run.conversation
-    queued = estimate_block_tokens(conversation.queued)
     conversation.queued = clear_blocks(conversation.queued, event.texts)
-    freed_later = queued - estimate_block_tokens(conversation.queued)
+    freed_later = conversation.new_tokens - estimate_block_tokens(conversation.queued)
     tokens = conversation.sent_tokens
     if tokens:
         tokens = max(1, tokens - event.tokens + freed_later)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..._core.budgets import Limit
 from ..._core.events import Compacted
 from ..._core.messages import Message, TextBlock
-from ..._core.token_counts import estimate_block_tokens, estimate_message_tokens
+from ..._core.token_counts import estimate_message_tokens
 from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .new_context import build_new_context, choose_sizes, select_last_turns
@@ -82,7 +82,7 @@ async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresh
     Arguments:
         notes: the answer of the run.
     """
-    if any(event.cause == "user" for event in run.conversation.compactions):
+    if any(event.cause == "user" for event in run.conversation.shortening.compactions):
         return  # by an earlier process
     before = run.estimate_request_tokens()
     event = await make_compacted(run, "user", notes, thresholds)
@@ -102,18 +102,18 @@ def apply_compaction(run: RunContext, event: Compacted) -> None:
     """Continue the conversation of a run as an event says."""
     if event.cause != "user":  # that one is for the run that continues this one
         run.conversation.replace_messages(event.messages, event.after)
-    run.conversation.compactions.append(replace(event, messages=()))
+    run.conversation.shortening.compactions.append(replace(event, messages=()))
 
 
 def _estimate_rest(run: RunContext, messages: Sequence[Message], turn_tokens: int) -> int:
     """Return about how many tokens the next request has after a compaction, without its words."""
     turns = select_last_turns(messages, turn_tokens)
-    queued = estimate_block_tokens(run.conversation.queued)
-    return run.estimate_head_tokens() + estimate_message_tokens(turns) + queued
+    tokens = run.estimate_head_tokens() + estimate_message_tokens(turns)
+    return tokens + run.conversation.new_tokens
 
 
 def _choose_summary_id(run: RunContext) -> str:
-    number = 1 + sum(event.turn == run.turn for event in run.conversation.compactions)
+    number = 1 + sum(event.turn == run.turn for event in run.conversation.shortening.compactions)
     return make_summary_id(run.run_id, run.turn, number)
 
 
@@ -125,7 +125,7 @@ def may_request_notes(run: RunContext, thresholds: Thresholds, size: int) -> boo
         left = run.meter.compute_amount_left(limit)
         if left is not None and left < 2 * size:
             return False
-    earlier = run.conversation.compactions
+    earlier = run.conversation.shortening.compactions
     failed = [event for event in earlier if event.summary_run and not event.parts["notes_tokens"]]
     if len(failed) >= MAX_FAILED_SUMMARIES:
         return False

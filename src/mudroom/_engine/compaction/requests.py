@@ -29,16 +29,24 @@ async def prepare_request(run: RunContext) -> None:
 
     Raises ContextOverflow if a refused request cannot be made shorter.
     """
-    conversation = run.conversation
-    refusal = conversation.overflow_error
-    if not (run.turn or run.brief.history or refusal):
+    if not _is_check_due(run):
         return
+    refusal = run.conversation.shortening.overflow_error
     if run.services.recorded_edits is not None:
         is_shorter = await _repeat_edits(run)
     else:
         is_shorter = await _shorten(run)
     if refusal and not is_shorter and not run.meter.find_exceeded_limit(run.timer.age):
         raise ContextOverflow(CANNOT_FIT + refusal)
+
+
+def _is_check_due(run: RunContext) -> bool:
+    """Return whether the next request may be too long. Most turns need no more than this."""
+    state = run.conversation.shortening
+    if state.overflow_error or run.services.recorded_edits is not None:
+        return True
+    is_first = not run.turn and not run.brief.history
+    return not is_first and run.estimate_request_tokens() >= state.next_check
 
 
 async def call_within_window(run: RunContext) -> AssistantMessage | None:
@@ -62,8 +70,8 @@ async def call_within_window(run: RunContext) -> AssistantMessage | None:
 
 async def _shorten(run: RunContext) -> bool:
     """Clear results, then compact the conversation, as far as needed. Return whether it changed."""
-    conversation = run.conversation
-    refusals = conversation.overflow_count
+    state = run.conversation.shortening
+    refusals = state.overflow_count
     is_allowed = run.services.context_policy.is_automatic or run.brief.is_compaction
     if not is_allowed or refusals > MAX_OVERFLOWS:
         return False
@@ -71,10 +79,8 @@ async def _shorten(run: RunContext) -> bool:
         # A summary run reads the whole conversation; the reserve of the window is meant for it.
         return False
     size = run.estimate_request_tokens()
-    if size < conversation.next_check and not refusals:
-        return False
     thresholds = _find_thresholds(run, size)
-    conversation.next_check = choose_next_check(size, thresholds)
+    state.next_check = choose_next_check(size, thresholds)
     if thresholds is None or (size <= thresholds.clear_at and not refusals):
         return False
     if run.meter.find_exceeded_limit(run.timer.age):
@@ -109,7 +115,7 @@ async def _repeat_edits(run: RunContext) -> bool:
     """Apply the edits that the record of a replay has here."""
     recorded_edits = run.services.recorded_edits
     assert recorded_edits is not None
-    edits = recorded_edits(run.run_id, run.turn, run.conversation.overflow_count)
+    edits = recorded_edits(run.run_id, run.turn, run.conversation.shortening.overflow_count)
     for event, recorded_brief in edits:
         if recorded_brief is not None:
             messages = (await read_context(run)).sent_messages
