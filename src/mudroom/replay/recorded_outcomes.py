@@ -30,6 +30,7 @@ from .._core.ports import (
 from .._core.runs import Brief, InboxMessage
 from .._core.tools import Effect, Tool, ToolResult, find_no_key
 from .._engine.call_context import CallContext
+from .._engine.children.task_arguments import TaskArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .recorded_events import ReplayDiverged, wait_for_stop
 from .recorded_stops import RecordedStops
@@ -66,12 +67,21 @@ class RecordedOutcomes:
         replayed["task"] = replace(task, run=partial(self._run_task, task))
         return replayed
 
-    async def _run_task(self, task: Tool, context: CallContext, arguments: object) -> ToolResult:
+    async def _run_task(
+        self, task: Tool, context: CallContext, arguments: TaskArguments
+    ) -> ToolResult:
         if f"{context.run_id}.{context.turn}.{context.position}" not in self._started_runs:
             return await self._return_result(context, arguments)
+        if self._is_in_background(context):
+            arguments = replace(arguments, background=True)
         result = await task.run(context, arguments)
         recorded = await self._return_result(context, arguments)
         return result if "run" in recorded.detail else recorded
+
+    def _is_in_background(self, context: CallContext) -> bool:
+        """Return whether the child of a call worked in the background, detached or not."""
+        event = self._results.get((context.run_id, context.call.id if context.call else ""))
+        return event is not None and bool(event.result.detail.get("background"))
 
     async def _return_result(self, context: CallContext, arguments: object) -> ToolResult:
         """Return the recorded result, or wait for the stop of the run if it has none."""

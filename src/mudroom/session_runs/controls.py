@@ -43,6 +43,24 @@ class RunControls(ABC):
         handle = self._find_run(run_id)
         return handle is not None and handle.wrap_up()
 
+    def detach(self, run_id: str | None = None) -> bool:
+        """Have the call that waits for a child return; the child goes on in the background.
+
+        The parent reads its report in a notification. Return False if no call waits for the child.
+        For a child in a worker process, the result states only whether its parent works.
+
+        Arguments:
+            run_id: the child; None for all children that root runs wait for.
+
+        Example:
+            session.detach("1.2.1")
+        """
+        if run_id is None:
+            return self._require_open().detach_all()
+        parent = run_id.rsplit(".", 2)[0]
+        handle = self._find_run(parent) if parent != run_id else None
+        return handle is not None and handle.detach(run_id)
+
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop a run and all runs below it, with reason CANCELLED.
 

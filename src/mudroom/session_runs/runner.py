@@ -189,6 +189,10 @@ class SessionRunner:
         self._cancel_count += 1
         return sum(handle.cancel() for handle in self._handles) > 0
 
+    def detach_all(self) -> bool:
+        """Detach the children that runs without a parent wait for. Return False if none waits."""
+        return sum(handle.detach() for handle in self._handles) > 0
+
     def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
         services = self.resources.services

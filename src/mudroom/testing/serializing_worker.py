@@ -56,8 +56,14 @@ class _SerializingHandle:
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         return self._inner.cancel(_copy(reason, Reason))
 
-    async def wait(self) -> None:
-        await self._inner.wait()
+    def detach(self, work_id: str = "") -> bool:
+        return self._inner.detach(work_id)
+
+    async def wait(self) -> bool:
+        return await self._inner.wait()
+
+    def release(self) -> None:
+        self._inner.release()
 
     async def report(self) -> Report[Any]:
         return _copy(await self._inner.report(), Report[Any])

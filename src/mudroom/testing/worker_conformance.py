@@ -187,6 +187,29 @@ async def check_a_cancelled_waiter_ends_its_run(open_worker: OpenWorker, folder:
     assert reasons == dict.fromkeys(("1", "1.1.1", "1.1.2"), Reason.CANCELLED)
 
 
+async def check_a_wait_can_be_released(open_worker: OpenWorker, folder: Path) -> None:
+    """Check that `release` ends a wait, that `detach` does it for a child, and the runs go on."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "PARENT_WAIT")
+        waiter = asyncio.create_task(handle.wait())
+        await stage.wait_for_runs("1.1.1", "1.1.2")
+        handle.release()
+        assert not await waiter
+        assert handle.detach("1.1.1")
+        await stage.wait_until(lambda: "1.1.1" in _list_background_children(stage))
+        assert worker.find("1.1.1") is not None
+        stage.release()
+        assert await handle.wait() and (await handle.report()).ok
+    assert _list_background_children(stage) == ["1.1.1"]
+
+
+def _list_background_children(stage: WorkerStage) -> list[str]:
+    """Return the children whose calls returned before their end."""
+    results = [e.result.detail for e in stage.journal.events if isinstance(e, ToolCallFinished)]
+    return [detail["run"] for detail in results if detail.get("background")]
+
+
 async def check_each_message_is_delivered_once(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a message is stored, delivered once, and refused after the run's end."""
     stage = WorkerStage(folder)

@@ -45,15 +45,23 @@ class TaskHandle(ABC):
         self.run_id = run_id
         self.stop_reason = Reason.CANCELLED
         self.task: asyncio.Task[Report] | None = None
+        self._waiter: asyncio.Future[None] | None = None
 
     @abstractmethod
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""
 
-    async def wait(self) -> None:
-        """Wait for the end of the run."""
+    async def wait(self) -> bool:
+        """Wait for the end of the run, or for `release`; see the port."""
         assert self.task is not None
-        await _wait_until_done(self.task)
+        self._waiter = asyncio.get_running_loop().create_future()
+        await _wait_until_done(self.task, self._waiter)
+        return self.task.done()
+
+    def release(self) -> None:
+        """End `wait`. The run continues."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def report(self) -> Report:
         """Wait for the end of the run and return its report; see the port."""
@@ -61,7 +69,7 @@ class TaskHandle(ABC):
         is_cancelled = False
         while not self.task.done():
             try:
-                await _wait_until_done(self.task)
+                await _wait_until_done(self.task, asyncio.get_running_loop().create_future())
             except asyncio.CancelledError:
                 is_cancelled = True
                 self.cancel()
@@ -107,10 +115,16 @@ class LocalRunHandle(TaskHandle):
             self.run.background.cancel(reason)
         return True
 
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return whose work goes on in the background."""
+        return self.run is not None and self.run.background.detach(work_id)
 
-async def _wait_until_done(task: asyncio.Task[Report]) -> None:
-    """Wait for the end of a task; like `asyncio.wait` for one task, with less memory per run."""
-    done = asyncio.get_running_loop().create_future()
+
+async def _wait_until_done(task: asyncio.Task[Report], done: asyncio.Future[None]) -> None:
+    """Wait until a task ends or a future is done.
+
+    Like `asyncio.wait` for one task, with less memory per run.
+    """
 
     def finish(_: object) -> None:
         if not done.done():

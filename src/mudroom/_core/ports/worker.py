@@ -50,8 +50,25 @@ class RunHandle(Protocol):
         """
         ...
 
-    async def wait(self) -> None:
-        """Wait for the end of the run. It continues if the waiting task is cancelled."""
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return whose work goes on in the background.
+
+        A notification reports the end of the work. Return False if no such call waits.
+
+        Arguments:
+            work_id: a child; "" for all children that calls of the run wait for.
+        """
+        ...
+
+    async def wait(self) -> bool:
+        """Wait for the end of the run, or for `release`; return whether the run has ended.
+
+        The run continues if the waiting task is cancelled.
+        """
+        ...
+
+    def release(self) -> None:
+        """End `wait`. The run continues."""
         ...
 
     async def report(self) -> Report:

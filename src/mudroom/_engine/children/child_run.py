@@ -16,14 +16,24 @@ from ..._core.tools import ToolResult
 from ..call_context import CallContext
 from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
-from ..run_context import RunContext
 
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
 )
 
+STARTED = (
+    "Started {run} in the background. Its report comes by itself as a task-notification; you know "
+    "nothing of it before. Go on with other work, or end your turn."
+)
+
 NO_REPORT = "a child ended without a report"
 """Reason why the changes of a run are not known."""
+
+
+def make_start_result(run_id: str) -> ToolResult:
+    """Return the result of a call whose child works in the background."""
+    detail = {"run": run_id, "background": True}
+    return ToolResult(STARTED.format(run=run_id), detail=detail)
 
 
 class ChildRun:
@@ -36,9 +46,33 @@ class ChildRun:
         self.title = f"{brief.agent.name}: {brief.description}"
         self.handle = context.run.background.worker.start(brief, grant)
 
+    def work_in_background(self) -> ToolResult:
+        """Return the result of the call now; the end of the child sends a notification."""
+        background = self._context.run.background
+        background.add_child(self.handle, self.title, self._wait_for_notification())
+        return make_start_result(self.handle.run_id)
+
     async def wait_for_result(self) -> ToolResult:
-        """Wait for the end of the child and return the result of the call."""
-        report, below = await self._wait_for_report()
+        """Wait for the end of the child and return the result of the call.
+
+        If the child is detached before its end, it goes on in the background.
+        """
+        run_id = self._brief.run_id
+        run = self._context.run
+        windows = run.evidence.open_windows
+        window = windows.get(self._brief.call_id)
+        if self._brief.workspace.kind is not WorkspaceKind.COPY:
+            windows[self._brief.call_id] = ChildWindow(self.handle)
+        run.background.waited_for[run_id] = self.handle.release
+        try:
+            has_ended = await self._wait()
+        finally:
+            del run.background.waited_for[run_id]
+        if not has_ended:
+            if window:
+                windows[self._brief.call_id] = window
+            return self.work_in_background()
+        report, below = await self._finish()
         text, spill = self._format(report)
         detail: dict[str, Any] = {"run": report.run_id}
         if below:
@@ -46,11 +80,12 @@ class ChildRun:
         is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
         return ToolResult(text, is_error, detail=detail, spill=spill)
 
-    async def wait_for_notification(self) -> InboxMessage:
+    async def _wait_for_notification(self) -> InboxMessage:
         """Wait for the end of the child and return the notification, also after an error."""
         run_id = self._brief.run_id
         try:
-            report, _ = await self._wait_for_report()
+            await self._wait()
+            report, _ = await self._finish()
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
             self._context.run.evidence.unknown_changes = NO_REPORT
             return make_notification(run_id, "failed", self.title, str(error))
@@ -59,11 +94,26 @@ class ChildRun:
         text, _ = self._format(report)
         return make_notification(run_id, choose_status(report.reason), self.title, text)
 
-    async def _wait_for_report(self) -> tuple[Report, int]:
-        """Wait for the end of the child; return its report and the number of runs below it."""
+    async def _wait(self) -> bool:
+        """Wait until the child ends or is detached; return whether it has ended.
+
+        If the run is stopped, stop the child for the same reason.
+        """
         run = self._context.run
         try:
-            report = await _wait_or_stop(run, self.handle)
+            return await self.handle.wait()
+        except asyncio.CancelledError:
+            self.handle.cancel(run.stop_reason)
+            with suppress(Exception):  # An error of the child does not replace the cancel.
+                await self.handle.report()
+            run.services.meters.close(self._grant)
+            raise
+
+    async def _finish(self) -> tuple[Report, int]:
+        """Return the report of the child, which has ended, and the number of runs below it."""
+        run = self._context.run
+        try:
+            report = await self.handle.report()
             if hooks := run.services.hooks:
                 await hooks.on_child_end(run.brief, self._brief, report)
         finally:
@@ -76,18 +126,6 @@ class ChildRun:
         if self._brief.workspace.kind is WorkspaceKind.COPY and report.turns:
             text += _COPY_NOTE
         return text, spill
-
-
-async def _wait_or_stop(run: RunContext, handle: RunHandle) -> Report:
-    """Return the report of a child. If the run is stopped, stop the child for the same reason."""
-    try:
-        await handle.wait()
-    except asyncio.CancelledError:
-        handle.cancel(run.stop_reason)
-        with suppress(Exception):  # An error of the child does not replace the cancel.
-            await handle.report()
-        raise
-    return await handle.report()
 
 
 class ChildWindow:

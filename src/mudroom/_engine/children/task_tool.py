@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..._core.agents import Agent, WorkspaceKind
+from ..._core.agents import Agent
 from ..._core.listings import find_entries, format_entries
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
@@ -19,7 +19,7 @@ from ..inbox.notification import make_notification
 from ..resume import report_interrupted
 from ..run_context import RunContext
 from .child_brief import allocate, make_brief, resolve_model, select_agents, simplify
-from .child_run import ChildRun, ChildWindow
+from .child_run import ChildRun, make_start_result
 from .task_arguments import TaskArguments
 
 _DESCRIPTION = (
@@ -33,11 +33,6 @@ _DESCRIPTION = (
 _FIND = "words; starts no child, but lists the agents that fit, with whole descriptions"
 
 _BACKGROUND = "return at once; the report comes later as a task-notification"
-
-STARTED = (
-    "Started {run} in the background. Its report comes by itself as a task-notification; you know "
-    "nothing of it before. Go on with other work, or end your turn."
-)
 
 
 def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
@@ -115,8 +110,8 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     if agent is None:
         hint = suggest_names(arguments.agent, [agent.name for agent in agents.values()])
         return ToolResult(f"There is no agent {arguments.agent!r}. {hint}", error=True)
-    if arguments.background and run.background.is_reported(context.place):
-        return _make_start_result(context.place)
+    if run.background.is_reported(context.place):
+        return make_start_result(context.place)
     model = resolve_model(run, agent, arguments)
     try:
         grant = await allocate(context, agent, arguments)
@@ -135,17 +130,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         run.services.meters.close(grant)
         return ToolResult(f"No child was started: {refusal}", error=True)
     child = ChildRun(context, brief, grant)
-    if arguments.background:
-        run.background.add_child(child.handle, child.title, child.wait_for_notification())
-        return _make_start_result(context.place)
-    if brief.workspace.kind is not WorkspaceKind.COPY:
-        run.evidence.open_windows[brief.call_id] = ChildWindow(child.handle)
-    return await child.wait_for_result()
-
-
-def _make_start_result(run_id: str) -> ToolResult:
-    detail = {"run": run_id, "background": True}
-    return ToolResult(STARTED.format(run=run_id), detail=detail)
+    return child.work_in_background() if arguments.background else await child.wait_for_result()
 
 
 async def restart_background_work(run: RunContext) -> None:

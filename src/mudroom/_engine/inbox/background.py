@@ -49,6 +49,7 @@ class BackgroundWork:
         open: the work that goes on by id, in the order in which it started.
         interrupted: calls of an earlier process, by the id of their work; it had not ended.
         titles: titles of all work so far by id: agent and task of a child, or the command.
+        waited_for: the work that calls wait for, by id, with the function that ends the wait.
         stopped_commands: commands that the end of the run has stopped.
     """
 
@@ -59,6 +60,7 @@ class BackgroundWork:
         self.open: dict[str, OpenWork] = {}
         self.interrupted: dict[str, ToolCallBlock] = {}
         self.titles: dict[str, str] = {}
+        self.waited_for: dict[str, Callable[[], object]] = {}
         self.stopped_commands: tuple[str, ...] = ()
         self._inbox = inbox
         self._recorder = recorder
@@ -164,6 +166,14 @@ class BackgroundWork:
             if not ids and not wants_all and self._inbox.has_unread:
                 return
             await self._inbox.wait_for_next()
+
+    def detach(self, work_id: str = "") -> bool:
+        """End the wait of a call, or of all; the work goes on. Return False if none waits."""
+        ids = [work_id] if work_id else list(self.waited_for)
+        releases = [self.waited_for[each] for each in ids if each in self.waited_for]
+        for release in releases:
+            release()
+        return bool(releases)
 
     def stop_one(self, work_id: str, *, is_gentle: bool) -> None:
         """Stop open work. `is_gentle`: a child may give a summary."""

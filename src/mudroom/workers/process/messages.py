@@ -148,6 +148,13 @@ class Cancel(Struct, frozen=True, tag=True):
     reason: Reason = Reason.CANCELLED
 
 
+class Detach(Struct, frozen=True, tag=True):
+    """Have calls of a run return whose work goes on in the background; see the port."""
+
+    run_id: str
+    work_id: str = ""
+
+
 class CallReply(Struct, frozen=True, tag=True):
     """Reply to a message with an id: the encoded result, or the exception."""
 
@@ -163,7 +170,9 @@ class ModelItem(Struct, frozen=True, tag=True):
     item: StreamChunk | RetryNotice | AssistantMessage | ErrorInfo
 
 
-ToWorker = StartRun | SendMessage | WrapUp | Cancel | CallReply | ModelItem | ParentMeterState
+ToWorker = (
+    StartRun | SendMessage | WrapUp | Cancel | Detach | CallReply | ModelItem | ParentMeterState
+)
 
 
 # From a worker process to the session's process.

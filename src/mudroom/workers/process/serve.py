@@ -12,6 +12,7 @@ from .channel import Channel
 from .messages import (
     CallReply,
     Cancel,
+    Detach,
     ErrorInfo,
     ModelItem,
     ParentMeterState,
@@ -66,6 +67,8 @@ class RunServer:
                 handle.wrap_up()
             elif isinstance(message, Cancel):
                 handle.cancel(message.reason)
+            elif isinstance(message, Detach):
+                handle.detach(message.work_id)
 
     def _start(self, message: StartRun) -> None:
         run_id = message.brief.run_id

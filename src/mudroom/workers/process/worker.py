@@ -18,7 +18,7 @@ from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.resume import find_report, walk_descendants
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
-from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
+from .messages import Cancel, Detach, SendMessage, WorkerConfig, WrapUp
 from .process_handle import AssignedRun, ProcessHandle, ProcessLost
 
 MAX_STARTS = 3
@@ -76,6 +76,13 @@ class RemoteRunHandle(TaskHandle):
         """Stop the run and all runs below it. Return False if that is done already."""
         return self._request_stop(Cancel(self.run_id, reason))
 
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return whose work goes on in the background."""
+        if self._process is None or self._has_ended():
+            return False
+        self._process.send(Detach(self.run_id, work_id))
+        return True
+
     def _has_ended(self) -> bool:
         return self.task is not None and self.task.done()
 
@@ -117,9 +124,17 @@ class DescendantHandle:
         """Stop the run and all runs below it."""
         return self._send(Cancel(self.run_id, reason))
 
-    async def wait(self) -> None:
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return whose work goes on in the background."""
+        return self._send(Detach(self.run_id, work_id))
+
+    async def wait(self) -> bool:
         """Raise RuntimeError, as `report` does."""
         await self.report()
+        return True
+
+    def release(self) -> None:
+        """Do nothing: the parent waits in the worker process."""
 
     async def report(self) -> Report[Any]:
         """Raise RuntimeError: the report goes to the parent run, in the worker process."""

@@ -1,0 +1,284 @@
+"""Detached work: a call that waits returns, and its child or command goes on in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engine.conftest import Stage
+from tests.engine.test_background import check_record, list_notifications, wait_forever
+from tests.waiting import wait_until
+
+from mudroom import Budget, Reason, Session
+from mudroom._core.events import MessageSent, RunFinished, StoredEvent, ToolCallFinished
+from mudroom._engine.inbox.notification import make_notification
+from mudroom.journals.sqlite.folder import get_session_path
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
+
+
+def wait_for(child: str = "CHILD") -> Any:
+    return call("task", prompt=child)
+
+
+class Gate:
+    """Answers of a child that works until the parent has its next turn."""
+
+    def __init__(self) -> None:
+        self.is_open = asyncio.Event()
+
+    async def child(self, request: Request) -> Answer:
+        if request.turn == 0:
+            return [call("todo", todos=[])]
+        await self.is_open.wait()
+        return f"{request.prompt} is done"
+
+    def open(self, request: Request) -> Answer:
+        self.is_open.set()
+        return "I go on."
+
+
+async def wait_for_second_turn(stage: Stage, *runs: str) -> None:
+    """Wait until runs with these prompts have made their second request."""
+    await stage.wait_until(
+        lambda: all(
+            any(request.turn == 1 for request in stage.list_requests(run.split()[0]))
+            for run in runs
+        )
+    )
+
+
+async def test_a_detached_child_goes_on_and_reports_by_a_notification(stage: Stage) -> None:
+    gate = Gate()
+    script = {"PARENT": [[wait_for()], gate.open, "all is known"], "CHILD": [gate.child]}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, "CHILD")
+        assert session.detach("1.1.1")
+        report = await running
+        await check_record(stage)
+    assert (report.text, report.reason, report.turns) == ("all is known", Reason.GOAL, 3)
+    assert stage.results[0].text.startswith("Started 1.1.1 in the background.")
+    assert stage.results[0].detail == {"run": "1.1.1", "background": True}
+    (text,) = list_notifications(stage)
+    assert "<task-id>1.1.1</task-id>" in text and "CHILD is done" in text
+
+
+async def test_all_children_that_a_run_waits_for_are_detached_together(stage: Stage) -> None:
+    gate = Gate()
+    script = {
+        "PARENT": [[wait_for("CHILD 1"), wait_for("CHILD 2")], gate.open, "the end"],
+        "CHILD": [gate.child],
+    }
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: len(stage.list_requests("CHILD")) == 4)
+        assert session.detach()
+        report = await running
+        await check_record(stage)
+    assert report.ok and len(list_notifications(stage)) == 2
+
+
+async def test_the_other_calls_of_the_answer_still_wait(stage: Stage) -> None:
+    gate = Gate()
+
+    async def second(request: Request) -> Answer:
+        await stage.wait_until(lambda: stage.results)
+        return "the second is done"
+
+    script = {
+        "PARENT": [[wait_for("CHILD"), wait_for("SECOND")], gate.open, "the end"],
+        "CHILD": [gate.child],
+        "SECOND": [second],
+    }
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, "CHILD")
+        assert session.detach("1.1.1")
+        report = await running
+        await check_record(stage)
+    assert report.ok
+    assert stage.results[1].text.startswith("the second is done")
+    assert len(list_notifications(stage)) == 1
+
+
+async def test_only_a_child_that_a_call_waits_for_can_be_detached(stage: Stage) -> None:
+    gate = Gate()
+    script = {
+        "PARENT": [[call("task", prompt="CHILD", background=True)], gate.open, "the end"],
+        "CHILD": [gate.child],
+    }
+    async with stage.open(script) as session:
+        assert not session.detach() and not session.detach("1.1.1") and not session.detach("1")
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, "CHILD")
+        assert not session.detach() and not session.detach("1.1.1") and not session.detach("1")
+        await running
+        assert not session.detach("1.1.1")
+
+
+async def test_files_of_a_detached_child_are_evidence_of_its_parent(stage: Stage) -> None:
+    gate = Gate()
+
+    async def child(request: Request) -> Answer:
+        if request.turn == 1:
+            await gate.is_open.wait()
+        write = call("write", file_path=f"{request.turn}.txt", content="x")
+        return [write] if request.turn < 2 else "done"
+
+    script = {"PARENT": [[wait_for()], gate.open, "the end"], "CHILD": [child]}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, "CHILD")
+        assert session.detach()
+        report = await running
+        await check_record(stage)
+    assert report.files_changed == ("0.txt", "1.txt")
+
+
+async def test_a_cancel_ends_a_detached_child(stage: Stage) -> None:
+    async def child(request: Request) -> Answer:
+        return [call("todo", todos=[])] if request.turn == 0 else await wait_forever(request)
+
+    script = {"PARENT": [[wait_for()], "I wait."], "CHILD": [child]}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, "CHILD")
+        assert session.detach()
+        await stage.wait_until(lambda: len(stage.list_requests("PARENT")) == 2)
+        assert session.cancel()
+        report = await running
+        await check_record(stage)
+    assert report.reason is Reason.CANCELLED
+    assert stage.reports["1.1.1"].reason is Reason.CANCELLED
+
+
+async def test_a_child_of_a_child_is_detached_in_a_worker_process(stage: Stage) -> None:
+    gate = Gate()
+
+    def child(request: Request) -> Answer:
+        if request.turn == 1:
+            return gate.open(request)
+        return "the child is done" if request.turn else [wait_for("DEEP")]
+
+    script = {"PARENT": [[wait_for()], "the end"], "CHILD": [child], "DEEP": [gate.child]}
+    async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, "DEEP")
+        assert session.detach("1.1.1.1.1")
+        report = await running
+        await check_record(stage)
+    assert report.ok and stage.results[0].text.startswith("the child is done")
+    assert stage.reports["1.1.1.1.1"].ok
+
+
+async def test_a_child_in_a_worker_process_is_detached(stage: Stage) -> None:
+    gate = Gate()
+    script = {"PARENT": [[wait_for()], gate.open, "the end"], "CHILD": [gate.child]}
+    async with stage.open(script, worker="process:1") as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_for_second_turn(stage, "CHILD")
+        assert session.detach("1.1.1")
+        report = await running
+        await check_record(stage)
+    assert report.ok and len(list_notifications(stage)) == 1
+
+
+def answer_from_messages(request: Request) -> Answer:
+    """Answer from the messages alone: the parent ends when it has read both reports."""
+    if request.prompt != "PARENT":
+        return [[call("todo", todos=[])], f"{request.prompt} is done."][request.turn]
+    if request.turn == 0:
+        return [wait_for("CHILD a"), wait_for("CHILD b")]
+    texts = str([message.content for message in request.messages])
+    return "All are done." if texts.count("is done.") == 2 else "I wait."
+
+
+@pytest.mark.timeout(300)
+async def test_s11_a_detached_child_is_reported_once_after_a_cut_at_each_record(
+    tmp_path: Path,
+) -> None:
+    home = tmp_path / "home"
+    is_detached = asyncio.Event()
+
+    async def hold(request: Request) -> Answer:
+        if request.prompt == "CHILD a" and request.turn == 1:
+            await is_detached.wait()
+        return answer_from_messages(request)
+
+    options: dict[str, Any] = {"sandbox": "off", "environ": {}}
+    async with Session(
+        model=ScriptedModel(hold), cwd=str(tmp_path), home=str(home), **options
+    ) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_until(lambda: session.detach("1.1.1"))
+        is_detached.set()
+        assert (await running).text == "All are done."
+    events = list(open_reader(get_session_path(home, session.id)).read())
+    await check_ends(events)
+    options["model"] = ScriptedModel(answer_from_messages)
+    for cut in range(2, len(events) - 1):
+        folder = tmp_path / str(cut)
+        path = get_session_path(folder, session.id)
+        journal = SqliteJournal.open(path, session=session.id, create=True)
+        await journal.append(*events[:cut])
+        await journal.close()
+        async with Session(home=str(folder), resume=session.id, **options) as resumed:
+            report = await resumed.resume_unfinished()
+        assert report is None or report.text == "All are done.", f"cut off after {cut} records"
+        await check_ends(list(open_reader(path).read()))
+
+
+async def test_s11_a_child_that_ends_while_it_is_detached_is_reported_once(
+    tmp_path: Path,
+) -> None:
+    """The record has the notification, but not yet the result of the call."""
+    async with Session(
+        model=ScriptedModel(answer_from_messages),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        sandbox="off",
+        environ={},
+    ) as session:
+        assert (await session.run("PARENT")).text == "All are done."
+    recorded = list(open_reader(get_session_path(tmp_path / "home", session.id)).read())
+    end = next(n for n, event in enumerate(recorded) if isinstance(event, ToolCallFinished))
+    before = [event for event in recorded if event.run != "1" or recorded.index(event) < end]
+    message = make_notification("1.1.1", "completed", "general: CHILD a", "CHILD a is done.")
+    arrival = MessageSent(at=before[-1].at, run="1", turn=1, message=message)
+    path = get_session_path(tmp_path, session.id)
+    journal = SqliteJournal.open(path, session=session.id, create=True)
+    await journal.append(*before, arrival)
+    await journal.close()
+    async with Session(
+        model=ScriptedModel(answer_from_messages),
+        home=str(tmp_path),
+        resume=session.id,
+        sandbox="off",
+        environ={},
+    ) as resumed:
+        await resumed.resume_unfinished()
+    events = list(open_reader(path).read())
+    assert not find_violations(events)
+    results = {
+        event.result.detail["run"]: event.result
+        for event in events
+        if isinstance(event, ToolCallFinished) and event.run == "1"
+    }
+    assert results["1.1.1"].detail.get("background")
+    assert not results["1.1.2"].detail.get("background")
+
+
+async def check_ends(events: list[StoredEvent]) -> None:
+    """Check that each run ended once, and that the replay is equal."""
+    assert not find_violations(events)
+    assert await replay(events) == events
+    ended = [event.run for event in events if isinstance(event, RunFinished)]
+    assert sorted(ended) == ["1", "1.1.1", "1.1.2"]
+    results = [event.call_id for event in events if isinstance(event, ToolCallFinished)]
+    assert len(results) == len(set(results))
