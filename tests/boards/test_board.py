@@ -7,14 +7,21 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from mudroom.boards import file
 from mudroom.boards.board import TaskBoard
 from mudroom.boards.file import find_file_system, get_board_path
 from mudroom.boards.tasks import find_cycle
 from mudroom.errors import BoardError, UsageError
+
+ORDINARY_USER = 54_321
+"""Id of a user that owns nothing on this machine."""
 
 
 @pytest.fixture
@@ -192,16 +199,54 @@ def test_a_folder_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Pat
         TaskBoard(get_board_path(tmp_path / "home", "/project"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
-def test_a_read_only_board_is_an_error_with_a_remedy(path: Path) -> None:
-    TaskBoard(path).close()
-    path.chmod(0o400)
-    path.parent.chmod(0o500)
+@contextmanager
+def act_as_ordinary_user(folder: Path) -> Generator[None]:
+    """Give a folder to a user that is not root, and act as that user."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, ORDINARY_USER, ORDINARY_USER)
+    os.seteuid(ORDINARY_USER)
     try:
-        with pytest.raises(BoardError, match="cannot be"), TaskBoard(path) as board:
-            board.add("one")
+        yield
     finally:
-        path.parent.chmod(0o700)
+        os.seteuid(0)
+
+
+def test_a_read_only_board_is_an_error_with_a_remedy() -> None:
+    with TemporaryDirectory() as folder:
+        path = get_board_path(folder, "/project")
+        TaskBoard(path).close()
+        with act_as_ordinary_user(Path(folder)):
+            path.chmod(0o400)
+            path.parent.chmod(0o500)
+            with (
+                pytest.raises(BoardError, match=r"cannot be written.*writable"),
+                TaskBoard(path) as board,
+            ):
+                board.add("one")
+            path.parent.chmod(0o700)
+
+
+def test_a_change_waits_for_the_change_of_another_process(
+    path: Path, board: TaskBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TaskBoard(path) as other, ThreadPoolExecutor(1) as pool:
+        with other.change():
+            adding = pool.submit(_add_in_another_connection, path)
+            with pytest.raises(TimeoutError):
+                adding.result(timeout=0.2)
+        assert adding.result(timeout=60) == 1
+        monkeypatch.setattr(file, "_LOCK_TIMEOUT", 0.01)
+        with other.change(), pytest.raises(BoardError, match=r"has locked.*Close the other"):
+            board.add("two")
+    assert board.add("three").id == 2
+
+
+def _add_in_another_connection(path: Path) -> int:
+    with TaskBoard(path) as board:
+        return board.add("one").id
 
 
 def test_network_file_systems_are_recognised() -> None:
