@@ -234,14 +234,57 @@ async def test_ctrl_s_sends_a_message_to_the_working_model(tmux: Tmux, three: Th
     async with ModelServer(three) as server:
         await start_prompt(tmux, server)
         await tmux.expect("3 running")
-        await tmux.press("C-b")
-        await tmux.expect("The run continues while you type")
         await tmux.type("mind the gap")
         await tmux.press("C-s")
         await tmux.expect("→ mind the gap")
         three.go.set()
         await tmux.expect("all told")
     assert "mind the gap" in three.received[-1] and "alpha saw it" in three.received[-1]
+
+
+class DetachedTasks(ThreeTasks):
+    """A parent that goes on when its calls return, and ends when all three have reported."""
+
+    async def __call__(self, asked: ServerRequest) -> ServerAnswer:
+        if "task" not in asked.tools or asked.turn == 0:
+            return await super().__call__(asked)
+        messages = str(asked.messages)
+        count = messages.count(" saw it")
+        started = messages.count("Started 1.1.")
+        return "all told" if count == len(self.names) else f"{started} started, {count} told"
+
+
+async def test_ctrl_b_sends_all_children_to_the_background(tmux: Tmux) -> None:
+    three = DetachedTasks()
+    async with ModelServer(three) as server:
+        await start_prompt(tmux, server, columns=120)
+        await tmux.expect("3 running", "⎿ read f0.txt", "esc: stop, ctrl+b: background")
+        await tmux.press("C-b")
+        await tmux.expect(
+            "To the background: general#1.1.1, general#1.1.2, general#1.1.3. Their reports come",
+            "3 started, 0 told",
+            "3 running",
+            gone="ctrl+b: background",
+        )
+        await tmux.press("C-b")
+        await tmux.expect("No call waits for a child. The run continues while you type")
+        three.go.set()
+        await tmux.expect("all told", "3 children read")
+
+
+async def test_ctrl_b_sends_the_selected_child_to_the_background(tmux: Tmux) -> None:
+    three = DetachedTasks()
+    async with ModelServer(three) as server:
+        await start_prompt(tmux, server)
+        await tmux.expect("3 running", "⎿ read f0.txt")
+        await tmux.press("Up")
+        await tmux.expect("└─▸general")
+        await tmux.press("C-b")
+        await tmux.expect("To the background: general#1.1.3. Its report comes", "3 running")
+        three.go.set()
+        await tmux.expect("all told", "3 children read")
+        last = server.requests[-1].body.decode()
+    assert last.count("Started 1.1.3 in the background") == last.count("Started 1.1.") == 1
 
 
 async def test_esc_stops_the_run_and_returns_the_queue_to_the_input_line(

@@ -141,6 +141,12 @@ class RunTree:
         """Return the runs directly below a run, in the order in which they started."""
         return tuple(self._children.get(run_id, ()))
 
+    def list_waited_for(self, run_id: str) -> list[RunView]:
+        """Return the children that open calls of a run wait for."""
+        calls = self.runs[run_id].open_calls
+        children = self.children(run_id)
+        return [child for child in children if child.call_id in calls and not child.report]
+
     def walk(self, run_id: str = "") -> Iterator[RunView]:
         """Yield a run and all runs below it, parents first. "": all runs."""
         for run in [self.runs[run_id]] if run_id else list(self.roots):

@@ -245,13 +245,29 @@ class KeyActions:
         """Alt+P: choose another model when the run has ended."""
         self._queue.put("/model")
 
-    def explain_background(self) -> None:
-        """Ctrl+B: explain how to type while a run works."""
-        self._close_transcript()
-        self._print(
-            "The run continues while you type. Enter queues a line, "
-            "Ctrl+S sends it to the model now."
-        )
+    def detach(self) -> None:
+        """Ctrl+B: send the marked child, or all that the run waits for, to the background."""
+        conversation = self.conversation
+        if conversation is None or not conversation.tree.roots:
+            return
+        waited_for = conversation.tree.list_waited_for(conversation.tree.roots[-1].run_id)
+        if run_id := self._panel.child_run_id:
+            waited_for = [conversation.tree.runs[run_id]]
+        names = [
+            self._get_child_name(conversation, child.run_id)
+            for child in waited_for
+            if conversation.session.detach(child.run_id)
+        ]
+        if names:
+            reports = "Its report comes" if len(names) == 1 else "Their reports come"
+            text = f"To the background: {', '.join(names)}. {reports} as a message to the model."
+            self._print(text, "yellow")
+        else:
+            self._print(
+                "No call waits for a child. The run continues while you type: Enter queues a line, "
+                "Ctrl+S sends it to the model now."
+            )
+        self._redraw()
 
     def show_shortcuts(self) -> None:
         """`?` on an empty line: list the keys."""
@@ -307,8 +323,8 @@ class KeyActions:
             self._panel.pager = None
             self._redraw()
 
-    def _print(self, text: str) -> None:
-        lines: list[Line] = [[(part, "dim")] for part in wrap(text, self._scrollback.columns() - 1)]
+    def _print(self, text: str, style: str = "dim") -> None:
+        lines: list[Line] = [[(part, style)] for part in wrap(text, self._scrollback.columns() - 1)]
         self._scrollback.write_lines(*lines)
 
     def _get_child_name(self, conversation: Conversation, run_id: str) -> str:

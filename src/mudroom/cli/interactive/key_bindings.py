@@ -43,7 +43,7 @@ def make_key_bindings(
     ):
         keys.add(*names, filter=focused)(_make_handler(action))
     busy = Condition(lambda: actions.is_busy)
-    keys.add("c-b", filter=focused & busy)(_make_handler(actions.explain_background))
+    keys.add("c-b", filter=focused & busy)(_make_handler(actions.detach))
     keys.add("s-tab", filter=focused & ~has_completions)(_make_handler(actions.switch_mode))
     keys.add("c-d", filter=focused & empty)(_make_handler(actions.leave))
     keys.add("?", filter=focused & empty)(_make_handler(actions.show_shortcuts))

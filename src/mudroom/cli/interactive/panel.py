@@ -87,9 +87,19 @@ class Panel:
         if self.selected_run_id:
             return "enter: open, m: message, w: wrap up, x: stop"
         if self._is_busy:
-            keys = "esc: stop, ctrl+s: send now" if self._queue.lines else "esc: stop"
-            return f"{self._choose_spinner()} {keys}"
+            keys = ["esc: stop"]
+            if self._queue.lines:
+                keys.append("ctrl+s: send now")
+            if self._waits_for_children:
+                keys.append("ctrl+b: background")
+            return f"{self._choose_spinner()} {', '.join(keys)}"
         return ""
+
+    @property
+    def _waits_for_children(self) -> bool:
+        """True if a call of the main agent waits for a child, so that Ctrl+B can detach it."""
+        tree = self.conversation.tree if self.conversation else None
+        return bool(tree and tree.roots and tree.list_waited_for(tree.roots[-1].run_id))
 
     def _choose_spinner(self) -> str:
         """Return the character that shows now that a run works."""
