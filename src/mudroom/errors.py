@@ -81,13 +81,16 @@ class UnknownName(UsageError):
     Arguments:
         kind: kind of the name in one or a few words, such as "tool", "agent" or "session".
         known: all names of this kind.
+        remedy: replaces the suggestion of similar names.
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], *, where: str = "", remedy: str = ""
+    ) -> None:
         self.kind = kind
         self.name = name
         self.known = sorted(known)
-        remedy = suggest_names(str(name)[: _QUOTES.maxstring], self.known)
+        remedy = remedy or suggest_names(str(name)[: _QUOTES.maxstring], self.known)
         super().__init__(f"unknown {kind} {quote_value(name)}", where=where, remedy=remedy)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Signature, signature
-from typing import Annotated, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import fields, replace
@@ -150,8 +150,15 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             check_amount(name, percent, "SessionOptions", is_count=True, minimum=1, maximum=100)
 
 
-def check_options(options: SessionOptions) -> SessionOptions:
-    """Return the options with an id. Raises UsageError for values of wrong types."""
+def make_options(values: Mapping[str, Any]) -> SessionOptions:
+    """Return session options with an id.
+
+    Raises UnknownName for an option that does not exist, UsageError for a wrong value.
+    """
+    names = SessionOptions.__struct_fields__
+    if unknown := [name for name in values if name not in names]:
+        raise UnknownName("option", unknown[0], names, where="Session")
+    options = SessionOptions(**values)
     check_type("options", options, SessionOptions, "Session")
     for option in fields(options):
         value = getattr(options, option.name)

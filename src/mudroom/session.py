@@ -16,7 +16,7 @@ from ._core.runs import T as Outputs
 from ._core.type_checks import check_type
 from .conversation_state import ConversationState
 from .errors import UsageError
-from .options import SessionOptions, check_options, use_signature
+from .options import SessionOptions, make_options, use_signature
 from .prompts import Prompt
 from .run_stream import RunStream
 from .scope import (
@@ -52,7 +52,7 @@ class Session(RunControls):
 
     @use_signature(SessionOptions)
     def __init__(self, **options: Any) -> None:
-        self._options = check_options(SessionOptions(**options))
+        self._options = make_options(options)
         self._budget = self._options.budget
         self.notices: list[str] = []
         self._conversation = ConversationState()

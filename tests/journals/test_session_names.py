@@ -22,12 +22,12 @@ def test_the_first_of_two_sessions_with_one_name_is_found() -> None:
     assert select_session("my work", IDS, [("my work", "aa1"), ("my work", "aa2")]) == "aa1"
 
 
-def test_an_unknown_text_suggests_names_and_the_newest_ids() -> None:
+def test_an_unknown_text_names_the_last_three_ids_and_how_to_list_all() -> None:
     many = [f"{n:02}" for n in range(30)]
     with pytest.raises(UnknownName) as caught:
         select_session("mine", many, [("my work", "01")])
-    assert caught.value.known == sorted(["my work", *many[:20]])
-    assert caught.value.kind == "session"
+    assert caught.value.kind == "session" and "my work" in caught.value.known
+    assert caught.value.remedy == "The last ones: 00, 01, 02. `mudroom runs` lists them."
 
 
 def test_a_name_has_at_most_80_characters() -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import fields
 
 from mudroom import Session, SessionOptions
 from mudroom.config import SETTING_NAMES, Settings, load_settings
+from mudroom.errors import UnknownName
 from mudroom.options import SharedOptions
 from mudroom.ports import CommandResult
 from mudroom.testing import ScriptedModel, call
@@ -45,7 +46,7 @@ def test_the_output_limit_may_come_from_a_variable(name: str, tmp_path: Path) ->
 
 
 def test_unknown_option_is_refused() -> None:
-    with pytest.raises(TypeError, match="netwrk"):
+    with pytest.raises(UnknownName, match="netwrk"):
         Session(netwrk=True)  # pyright: ignore[reportCallIssue]
 
 

@@ -40,6 +40,17 @@ _VARIABLES = {
     "output_format": "MUDROOM_OUTPUT_FORMAT",
     "sandbox": "MUDROOM_SANDBOX",
 }
+_OTHER_VARIABLES = (
+    "MUDROOM_HOME",
+    "MUDROOM_SCREEN_READER",
+    "MUDROOM_DEBUG",
+    "MUDROOM_OFFLINE_PACE",
+    "MUDROOM_LONG",
+    "MUDROOM_REAL",
+    "MUDROOM_SEED",
+)
+"""Variables of mudroom that are no settings; the last three are those of its tests."""
+
 _DEFAULTS = Settings()
 
 Setting = tuple[str, Any, str]
@@ -203,6 +214,11 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
         if environ.get(name, "0") != "0":
             yield "color", "always", f"${name}"
             return
+
+
+def list_variables() -> list[str]:
+    """Return the environment variables of the settings and the others that mudroom reads."""
+    return [*" ".join(_VARIABLES.values()).split(), *_OTHER_VARIABLES]
 
 
 def _make_unknown_setting_error(

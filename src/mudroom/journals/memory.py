@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from .._core.events import SessionOpened, StoredEvent
 from .._core.ports import SessionHeader, SessionInfo
 from .._version import __version__
-from ..errors import JournalError, UnknownName
+from ..errors import JournalError
 from .busy import make_busy_error
 from .encoding import decode, encode
-from .session_names import check_name, select_session
+from .session_names import check_name, make_unknown_session_error, select_session
 
 
 class _Record:
@@ -191,7 +191,7 @@ class MemoryStore:
     def _get(self, session: str) -> _Record:
         record = self._records.get(session)
         if record is None or not record.bodies:
-            raise UnknownName("session", session, self._records)
+            raise make_unknown_session_error(session, list(self._records))
         return record
 
     def _require_no_writer(self, session: str, record: _Record) -> None:

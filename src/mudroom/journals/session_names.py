@@ -8,8 +8,10 @@ from ..errors import UnknownName, UsageError
 
 _ID_CHARACTERS = frozenset("0123456789abcdef-")
 _MAX_LENGTH = 80
-_MAX_SUGGESTED = 20
+_MAX_SUGGESTED = 3
 """Maximum number of ids that an error names."""
+_SHORT_ID_LENGTH = 8
+"""Characters of an id that is shown."""
 
 
 def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str]]) -> str:
@@ -36,7 +38,30 @@ def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str
         by_name.setdefault(name, session)
     if text in by_name:
         return by_name[text]
-    raise UnknownName("session", text, [*by_name, *ids[:_MAX_SUGGESTED]])
+    raise make_unknown_session_error(text, ids, by_name)
+
+
+def make_unknown_session_error(
+    text: str, ids: Sequence[str], names: Iterable[str] = ()
+) -> UnknownName:
+    """Return the error for a session that does not exist. It names the nearest sessions.
+
+    Arguments:
+        ids: all ids, the last written first.
+    """
+    from difflib import get_close_matches  # slow to import
+
+    length = max(_SHORT_ID_LENGTH, len(text))
+    known = [*names, *(session[:length] for session in ids)]
+    near = get_close_matches(text, known, n=3, cutoff=0.6)
+    if near:
+        remedy = f"Did you mean {' or '.join(near)}?"
+    elif ids:
+        shown = ", ".join(session[:_SHORT_ID_LENGTH] for session in ids[:_MAX_SUGGESTED])
+        remedy = f"The last ones: {shown}. `mudroom runs` lists them."
+    else:
+        remedy = "There are none."
+    return UnknownName("session", text, known, remedy=remedy)
 
 
 def check_name(name: str, names: Iterable[tuple[str, str]], session: str = "") -> None:

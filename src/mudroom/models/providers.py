@@ -362,6 +362,22 @@ def _find_first_value(environ: Mapping[str, str], names: Iterable[str]) -> str:
     return ""
 
 
+def list_variables() -> list[str]:
+    """Return the environment variables of all providers."""
+    return [
+        name
+        for provider in _TABLE
+        for names in (
+            provider.key_vars,
+            provider.token_vars,
+            provider.url_vars,
+            provider.model_vars,
+            provider.header_vars,
+        )
+        for name in names
+    ]
+
+
 def _parse_ollama_host(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if not separator:

@@ -33,7 +33,7 @@ from ...projections.safe_text import sanitize
 from ...tools._ripgrep import find_ripgrep
 from ..output.json_output import print_json
 from .load_permissions import load_permissions
-from .load_settings import load_settings
+from .load_settings import describe_unknown_variables, load_settings
 
 CHECKED_SESSIONS = 20
 """Number of the newest sessions whose journals are read."""
@@ -209,10 +209,10 @@ def _check_settings(environ: Mapping[str, str]) -> Check:
     except MudroomError as error:
         return Check("settings", "fail", str(error), "Fix or remove that line.")
     path = config.find_user_file(environ)
-    if not settings.origins:
-        return Check("settings", "ok", f"{path} (no settings)")
     origins = ", ".join(f"{name} from {origin}" for name, origin in settings.origins.items())
-    return Check("settings", "ok", f"{path} ({origins})")
+    unused = " ".join(describe_unknown_variables(environ))
+    result = f"{path} ({origins or 'no settings'})"
+    return Check("settings", "warn" if unused else "ok", result, unused)
 
 
 def _check_home(home: str) -> Check:

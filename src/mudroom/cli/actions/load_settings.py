@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from ... import config
-from ...errors import UsageError
+from ...errors import UsageError, suggest_names
+from ..output.progress import print_notice
 from .session_start import NEW_SESSION, StartOptions
 
 
@@ -30,6 +32,28 @@ def require_folder(cwd: str) -> None:
             where=cwd,
             remedy="Name a folder with -C.",
         )
+
+
+def describe_unknown_variables(environ: Mapping[str, str]) -> list[str]:
+    """Return a notice for each variable `MUDROOM_…` that mudroom does not use."""
+    prefix = "MUDROOM_"
+    known = set(config.list_variables())
+    unknown = [name for name in environ if name.startswith(prefix) and name not in known]
+    if not unknown:
+        return []
+    from ...models.providers import list_variables  # slow to import
+
+    names = {name.removeprefix(prefix) for name in known if name.startswith(prefix)}
+    notices: list[str] = []
+    for name in sorted(word.removeprefix(prefix) for word in unknown):
+        if name in list_variables():
+            continue  # it has precedence over the variable without the prefix
+        if name.lower() in config.SETTING_NAMES:
+            remedy = f"Use the setting: mudroom config set {name.lower()} VALUE"
+        else:
+            remedy = re.sub("[A-Z][A-Z_]+", rf"{prefix}\g<0>", suggest_names(name, names))
+        notices.append(f"${prefix}{name} is not used. {remedy}")
+    return notices
 
 
 def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
@@ -87,4 +111,7 @@ def prepare_start(
         start = asyncio.run(select_session(store, cwd, asks_at_prompt=asks_at_prompt, **selection))
         cwd = start.folder or cwd
     settings = _resolve_replayed(load_settings(cwd, **flags), cwd)
+    if not quiet:
+        for notice in describe_unknown_variables(os.environ):
+            print_notice(notice)
     return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)

@@ -16,6 +16,11 @@ from ...errors import UnknownName, UsageError
 
 _AGENTS_FLAG = "--agents"
 _SCHEMA_FLAG = "--json-schema"
+_SCHEMA_REMEDY = (
+    'Write a schema such as {"type": "object", "properties": {"title": {"type": "string"}}}, '
+    "or the name of a file with one."
+)
+_JSON_KINDS = {"list": "a list", "str": "a text", "bool": "true or false", "NoneType": "null"}
 
 
 def parse_inline_agents(text: str, notices: list[str]) -> list[Agent]:
@@ -64,8 +69,8 @@ def load_json_schema(text: str) -> dict[str, Any]:
 
     Raises UsageError.
     """
-    if text.lstrip().startswith("{"):
-        return _parse_json_object(text, _SCHEMA_FLAG)
+    if text.lstrip().startswith(("{", "[", '"')):
+        return _parse_json_object(text, _SCHEMA_FLAG, _SCHEMA_REMEDY)
     try:
         with open(text, "rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -74,15 +79,18 @@ def load_json_schema(text: str) -> dict[str, Any]:
         content = data.decode()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"cannot be read: {reason}", where=f"{_SCHEMA_FLAG} {text}") from None
-    return _parse_json_object(content, text)
+        raise UsageError(
+            f"cannot be read: {reason}", where=f"{_SCHEMA_FLAG} {text}", remedy=_SCHEMA_REMEDY
+        ) from None
+    return _parse_json_object(content, text, _SCHEMA_REMEDY)
 
 
-def _parse_json_object(text: str, where: str) -> dict[str, Any]:
+def _parse_json_object(text: str, where: str, remedy: str = "") -> dict[str, Any]:
     try:
-        value = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"not JSON: {error}", where=where) from None
+        raise UsageError(f"not JSON: {error}", where=where, remedy=remedy) from None
     if not isinstance(value, dict):
-        raise UsageError("expected a JSON object", where=where)
+        kind = _JSON_KINDS.get(type(value).__name__, "a number")
+        raise UsageError(f"expected a JSON object, not {kind}", where=where, remedy=remedy)
     return cast("dict[str, Any]", value)

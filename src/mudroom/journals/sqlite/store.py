@@ -10,7 +10,7 @@ from pathlib import Path
 from ..._core.events import SessionOpened
 from ..._core.ports import SessionHeader, SessionInfo
 from ...errors import JournalError, UnknownName
-from ..session_names import check_name, select_session
+from ..session_names import check_name, make_unknown_session_error, select_session
 from .errors import translate_errors
 from .folder import delete_session, get_session_path, list_sessions, read_info
 from .journal import SqliteJournal
@@ -121,5 +121,5 @@ class SqliteStore:
     def _get_existing_path(self, session: str) -> Path:
         path = self.get_path(session)
         if not path.exists():
-            raise UnknownName("session", session, [info.id for info in self._list()])
+            raise make_unknown_session_error(session, [info.id for info in self._list()])
         return path
