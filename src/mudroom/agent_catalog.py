@@ -26,6 +26,7 @@ KNOWN_TOOLS = (
     "wait",
     "send_message",
     "task_stop",
+    "compact",
     "skill",
     "web_fetch",
     "web_search",

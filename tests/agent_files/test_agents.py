@@ -153,7 +153,7 @@ def test_c11_plan_and_explore_cannot_change_anything() -> None:
 
 
 def test_the_known_tools_are_those_of_a_session() -> None:
-    on_runs = {"task", "wait", "send_message", "task_stop"}
+    on_runs = {"task", "wait", "send_message", "task_stop", "compact"}
     assert set(KNOWN_TOOLS) == {*built_in_tools(), *on_runs, "skill", "web_fetch", "web_search"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,10 +12,12 @@ from tests.engine.conftest import Stage, block_texts
 from tests.engine.test_background import check_record, list_notifications, start, wait_forever
 from tests.engine.test_inbox import list_texts
 
-from mudroom import Budget, Reason
+from mudroom import Budget, Reason, Session, TextBlock
 from mudroom._core.events import MessageSent, RunWaiting, ToolCallStarted
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import VirtualLoop
+from mudroom.testing.model_server import ModelServer
 
 
 async def test_wait_returns_at_the_first_report_and_the_report_follows_it(stage: Stage) -> None:
@@ -264,11 +267,19 @@ async def test_only_runs_that_may_start_children_have_the_tools(stage: Stage) ->
     assert tools <= set(parent.tools) and tools.isdisjoint(child.tools)
 
 
-def test_the_tools_of_a_root_run_are_small() -> None:
-    from mudroom._engine.run_tools import RUN_TOOLS
-
-    size = sum(
-        len(tool.description) + len(msgspec.json.encode(tool.parameters))
-        for tool in RUN_TOOLS.values()
-    )
-    assert size <= 900
+async def test_system_prompt_and_all_tools_of_a_root_run_have_at_most_6_kb(tmp_path: Path) -> None:
+    async with ModelServer(lambda request: (TextBlock("done"),)) as server:
+        environ = {"ANTHROPIC_API_KEY": "k-test", "ANTHROPIC_BASE_URL": server.url}
+        async with Session(
+            model="anthropic:m",
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            environ=environ,
+            journal=MemoryJournal(),
+            sandbox="off",
+        ) as session:
+            await session.run("PARENT")
+    (request,) = server.requests
+    head = {key: request.json[key] for key in ("tools", "system")}
+    assert {"task", "wait", "compact"} <= set(request.tools)
+    assert len(msgspec.json.encode(head)) <= 6_000

@@ -14,7 +14,7 @@ class CompactionOptions(Struct, frozen=True, kw_only=True):
 
     Arguments:
         auto_compact: shorten a conversation before it fills the context window of its model. If
-            not, only `/compact` does.
+            not, only `/compact` and the tool `compact` do.
         context_window: context window of the models in tokens, where you know it better than their
             servers and the tables of mudroom.
         clear_at, compact_at: percents of the window from which old tool results are cleared, and

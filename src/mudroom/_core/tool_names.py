@@ -21,6 +21,7 @@ _ALIASES = {
     "send_message": "sendmessage send_input followup_task broadcast",
     "task_stop": "taskstop interrupt_agent close_agent killshell killbash shutdown_request "
     "request_shutdown",
+    "compact": "compact_conversation",
     "skill": "activate_skill load_skill",
     "ask_user": "askuserquestion question",
 }

@@ -169,6 +169,7 @@ class Tool(Struct, frozen=True, kw_only=True):
             call would make, for the question whether it may.
         is_server_tool: the provider runs the tool; `run` is never called.
         needs_children: only runs that may start children have the tool, all or none of them.
+        is_inherited: children have the tool from their parent. If not, their agent must name it.
         keeps_results: results stay in the conversation when the engine clears old ones.
 
     Example:
@@ -206,6 +207,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     propose: Callable[[Any, Mapping[str, Any]], Iterable[PreviewLine]] | None = None
     is_server_tool: bool = False
     needs_children: bool = False
+    is_inherited: bool = True
     keeps_results: bool = False
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:

@@ -23,6 +23,9 @@ from .._core.ports import ModelConversation, RetryNotice, StreamChunk
 from .._core.token_counts import CHARACTERS_PER_TOKEN, estimate_block_tokens, estimate_tokens
 from .normalize import make_wire_id, normalize_conversation
 
+REQUESTED_FOCUS = "compaction_focus"
+"""Key in the detail of a tool result that requests a compaction when the turn ends."""
+
 
 class Shortening(Struct):
     """State of the edits that keep a conversation within the context window.
@@ -32,12 +35,14 @@ class Shortening(Struct):
         overflow_count: refusals of the next request because it was too long.
         overflow_error: the last of these refusals, "" if the request was changed since.
         compactions: the compactions so far, without their messages.
+        requested_focus: what the notes of a requested compaction must keep; None for no request.
     """
 
     next_check: int = 0
     overflow_count: int = 0
     overflow_error: str = ""
     compactions: list[Compacted] = field(default_factory=list[Compacted])
+    requested_focus: str | None = None
 
     def add_overflow(self, error: str) -> None:
         """Count a refusal of the next request as too long."""

@@ -189,6 +189,7 @@ class _Restorer:
     def _start_turn(self, event: TurnStarted) -> None:
         run = self._run
         self._close_turn()
+        run.conversation.shortening.requested_focus = None
         for text in self._notifications:
             run.loop_detector.add_notification(text)
         self._notifications = []

@@ -20,7 +20,8 @@ from .._core.token_counts import (
 )
 from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
-from .conversation import Conversation
+from .context_policy import Thresholds
+from .conversation import REQUESTED_FOCUS, Conversation
 from .evidence import Evidence
 from .inbox.background import BackgroundWork
 from .inbox.inbox import Inbox
@@ -151,6 +152,11 @@ class RunContext:
             tokens = self.estimate_head_tokens() + estimate_message_tokens(self.brief.history)
         return tokens + conversation.new_tokens
 
+    def find_thresholds(self, size: int) -> Thresholds | None:
+        """Return the thresholds for a request of this size, None if no limit is known."""
+        policy = self.services.context_policy
+        return policy.choose_thresholds(self.brief.model, size, self.max_output_tokens)
+
     @property
     def run_id(self) -> str:
         """Id of the run; see `Brief`."""
@@ -207,6 +213,9 @@ class RunContext:
     def close_batch(self) -> list[CallOutcome]:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""
         outcomes = self.batch.list_outcomes()
+        for each in outcomes:
+            if REQUESTED_FOCUS in each.result.detail:
+                self.conversation.shortening.requested_focus = each.result.detail[REQUESTED_FOCUS]
         self.conversation.queue_results(
             [make_result_block(each.call_id, each.name, each.result) for each in outcomes]
         )

@@ -88,7 +88,10 @@ class BriefMaker:
             prompt=content.text,
             content=content.blocks,
             tools=narrow_tools(
-                self._resources.services.toolbox, agent.tools, depth=budget.depth or 0
+                self._resources.services.toolbox,
+                agent.tools,
+                depth=budget.depth or 0,
+                is_root=depth == 0,
             ),
             model=model,
             budget=budget,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from ..._core.agents import Agent, WorkspaceKind, WorkspaceSpec, choose_child_model
 from ..._core.budgets import Budget, Grant
 from ..._core.events import RunStarted
 from ..._core.runs import Brief
-from ..._core.tool_patterns import list_call_patterns, select_tools
+from ..._core.tool_patterns import list_call_patterns, parse_tool_patterns, select_tools
 from ..._core.tools import Tool
 from ..call_context import CallContext
 from ..run_context import RunContext
@@ -20,13 +20,20 @@ _MAX_DESCRIPTION = 60
 
 
 def narrow_tools(
-    tools: Mapping[str, Tool], patterns: Iterable[str] | None, *, depth: int
+    tools: Mapping[str, Tool],
+    patterns: Sequence[str] | None,
+    *,
+    depth: int,
+    is_root: bool = False,
 ) -> tuple[str, ...]:
     """Return the names of the tools that an agent's patterns select from its parent's.
 
     `task` is among them only if depth is left, and the other tools for children only beside it.
     """
     chosen = set(select_tools(tools, patterns))
+    if not is_root:
+        named = {pattern.tool for pattern in parse_tool_patterns(patterns)}
+        chosen = {name for name in chosen if tools[name].is_inherited or name in named}
     starts_children = depth > 0 and "task" in chosen
     return tuple(
         name

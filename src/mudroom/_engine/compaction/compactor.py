@@ -102,6 +102,7 @@ def apply_compaction(run: RunContext, event: Compacted) -> None:
     """Continue the conversation of a run as an event says."""
     if event.cause != "user":  # that one is for the run that continues this one
         run.conversation.replace_messages(event.messages, event.after)
+    run.conversation.shortening.requested_focus = None
     run.conversation.shortening.compactions.append(replace(event, messages=()))
 
 

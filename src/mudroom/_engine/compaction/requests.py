@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..._core.events import Compacted, ResultsCleared
 from ..._core.messages import AssistantMessage, Message
 from ...errors import ContextOverflow
-from ..context_policy import DEFAULT_THRESHOLDS, Thresholds, choose_next_check
+from ..context_policy import DEFAULT_THRESHOLDS, choose_next_check
 from ..model_call import call_model
 from ..run_context import RunContext
 from .clearing import apply_clearing, clear_old_results, cut_queued_results
@@ -35,7 +35,7 @@ async def prepare_request(run: RunContext) -> None:
     if run.services.recorded_edits is not None:
         is_shorter = await _repeat_edits(run)
     else:
-        is_shorter = await _shorten(run)
+        is_shorter = await _compact_on_request(run) or await _shorten(run)
     if refusal and not is_shorter and not run.meter.find_exceeded_limit(run.timer.age):
         raise ContextOverflow(CANNOT_FIT + refusal)
 
@@ -44,6 +44,8 @@ def _is_check_due(run: RunContext) -> bool:
     """Return whether the next request may be too long. Most turns need no more than this."""
     state = run.conversation.shortening
     if state.overflow_error or run.services.recorded_edits is not None:
+        return True
+    if state.requested_focus is not None:
         return True
     is_first = not run.turn and not run.brief.history
     return not is_first and run.estimate_request_tokens() >= state.next_check
@@ -68,6 +70,17 @@ async def call_within_window(run: RunContext) -> AssistantMessage | None:
         return None
 
 
+async def _compact_on_request(run: RunContext) -> bool:
+    """Compact the conversation if a tool requested that. Return whether it changed."""
+    state = run.conversation.shortening
+    focus = state.requested_focus
+    state.requested_focus = None
+    if focus is None or state.overflow_error or run.meter.find_exceeded_limit(run.timer.age):
+        return False
+    thresholds = run.find_thresholds(run.estimate_request_tokens()) or DEFAULT_THRESHOLDS
+    return await compact(run, "model", thresholds, focus=focus)
+
+
 async def _shorten(run: RunContext) -> bool:
     """Clear results, then compact the conversation, as far as needed. Return whether it changed."""
     state = run.conversation.shortening
@@ -79,7 +92,7 @@ async def _shorten(run: RunContext) -> bool:
         # A summary run reads the whole conversation; the reserve of the window is meant for it.
         return False
     size = run.estimate_request_tokens()
-    thresholds = _find_thresholds(run, size)
+    thresholds = run.find_thresholds(size)
     state.next_check = choose_next_check(size, thresholds)
     if thresholds is None or (size <= thresholds.clear_at and not refusals):
         return False
@@ -102,13 +115,8 @@ async def finish_compaction(run: RunContext, notes: str) -> None:
     if run.services.recorded_edits is not None:
         await _repeat_edits(run)
         return
-    thresholds = _find_thresholds(run, run.estimate_request_tokens())
+    thresholds = run.find_thresholds(run.estimate_request_tokens())
     await record_user_compaction(run, notes, thresholds or DEFAULT_THRESHOLDS)
-
-
-def _find_thresholds(run: RunContext, size: int) -> Thresholds | None:
-    policy = run.services.context_policy
-    return policy.choose_thresholds(run.brief.model, size, run.max_output_tokens)
 
 
 async def _repeat_edits(run: RunContext) -> bool:
