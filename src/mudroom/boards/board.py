@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .._core.json_values import clean_text
 from ..errors import UsageError
-from .file import connect, translate_errors
+from .file import begin_change, connect, translate_errors
 from .owner_lock import OwnerLock, is_owner_alive
 from .tasks import BoardTask, require_no_cycle, require_subject
 
@@ -64,10 +64,16 @@ class TaskBoard:
                 self._lock.release()
 
     @contextmanager
-    def change(self) -> Generator[sqlite3.Connection]:
-        """Return the connection inside a write transaction; an exception undoes all changes."""
+    def change(self, *, is_durable: bool = True) -> Generator[sqlite3.Connection]:
+        """Return the connection inside a write transaction; an exception undoes all changes.
+
+        Arguments:
+            is_durable: write it to the disk now. A claim needs no such wait: when the machine
+                fails, the claim ends with its process.
+        """
         with translate_errors(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+            begin_change(self._connection)
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -118,7 +124,7 @@ class TaskBoard:
     def claim(self, task_id: int, owner: str) -> BoardTask:
         """Take one task for an owner in this process. Raises UsageError if it is not ready."""
         self.return_abandoned()
-        with self.change() as sql:
+        with self.change(is_durable=False) as sql:
             if not self._take(sql, task_id, owner):
                 raise UsageError(self._explain_refusal(task_id), remedy="Choose another task.")
         return self.get(task_id)
@@ -238,7 +244,7 @@ class TaskBoard:
             f"SELECT id FROM task WHERE status = 'pending' AND NOT {_OPEN_BLOCKER} "
             f"AND id NOT IN ({marks}) ORDER BY id LIMIT 1"
         )
-        with self.change() as sql:
+        with self.change(is_durable=False) as sql:
             row = sql.execute(select, tuple(without)).fetchone()
             if row is not None and self._take(sql, row[0], owner):
                 return int(row[0])
