@@ -246,14 +246,27 @@ def test_an_open_transcript_shows_past_and_new_events() -> None:
     )
 
 
-async def test_a_question_fills_the_panel_and_is_answered_once() -> None:
+async def test_a_long_question_leaves_a_few_rows_to_the_children_and_scrolls_to_its_end() -> None:
     panel = make_panel(make_events("a", "b"))
+    body: list[Line] = [[(f"row {n}", "")] for n in range(90)]
+    panel.choice = Choice("Which?", [("yes", "yes"), ("no", "no")], body=body)
+    rows: list[str] = []
+    for _ in range(20):
+        panel.move_selection(10)
+        rows = ["".join(text for text, _ in line) for line in panel.format_lines(60, 18)]
+    assert len(rows) == 18 and "explore" in rows[1] and "row 89" in rows
+    assert rows[-2:] == ["▸ 1. yes", "  2. no"]
+
+
+async def test_a_question_is_below_the_running_children_and_is_answered_once() -> None:
+    panel = make_panel(make_events("a", "b"))
+    tree = panel.format_lines(40, 10)
     panel.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
-    assert [line[0][0] for line in panel.format_lines(40, 10)] == [
-        "Which?",
-        "▸ 1. the first",
-        "  2. the second",
-    ]
+    question = ["Which?", "▸ 1. the first", "  2. the second"]
+    shown = panel.format_lines(40, 10)
+    assert shown[: len(tree)] == tree and len(tree) > 2
+    assert [line[0][0] for line in shown[len(tree) :]] == question
+    assert [line[0][0] for line in panel.format_lines(40, 3)][-3:] == question
     panel.move_selection(-1)
     assert choice.index == 1
     panel.answer_choice("y")

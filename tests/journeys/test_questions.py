@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from mudroom._core.messages import TextBlock, ToolCallBlock
@@ -103,6 +105,73 @@ async def test_a_program_is_allowed_for_the_session_then_for_the_folder(
         await tmux.say("/permissions")
         await tmux.expect("allow bash(touch:*) (approved for this folder, in approved.json)")
     assert len(list(mudroom.project.glob("made*"))) == 4
+
+
+async def test_an_approved_rule_is_removed(tmux: Tmux, mudroom: Mudroom) -> None:
+    async with ModelServer(run_touch) as server:
+        await ask(tmux, server)
+        await tmux.expect("3. yes, always in this folder: touch:*")
+        await tmux.press("3")
+        await tmux.expect("Allowed in this folder: touch:*", "Done.")
+        await tmux.say("/permissions remove 7")
+        await tmux.expect("no approved rule has the number '7'")
+        await tmux.say("/permissions")
+        await tmux.expect("1. allow bash(touch:*) (approved for this folder", "remove N removes")
+        await tmux.say("/permissions remove 1")
+        await tmux.expect("Removed: allow bash(touch:*)")
+        await tmux.say("again")
+        await tmux.expect("▸ 1. yes")
+    assert "touch" not in (mudroom.home / "approved.json").read_text()
+
+
+@pytest.mark.parametrize(("key", "echo"), [("y", "Allowed once."), ("n", "Denied.")])
+async def test_y_and_n_answer_without_enter(tmux: Tmux, key: str, echo: str) -> None:
+    async with ModelServer(run_touch) as server:
+        await ask(tmux, server)
+        await tmux.expect("▸ 1. yes")
+        await tmux.type(key)
+        await tmux.expect(echo, "Done.", gone="▸ 1. yes")
+
+
+async def test_typed_text_may_begin_with_y_or_n(tmux: Tmux) -> None:
+    async with ModelServer(run_touch) as server:
+        await ask(tmux, server)
+        await tmux.expect("▸ 1. yes")
+        await tmux.say("not now: use mktemp")
+        await tmux.expect("Denied: not now: use mktemp", "Done.")
+        await tmux.say("go on")
+        await tmux.expect("▸ 1. yes")
+        await tmux.say("you may not")
+        await tmux.expect("Denied: you may not")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+async def test_children_stay_on_the_screen_while_one_of_them_asks(tmux: Tmux, columns: int) -> None:
+    go = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        if "task" in request.tools:
+            names = ("asks", "works")
+            tasks = [
+                ToolCallBlock(name, "task", {"prompt": f"CHILD {name}", "description": name})
+                for name in names
+            ]
+            return "All done." if request.turn else tasks
+        if "CHILD works" in str(request.messages[0]):
+            await go.wait()
+        elif not request.turn:
+            return [ToolCallBlock("t", "bash", {"command": "touch made"})]
+        return "Done."
+
+    async with ModelServer(answer) as server:
+        await ask(tmux, server, columns=columns)
+        shown = await tmux.expect("▸ 1. yes", "general  works")
+        tree = shown.index("├─ general  asks"), shown.index("└─ general  works")
+        assert max(tree) < shown.index("wants to run a command") < shown.index("touch made")
+        await tmux.type("y")
+        await tmux.expect("Allowed once.", "general  works", gone="▸ 1. yes")
+        go.set()
+        await tmux.expect("All done.", "children read")
 
 
 @pytest.mark.parametrize("key", ["Escape", "C-c"])

@@ -25,6 +25,7 @@ from mudroom.config import Settings
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import call
 from mudroom.permissions import trust
+from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
 from mudroom.replay import replay
 
@@ -124,6 +125,36 @@ async def test_an_approval_covers_a_program_until_another_session_starts(tmp_pat
     assert not (await asked.decide(make_request("touch d"))).allowed
     assert (await asked.decide(make_request("touch e"))).allowed
     assert "touch:*" in (tmp_path / "approved.json").read_text()
+
+
+async def test_a_removed_approval_is_asked_again(tmp_path: Path) -> None:
+    ui = ScriptedUI("session", "session", "folder", "no", "no", "no")
+    asked = ApprovalPrompt(ui, str(tmp_path))
+    asked.start_session(Permissions(), str(tmp_path), bool)
+    commands = ("touch a", "python3 -c 1", "mkdir b")
+    for command in commands:
+        assert (await asked.decide(make_request(command))).allowed
+    assert [str(rule) for rule in asked.rules] == [
+        "allow bash(touch:*) (approved for this session)",
+        "allow bash(python3 -c 1) (approved for this session)",
+        "allow bash(mkdir:*) (approved for this session)",
+    ]
+    for rule in [*asked.rules[:2], *load_approved(str(tmp_path), str(tmp_path))]:
+        asked.remove(rule)
+    assert asked.rules == [] and load_approved(str(tmp_path), str(tmp_path)) == ()
+    for command in commands:
+        assert not (await asked.decide(make_request(command))).allowed
+
+
+async def test_an_approved_call_without_a_rule_is_listed_and_removed(tmp_path: Path) -> None:
+    ui = ScriptedUI("session", "no")
+    asked = ApprovalPrompt(ui, str(tmp_path))
+    asked.start_session(Permissions(), str(tmp_path), bool)
+    assert (await asked.decide(make_request("echo * > a"))).allowed
+    (rule,) = asked.rules
+    assert str(rule) == "allow bash, this exact call(echo * > a) (approved for this session)"
+    asked.remove(rule)
+    assert not (await asked.decide(make_request("echo * > a"))).allowed
 
 
 async def test_a_question_without_an_answer_stops_the_run(tmp_path: Path) -> None:

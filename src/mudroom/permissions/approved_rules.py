@@ -63,6 +63,12 @@ class ApprovedRules:
         self.rules.extend(rule for rule in rules if rule not in self.rules)
         self._policy = self._make_policy(*self.rules)
 
+    def remove(self, rule: Rule) -> None:
+        """Remove the rules with the tool and the pattern of a rule."""
+        text = format_rule(rule)
+        self.rules = [each for each in self.rules if format_rule(each) != text]
+        self._policy = self._make_policy(*self.rules)
+
     def allow(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether approved rules allow a call."""
         if tool not in self._tools:
@@ -183,9 +189,17 @@ def keep_approved(home: str, folder: str, rules: tuple[Rule, ...]) -> str:
     kept = _read(path)
     texts = kept.setdefault(os.path.realpath(folder), [])
     texts.extend(text for text in map(format_rule, rules) if text not in texts)
-    os.makedirs(home, mode=0o700, exist_ok=True)
-    replace_private_file(path, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")
+    _write(path, kept)
     return str(path)
+
+
+def forget_approved(home: str, rule: Rule) -> None:
+    """Remove a rule that `load_approved` returned from its file."""
+    path = Path(home, APPROVED_FILE)
+    kept = _read(path)
+    texts = [text for text in kept.get(rule.base, []) if text != format_rule(rule)]
+    kept = {**kept, rule.base: texts}
+    _write(path, {place: texts for place, texts in kept.items() if texts})
 
 
 def format_rule(rule: Rule) -> str:
@@ -205,3 +219,8 @@ def _read(path: Path) -> dict[str, list[str]]:
             where=str(path),
             remedy="Repair or remove the file.",
         ) from None
+
+
+def _write(path: Path, kept: Mapping[str, Sequence[str]]) -> None:
+    os.makedirs(path.parent, mode=0o700, exist_ok=True)
+    replace_private_file(path, msgspec.json.format(msgspec.json.encode(kept)) + b"\n")

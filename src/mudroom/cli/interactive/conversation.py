@@ -14,7 +14,6 @@ from ..._core.runs import Report
 from ..._engine.compaction.summary import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, UsageError, suggest_names
-from ...permissions.rules import Rule
 from ...projections.file_changes import FileChanges
 from ...projections.ledger import PromptLedgers, describe_ledger
 from ...projections.run_tree import RunTree
@@ -26,6 +25,7 @@ from .input_line.mentions import MentionCompletions, expand_mentions
 from .prompts.attachments import load_attachments
 from .prompts.other_programs import describe_nearest
 from .prompts.prompt_files import PromptFile, load_prompt_files
+from .questions.approvals import ApprovalPrompt
 from .scrollback_writer import ScrollbackWriter
 from .shell_escape import ShellEscape
 from .status_line import StatusLine
@@ -63,8 +63,8 @@ class Conversation:
         session: may be opened after this object is created.
         commands: slash commands by name, the slash included.
 
-    `resources` closes with the session; commands add context managers to it. `approved_rules` are
-    the rules that the user approved in this session.
+    `resources` closes with the session; commands add context managers to it. `approvals` has
+    the rules that the user approved.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Conversation:
         self.is_busy = False
         self.last_answer = ""
         self.resources = AsyncExitStack()
-        self.approved_rules: Sequence[Rule] = ()
+        self.approvals: ApprovalPrompt | None = None
         self._prompt_parts: list[str] = []
         self._shell: asyncio.Task[str] | None = None
         session.watch(self._apply)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 SPINNER_SECONDS = 0.125
 """Seconds between two pictures of the spinner."""
 
+MAX_TREE_ROWS = 6
+"""Rows of children above a question that does not fit on the screen."""
+_ALL_ROWS = 1_000_000
+
 MAX_QUEUED_SHOWN = 3
 """Queued lines shown; the others are counted."""
 
@@ -179,7 +183,9 @@ class Panel:
         queued = list(self._format_queued(columns))
         room = max(1, height - len(queued))
         if self.choice:
-            return self.choice.format_lines(columns, room, self._glyphs) + queued
+            tree = self._format_tree_of_question(self.choice, columns, room)
+            question = self.choice.format_lines(columns, room - len(tree), self._glyphs)
+            return [*tree, *question, *queued]
         if self.pager:
             title = self._format_title(self.pager.run, columns)
             return [
@@ -194,6 +200,16 @@ class Panel:
         tree = self._format_tree(conversation.tree, conversation.printed_runs, columns, room)
         pending = conversation.format_pending(columns, room - len(tree))
         return [*pending, *tree, *queued]
+
+    def _format_tree_of_question(self, choice: Choice, columns: int, height: int) -> list[Line]:
+        """Return the running children in the rows that a question leaves free, or a few more."""
+        conversation = self.conversation
+        if not (conversation and conversation.is_busy and conversation.tree.roots):
+            return []
+        needed = len(choice.format_lines(columns, _ALL_ROWS, self._glyphs))
+        rows = max(height - needed, min(MAX_TREE_ROWS, height // 3))
+        tree = self._format_tree(conversation.tree, conversation.printed_runs, columns, rows)
+        return tree if self._shown_run_ids else []
 
     def _format_tree(
         self, tree: RunTree, printed_runs: Collection[str], columns: int, height: int

@@ -36,6 +36,9 @@ from .questions.choice import Choice
 if TYPE_CHECKING:
     from .conversation import Conversation
 
+KEY_ANSWER_SECONDS = 0.3
+"""Seconds without another key after which y or n answers a question. Text may begin with both."""
+
 _CLOSING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -60,7 +63,7 @@ class PromptUI:
             completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
             complete_while_typing=Condition(self._should_complete),
             tempfile_suffix=".md",
-            on_text_changed=self._search_choice,
+            on_text_changed=self._apply_text_to_choice,
         )
         self._screen = PromptScreen(
             self._buffer, self._panel, glyphs, color=should_color(sys.stdout, settings.color)
@@ -192,11 +195,20 @@ class PromptUI:
             self._conversation.interrupt()
         self._panel.answer_choice(None)
 
-    def _search_choice(self, buffer: Buffer) -> None:
+    def _apply_text_to_choice(self, buffer: Buffer) -> None:
         choice = self._panel.choice
         if choice and choice.is_searchable:
             choice.search(buffer.text)
             self._screen.redraw()
+        elif choice and choice.find_key_answer(buffer.text):
+            loop = asyncio.get_running_loop()
+            loop.call_later(KEY_ANSWER_SECONDS, self._answer_by_key, choice, buffer.text)
+
+    def _answer_by_key(self, choice: Choice, key: str) -> None:
+        """Answer a question with y or n, unless more keys were typed after it."""
+        if self._panel.choice is choice and self._buffer.text == key:
+            self._buffer.reset()
+            self._panel.answer_choice(choice.find_key_answer(key))
 
     def _get_mentions(self) -> MentionCompletions | None:
         return self._conversation.mentions if self._conversation else None

@@ -62,7 +62,7 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
                 conversation.interrupt,
                 is_same=bool(previous) and start.resume == previous,
             )
-            conversation.approved_rules = approver.rules
+            conversation.approvals = approver
             await name_session(session, settings.home, start)
             conversation.status.model = session.model
             if start.resume and start.resume != previous:

@@ -8,10 +8,16 @@ from collections.abc import Callable
 
 from ...._core.ports import ApprovalDecision, ApprovalRequest
 from ...._core.tools import ToolCategory
-from ....permissions.approved_rules import ApprovedRules, keep_approved
-from ....permissions.rules import Permissions, Rule
-from ....projections.safe_text import sanitize
-from ....tools import make_builtin_tools
+from ....permissions.approved_rules import (
+    FOLDER_ORIGIN,
+    SESSION_ORIGIN,
+    ApprovedRules,
+    forget_approved,
+    keep_approved,
+)
+from ....permissions.rules import Permissions, Rule, Verdict
+from ....projections.safe_text import make_call_title, sanitize, sanitize_line
+from ....tools import find_builtin_tool, make_builtin_tools
 from ...output.text import wrap
 from ..ui import QuestionUI
 from .question_lines import format_body, format_call, format_title
@@ -31,14 +37,22 @@ class ApprovalPrompt:
         self._home = home
         self._folder = "."
         self._lock = asyncio.Lock()
-        self._exact_calls: set[str] = set()
+        self._exact_calls: dict[str, Rule] = {}
         self._stop: Callable[[], object] = bool
         self._approved = _make_rules(Permissions(), ".")
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that the user approved in this session."""
-        return self._approved.rules
+        """The rules that the user approved in this session, exact calls too."""
+        return [*self._approved.rules, *self._exact_calls.values()]
+
+    def remove(self, rule: Rule) -> None:
+        """Ask again for the calls that an approved rule allows; a rule of a folder is deleted."""
+        self._approved.remove(rule)
+        exact_calls = self._exact_calls.items()
+        self._exact_calls = {key: exact for key, exact in exact_calls if exact != rule}
+        if rule.origin == FOLDER_ORIGIN:
+            forget_approved(self._home, rule)
 
     def start_session(
         self,
@@ -54,7 +68,7 @@ class ApprovalPrompt:
             stop: stops the run.
             is_same: the session was opened again; its approved rules still apply.
         """
-        rules = self.rules if is_same else []
+        rules = self._approved.rules if is_same else []
         if not is_same:
             self._exact_calls.clear()
         self._folder = folder
@@ -120,7 +134,10 @@ class ApprovalPrompt:
     def _approve(self, request: ApprovalRequest, rules: tuple[Rule, ...]) -> None:
         self._approved.add(*rules)
         if not rules:
-            self._exact_calls.add(_make_exact_key(request))
+            tool = f"{request.tool}, this exact call"
+            title = make_call_title(request.arguments, find_builtin_tool(request.tool))
+            exact = Rule(Verdict.ALLOW, tool, sanitize_line(title), SESSION_ORIGIN)
+            self._exact_calls[_make_exact_key(request)] = exact
 
     def _print_answer(
         self, request: ApprovalRequest, decision: ApprovalDecision, echo: str

@@ -58,6 +58,11 @@ class Choice:
         self.first_row = 0
         self.result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
+    def find_key_answer(self, text: str) -> str | None:
+        """Return the answer of the single key y or n, None if this question has none."""
+        value = _SHORT.get(text.lower())
+        return value if any(value == item for item, _ in self.items) else None
+
     def resolve(self, value: str | None) -> None:
         """Set the result, unless it is set already."""
         if not self.result.done():

@@ -77,20 +77,6 @@ async def cost(conversation: Conversation, _: str) -> None:
         conversation.print_text(describe_ledger(ledger))
 
 
-async def permissions(conversation: Conversation, _: str) -> None:
-    """Show the permission mode, the sandbox, and the rules."""
-    from ...actions.load_permissions import load_permissions
-
-    session = conversation.session
-    loaded, notices = load_permissions(conversation.settings, session.cwd, can_ask=True)
-    conversation.print_text(f"mode {loaded.mode}; sandbox {session.sandbox.tier}")
-    rules = dict.fromkeys([*loaded.rules, *conversation.approved_rules])
-    for line in [str(rule) for rule in rules] or ["no rules"]:
-        conversation.print_text(f"  {line}")
-    for notice in notices:
-        conversation.print_text(f"  note: {notice}", "yellow")
-
-
 async def view(conversation: Conversation, _: str) -> None:
     """Serve the run viewer until the session ends, and open it in a browser if there is one."""
     import webbrowser

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
 from ..prompts.prompt_files import load_prompt_files
-from . import files, info, session
+from . import files, info, permissions, session
 
 
 class SlashCommand(NamedTuple):
@@ -71,7 +71,12 @@ SLASH_COMMANDS = (
     SlashCommand("/cost", "", "token usage, cost, and context saved by children", info.cost),
     SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model),
     SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),
-    SlashCommand("/permissions", "", "permission mode, rules, and their origin", info.permissions),
+    SlashCommand(
+        "/permissions",
+        "[remove N]",
+        "permission mode, rules, and their origin; remove an approved rule",
+        permissions.permissions,
+    ),
     SlashCommand("/agents", "", "list agents", info.agents),
     SlashCommand("/skills", "", "list skills", info.skills),
     SlashCommand("/tasks", "", "list all runs of this session", info.tasks),

@@ -74,7 +74,7 @@ async def model(conversation: Conversation, name: str) -> NextStep | None:
     store = open_store(conversation.settings.home)
     session = conversation.session
     name = await resolve_replayed(store, session.cwd, name, without=session.id)
-    return _reopen(conversation, model=name)
+    return reopen(conversation, model=name)
 
 
 async def mode(conversation: Conversation, name: str) -> NextStep | None:
@@ -91,7 +91,7 @@ async def mode(conversation: Conversation, name: str) -> NextStep | None:
         modes = ", ".join(MODE_DESCRIPTIONS)
         raise UsageError(f"no such mode: {name}", remedy=f"The modes are {modes}.")
     conversation.print_text(f"mode {name}: {MODE_DESCRIPTIONS[name]}", "dim")
-    return _reopen(conversation, mode=name)
+    return reopen(conversation, mode=name)
 
 
 def _get_next_mode(current: str) -> str:
@@ -99,7 +99,7 @@ def _get_next_mode(current: str) -> str:
     return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
 
 
-def _reopen(conversation: Conversation, *, model: str = "", mode: str = "") -> NextStep:
+def reopen(conversation: Conversation, *, model: str = "", mode: str = "") -> NextStep:
     """Return the step that opens this session again with another model or permission mode.
 
     Model and mode are fixed when a session is opened. A session without a prompt is not resumed.
