@@ -21,6 +21,7 @@ from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerReques
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+OWN_TESTS = {"tutorial.md"}  # `tests/docs` runs its steps, in their order
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 VALUES: dict[str, Any] = {
     "string": "On Mud",
@@ -44,6 +45,11 @@ asyncio.run(main())
 
 def list_blocks(page: Path, kind: str) -> list[str]:
     return [text for language, text in BLOCK.findall(page.read_text()) if language == kind]
+
+
+def list_pages(kind: str) -> list[Path]:
+    """Return the pages with blocks of one language."""
+    return [page for page in PAGES if page.name not in OWN_TESTS and list_blocks(page, kind)]
 
 
 def answer(asked: ServerRequest) -> ServerAnswer:
@@ -120,24 +126,20 @@ async def run_program(
     return process.returncode, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if list_blocks(page, "python")], ids=lambda page: page.name
-)
-async def test_python_blocks_run(page: Path, place: Path, env: dict[str, str]) -> None:
+async def run_blocks(blocks: list[str], place: Path, env: dict[str, str]) -> None:
+    """Run Python blocks, one after the other, in one program."""
     code, _, err = await run_program(
-        sys.executable,
-        "-c",
-        RUNNER,
-        place=place,
-        env=env,
-        stdin="\0".join(list_blocks(page, "python")),
+        sys.executable, "-c", RUNNER, place=place, env=env, stdin="\0".join(blocks)
     )
     assert code == 0, err
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if list_blocks(page, "console")], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", list_pages("python"), ids=lambda page: page.name)
+async def test_python_blocks_run(page: Path, place: Path, env: dict[str, str]) -> None:
+    await run_blocks(list_blocks(page, "python"), place, env)
+
+
+@pytest.mark.parametrize("page", list_pages("console"), ids=lambda page: page.name)
 async def test_commands_print_what_the_page_says(page: Path, place: Path) -> None:
     if page.name == "agent-files.md":
         (place / ".agents" / "agents" / "reviewer.md").unlink()
@@ -155,8 +157,9 @@ async def test_commands_print_what_the_page_says(page: Path, place: Path) -> Non
 
 
 def test_every_page_is_on_the_first_one() -> None:
-    listed = set(re.findall(r"\]\(([\w-]+\.md)\)", (DOCS / "README.md").read_text()))
-    assert listed == {page.name for page in PAGES} - {"README.md"}
+    listed = set(re.findall(r"\]\(((?:how-to/)?[\w-]+\.md)\)", (DOCS / "README.md").read_text()))
+    pages = {page.relative_to(DOCS).as_posix() for page in [*PAGES, *DOCS.glob("how-to/*.md")]}
+    assert listed == pages - {"README.md"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
