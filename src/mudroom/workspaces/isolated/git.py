@@ -1,0 +1,132 @@
+"""The program git, run without settings of repositories, users or the system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ...errors import WorkspaceError
+
+MIN_VERSION = (2, 38)
+"""The first version with `git merge-tree --write-tree`."""
+
+TIMEOUT = 600.0
+"""Seconds that one command of git may take."""
+
+_SETTINGS = {
+    "advice.detachedHead": "false",
+    "core.fsmonitor": "false",
+    "core.fsync": "objects,reference",
+    "core.fsyncMethod": "batch",
+    "core.hooksPath": os.devnull,
+    "core.quotePath": "false",
+    "core.untrackedCache": "false",
+    "gc.auto": "0",
+    "merge.conflictStyle": "diff3",
+    "safe.directory": "*",
+    "user.email": "mudroom@localhost",
+    "user.name": "mudroom",
+}
+
+_COMMIT_DATE = "2000-01-01T00:00:00Z"
+"""Date of all commits: equal trees and parents give equal ids."""
+
+_ENVIRONMENT = {
+    "GIT_AUTHOR_DATE": _COMMIT_DATE,
+    "GIT_COMMITTER_DATE": _COMMIT_DATE,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "HOME": "/nonexistent",
+    "LC_ALL": "C",
+    "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
+    **{f"GIT_CONFIG_KEY_{place}": key for place, key in enumerate(_SETTINGS)},
+    **{f"GIT_CONFIG_VALUE_{place}": value for place, value in enumerate(_SETTINGS.values())},
+}
+
+
+class Git(Struct, frozen=True):
+    """Commands of git on one repository. The methods block.
+
+    Arguments:
+        directory: git folder of the repository.
+        index: path of the index file; "" for that of the repository.
+        files: folder with the working files; "" if a command needs none.
+        prefix: the folder below it in which the command starts, "" or with "/" at the end.
+    """
+
+    directory: str
+    index: str = ""
+    files: str = ""
+    prefix: str = ""
+
+    def run(self, *arguments: str, data: bytes = b"", codes: Sequence[int] = (0,)) -> bytes:
+        """Run a command and return its output.
+
+        Arguments:
+            data: standard input. codes: exit codes that are no error.
+
+        Raises WorkspaceError if git is missing, fails, or takes longer than TIMEOUT.
+        """
+        environment = {**_ENVIRONMENT, "PATH": os.environ.get("PATH", os.defpath)}
+        environment["GIT_DIR"] = self.directory
+        if self.index:
+            environment["GIT_INDEX_FILE"] = self.index
+        if self.files:
+            environment["GIT_WORK_TREE"] = self.files
+        try:
+            result = subprocess.run(
+                ["git", *arguments],
+                input=data,
+                capture_output=True,
+                cwd=os.path.join(self.files or self.directory, self.prefix),
+                env=environment,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise WorkspaceError(
+                f"git {arguments[0]} took longer than {TIMEOUT:.0f} s", where=self.directory
+            ) from error
+        except OSError as error:
+            raise WorkspaceError(
+                f"git cannot be started: {error.strerror}", remedy="Install git."
+            ) from error
+        if result.returncode not in codes:
+            reason = result.stderr.decode("utf-8", "replace").strip()
+            raise WorkspaceError(
+                f"git {arguments[0]} failed: {reason or f'exit code {result.returncode}'}",
+                where=self.files or self.directory,
+            )
+        return result.stdout
+
+    def read_line(self, *arguments: str, data: bytes = b"") -> str:
+        """Run a command and return its output without the line end."""
+        return os.fsdecode(self.run(*arguments, data=data)).rstrip("\n")
+
+
+def split_at_nul(output: bytes) -> list[str]:
+    """Return the paths in an output of git with `-z`."""
+    return [os.fsdecode(part) for part in output.split(b"\0") if part]
+
+
+def explain_unusable_git() -> str:
+    """Return why the installed git cannot be used, "" if it can."""
+    program = shutil.which("git")
+    if program is None:
+        return "git is not installed"
+    output = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
+    version = output.stdout.removeprefix("git version").strip()
+    numbers = version.split(".")[:2]
+    try:
+        is_new_enough = tuple(int(number) for number in numbers) >= MIN_VERSION
+    except ValueError:
+        return f"the version of git is not known: {version}"
+    required = ".".join(str(number) for number in MIN_VERSION)
+    return "" if is_new_enough else f"git {version} is older than {required}"

@@ -1,0 +1,182 @@
+"""Merges of trees, and reports of files that several runs changed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from tests.workspaces.git_projects import (
+    check_out_source,
+    make_repository,
+    open_store,
+    read_files,
+    write_files,
+)
+
+from mudroom.workspaces.isolated.checkout import check_out
+from mudroom.workspaces.isolated.merge import merge_trees
+from mudroom.workspaces.isolated.overlap import StoredWork, find_overlaps
+from mudroom.workspaces.isolated.store import TreeStore
+
+LINES = [f"line {number}\n" for number in range(200)]
+
+
+def change_lines(*numbers: int, by: str) -> str:
+    """Return the text of LINES with some lines changed."""
+    changed = list(LINES)
+    for number in numbers:
+        changed[number] = f"{by} changed line {number}\n"
+    return "".join(changed)
+
+
+def make_work(
+    store: TreeStore, folder: Path, name: str, files: dict[str, str | bytes | None]
+) -> StoredWork:
+    """Return the work of a run that writes files, or removes those that are None."""
+    base, checkout = check_out_source(store, folder, name)
+    place = Path(checkout.files.folder)
+    for path in [path for path, content in files.items() if content is None]:
+        (place / path).unlink()
+    write_files(place, {path: text for path, text in files.items() if text is not None})
+    return StoredWork(name, base, store.store_files(checkout.files, name).tree)
+
+
+def read_tree(store: TreeStore, tree: str, folder: Path) -> dict[str, bytes]:
+    """Return the files of a tree."""
+    checkout = check_out(store, tree, str(folder / f"tree-{tree}"), f"tree-{tree}", same_path=False)
+    return read_files(Path(checkout.files.folder))
+
+
+def test_fifty_changes_of_different_lines_of_a_file_are_merged(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "app", {"a.txt": "".join(LINES)})
+    store = open_store(tmp_path, source)
+    ours = store.store_source().tree
+    for number in range(50):
+        text = change_lines(number * 4, by=str(number))
+        work = make_work(store, tmp_path, f"w{number}", {"a.txt": text})
+        merge = merge_trees(store, work.base, ours, work.tree)
+        assert merge.conflicts == ()
+        ours = merge.tree
+        shutil.rmtree(tmp_path / f"w{number}")
+    merged = read_tree(store, ours, tmp_path)["a.txt"].decode()
+    assert merged.count("changed line") == 50
+
+
+def test_changes_of_one_line_are_a_conflict_with_three_sides(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "app", {"a.txt": "".join(LINES)})
+    store = open_store(tmp_path, source)
+    first, second = (
+        make_work(store, tmp_path, name, {"a.txt": change_lines(7, by=name), f"{name}.txt": name})
+        for name in ("alice", "bob")
+    )
+    merge = merge_trees(store, first.base, first.tree, second.tree)
+    (conflict,) = merge.conflicts
+    assert (conflict.path, conflict.kind) == ("a.txt", "both-modified")
+    assert store.read(conflict.base).decode() == "".join(LINES)
+    assert store.read(conflict.ours).decode() == change_lines(7, by="alice")
+    assert store.read(conflict.theirs).decode() == change_lines(7, by="bob")
+    text = store.read(conflict.text).decode()
+    assert "alice changed line 7" in text
+    assert "bob changed line 7" in text
+    assert "||||||| " in text
+
+
+def test_kinds_of_conflicts(tmp_path: Path) -> None:
+    files: dict[str, str | bytes] = {
+        "deleted.txt": "text\n" * 30,
+        "image.bin": b"\0\1\2" * 100,
+        "moved.txt": "moved\n" * 30,
+        "entry": "a file\n",
+    }
+    store = open_store(tmp_path, make_repository(tmp_path / "app", files))
+    ours = make_work(
+        store,
+        tmp_path,
+        "ours",
+        {
+            "deleted.txt": None,
+            "image.bin": b"\0ours" * 100,
+            "both.txt": "ours\n",
+            "moved.txt": None,
+            "there.txt": "moved\n" * 30,
+            "entry": "changed\n",
+        },
+    )
+    theirs = make_work(
+        store,
+        tmp_path,
+        "theirs",
+        {
+            "deleted.txt": "text\n" * 29 + "more\n",
+            "image.bin": b"\0theirs" * 100,
+            "both.txt": "theirs\n",
+            "moved.txt": None,
+            "here.txt": "moved\n" * 30,
+            "entry": None,
+            "entry/inner.txt": "a folder\n",
+        },
+    )
+    merge = merge_trees(store, ours.base, ours.tree, theirs.tree)
+    kinds = {conflict.path: conflict.kind for conflict in merge.conflicts}
+    assert kinds["deleted.txt"] == "modified-deleted"
+    assert kinds["image.bin"] == "binary"
+    assert kinds["both.txt"] == "both-added"
+    assert kinds["moved.txt"] == "renamed"
+    assert any(path.startswith("entry") for path in kinds)
+
+
+def test_a_merge_driver_of_the_repository_starts_no_program(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    attributes = "*.txt merge=evil\n"
+    source = make_repository(
+        tmp_path / "app", {"a.txt": "".join(LINES), ".gitattributes": attributes}
+    )
+    with open(source / ".git/config", "a") as config:
+        config.write(f'[merge "evil"]\n\tdriver = touch {mark}\n')
+    store = open_store(tmp_path, source)
+    ours = make_work(store, tmp_path, "ours", {"a.txt": change_lines(3, by="ours")})
+    theirs = make_work(store, tmp_path, "theirs", {"a.txt": change_lines(90, by="theirs")})
+    assert merge_trees(store, ours.base, ours.tree, theirs.tree).conflicts == ()
+    assert not mark.exists()
+
+
+def test_an_overlap_names_runs_lines_and_whether_git_can_merge_it(tmp_path: Path) -> None:
+    files = {name: "".join(LINES) for name in ("apart.txt", "same.txt", "alone.txt")}
+    store = open_store(tmp_path, make_repository(tmp_path / "app", dict(files)))
+    alice = make_work(
+        store,
+        tmp_path,
+        "1.1.1",
+        {
+            "apart.txt": change_lines(9, 10, by="alice"),
+            "same.txt": change_lines(17, 18, by="alice"),
+            "alone.txt": change_lines(1, by="alice"),
+        },
+    )
+    bob = make_work(
+        store,
+        tmp_path,
+        "1.2.1",
+        {
+            "apart.txt": change_lines(99, by="bob"),
+            "same.txt": change_lines(18, by="bob"),
+            "new.txt": "bob\n",
+        },
+    )
+    apart, same = find_overlaps(store, [alice, bob])
+    names = {"1.1.1": "alice", "1.2.1": "bob"}
+    assert apart.describe(names) == "apart.txt: alice 10-11, bob 100: can be merged"
+    assert same.describe(names) == "same.txt: alice 18-19, bob 19: conflict (both-modified)"
+    assert same.to_json() == {
+        "path": "same.txt",
+        "by": ["1.1.1", "1.2.1"],
+        "kind": "both-modified",
+        "lines": {"1.1.1": [[18, 19]], "1.2.1": [[19, 19]]},
+        "mergeable": False,
+    }
+
+
+def test_works_that_change_different_files_do_not_overlap(tmp_path: Path) -> None:
+    store = open_store(tmp_path, make_repository(tmp_path / "app", {"a.txt": "a", "b.txt": "b"}))
+    works = [make_work(store, tmp_path, name, {f"{name}.txt": "changed"}) for name in ("a", "b")]
+    assert find_overlaps(store, works) == []
