@@ -25,6 +25,9 @@ class SandboxRequest(Struct, frozen=True, kw_only=True):
         home: mudroom's state folder, which no command sees.
         network: whether commands reach it.
         can_ask: whether a user can confirm commands.
+        shown_at: path at which a full sandbox shows the workspace; "" for its own.
+        read_only: folders that commands may read: path in the workspace -> absolute path. A full
+            sandbox shows them in the workspace, a file sandbox at their own paths.
     """
 
     workspace: str
@@ -33,6 +36,8 @@ class SandboxRequest(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str]
     network: bool = False
     can_ask: bool = False
+    shown_at: str = ""
+    read_only: Mapping[str, str] = {}
 
 
 def choose_sandbox(request: SandboxRequest) -> tuple[Sandbox, str]:
@@ -78,6 +83,8 @@ def _open_full(request: SandboxRequest, detected: Detected) -> tuple[Sandbox, st
         environ=request.environ,
         network=request.network,
         hidden_dirs=(os.path.realpath(request.home),),
+        shown_at=request.shown_at,
+        read_only=request.read_only,
         keep_root_uid=bool(detected.no_other_user_reason),
     )
     if not detected.weakness:
@@ -94,6 +101,7 @@ def _open_file(request: SandboxRequest) -> Sandbox:
         quarantine=_choose_quarantine(request),
         environ=request.environ,
         network=request.network,
+        read_only=tuple(request.read_only.values()),
     )
 
 

@@ -69,12 +69,15 @@ class BubblewrapSandbox(SelfTestedSandbox):
     """Sandbox port, tier full.
 
     Arguments:
-        workspace: writable at its own path.
+        workspace: writable at its own path, or at `shown_at`.
         bwrap: the path of the program.
         quarantine: see DaemonSetup.
         environ: the variables from which those for commands are selected.
         network: whether commands reach it.
         hidden_dirs: further folders of the workspace that no command sees.
+        shown_at: absolute path at which commands see the workspace; "" for its own.
+        read_only: folders that commands see in the workspace and may only read: path in the
+            workspace -> absolute path.
         keep_root_uid: if this process runs as root, commands keep root's user id, because the
             workspace cannot be mapped to another user. If False, a failure to map it is an error
             and nothing runs.
@@ -91,12 +94,16 @@ class BubblewrapSandbox(SelfTestedSandbox):
         environ: Mapping[str, str],
         network: bool = False,
         hidden_dirs: tuple[str, ...] = (),
+        shown_at: str = "",
+        read_only: Mapping[str, str] | None = None,
         limits: ResourceLimits | None = None,
         keep_root_uid: bool = False,
     ) -> None:
         super().__init__()
         self._workspace = os.path.realpath(workspace)
         self._hidden_dirs = hidden_dirs
+        self._shown_at = shown_at or self._workspace
+        self._read_only = dict(read_only or {})
         self._user_home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         limits = limits or ResourceLimits()
         toolchains = find_toolchains(environ, self._user_home)
@@ -110,7 +117,11 @@ class BubblewrapSandbox(SelfTestedSandbox):
                 uses_bwrap=True,
                 etc_paths=[*etc_files],
                 other_user=is_root and not keep_root_uid,
-                extra_dirs=(*toolchains, *find_linked_git(self._workspace)),
+                extra_dirs=(
+                    *toolchains,
+                    *find_linked_git(self._workspace),
+                    *self._read_only.values(),
+                ),
             ),
             tier=self.tier,
             contents=[build_filter(allow_internet=True), *etc_files.values()],
@@ -153,7 +164,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
         return [
             *self._options,
             *self._make_workspace_options(),
-            *("--remount-ro", "/", "--chdir", self._workspace),
+            *("--remount-ro", "/", "--chdir", self._shown_at),
             *("--", "/bin/bash", "-c", command),
         ]
 
@@ -161,12 +172,19 @@ class BubblewrapSandbox(SelfTestedSandbox):
         """Yield the mounts of the workspace, and of the parts that may not be changed."""
         for folder in find_linked_git(self._workspace):
             yield from ("--ro-bind", folder, folder)
-        yield from ("--bind", self._workspace, self._workspace)
-        for folder in (*find_secret_dirs(self._workspace, self._user_home), *self._hidden_dirs):
-            if folder.startswith(self._workspace + "/") and os.path.isdir(folder):
+        yield from ("--bind", self._workspace, self._shown_at)
+        for folder in (*find_secret_dirs(self._shown_at, self._user_home), *self._hidden_dirs):
+            if folder.startswith(self._shown_at + "/") and os.path.isdir(self._find_own(folder)):
                 yield from ("--tmpfs", folder, "--remount-ro", folder)
         for path, may_change_inside in find_protected(self._workspace):
-            yield from ("--bind" if may_change_inside else "--ro-bind", path, path)
+            option = "--bind" if may_change_inside else "--ro-bind"
+            yield from (option, path, self._shown_at + path.removeprefix(self._workspace))
+        for name, folder in self._read_only.items():
+            yield from ("--ro-bind", folder, f"{self._shown_at}/{name}")
+
+    def _find_own(self, path: str) -> str:
+        """Return the path on this machine of a path that commands see in the workspace."""
+        return self._workspace + path.removeprefix(self._shown_at)
 
 
 def _make_namespace_options(*, network: bool) -> Iterator[str]:

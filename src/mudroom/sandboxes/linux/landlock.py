@@ -68,7 +68,10 @@ def get_landlock_version() -> int:
 
 
 class LandlockSandbox(SelfTestedSandbox):
-    """Sandbox port, tier file. Arguments: see BubblewrapSandbox."""
+    """Sandbox port, tier file.
+
+    Arguments: see BubblewrapSandbox. read_only: further folders that commands may read.
+    """
 
     tier = "file"
 
@@ -79,6 +82,7 @@ class LandlockSandbox(SelfTestedSandbox):
         quarantine: str,
         environ: Mapping[str, str],
         network: bool = False,
+        read_only: tuple[str, ...] = (),
         limits: ResourceLimits | None = None,
     ) -> None:
         super().__init__()
@@ -89,7 +93,7 @@ class LandlockSandbox(SelfTestedSandbox):
         self._env = _make_environment(environ, scratch.path)
         with open(os.path.join(self._env["HOME"], ".gitconfig"), "w", encoding="utf-8") as file:
             file.write(make_git_config(user_home))
-        toolchains = find_toolchains(environ, user_home)
+        toolchains = [*find_toolchains(environ, user_home), *read_only]
         rules = dict(_make_rules(workspace, scratch.path, toolchains, network=network))
         ruleset = create_ruleset(rules, network=network)
         weakref.finalize(self, os.close, ruleset)
