@@ -7,6 +7,7 @@ from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVer
 from .clock import Clock
 from .environment import Environment, Environments
 from .hooks import Hooks, ToolHookDecision
+from .isolation import Isolation, MergeConflict, MergedFile, MergePlan, Work
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .sandbox import CommandResult, Sandbox
@@ -24,8 +25,12 @@ __all__ = [
     "Environments",
     "FileInfo",
     "Hooks",
+    "Isolation",
     "Journal",
     "LocalFiles",
+    "MergeConflict",
+    "MergePlan",
+    "MergedFile",
     "Model",
     "ModelConversation",
     "PermissionVerdict",
@@ -42,6 +47,7 @@ __all__ = [
     "ToolHookDecision",
     "ToolSource",
     "Toolbox",
+    "Work",
     "Worker",
     "Workspace",
     "WorkspaceWrapper",

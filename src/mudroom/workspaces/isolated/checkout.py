@@ -8,13 +8,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from .dependencies import copy_included, find_dependencies
 from .git import Git
 from .recent_files import trust_index
 from .repository import Repository
 from .store import TreeStore, WorkingFiles
 
 _BORROWED = "borrowed"
-"""Folder in `.git` under which a sandbox mounts the object folders of others."""
+"""Folder in `.git` below which a sandbox shows the object folders of others."""
 
 
 class Checkout(Struct, frozen=True):
@@ -22,12 +23,11 @@ class Checkout(Struct, frozen=True):
 
     Arguments:
         files: where they are.
-        mounts: folders that the sandbox must mount for git, read-only: path in the workspace ->
-            folder; empty if git finds them at their own paths.
+        read_only: folders of others that commands need: path in the workspace -> absolute path.
     """
 
     files: WorkingFiles
-    mounts: dict[str, str] = {}
+    read_only: dict[str, str] = {}
 
 
 def check_out(
@@ -41,8 +41,8 @@ def check_out(
     Arguments:
         place: absolute path of a folder; the files get a folder in it.
         index_name: see `TreeStore.store_files`.
-        same_path: true if the sandbox shows the files at the path of the source. The folders
-            that git borrows from are then at other paths, see `Checkout.mounts`.
+        same_path: true if the sandbox shows the files at the path of the source, and the folders of
+            others in them. If false, the workspace refers to these folders at their own paths.
     """
     top = os.path.join(place, os.path.basename(store.source_files.top) or "files")
     files = WorkingFiles(top, store.prefix)
@@ -54,11 +54,30 @@ def check_out(
     git.run("read-tree", *([f"--prefix={store.prefix}"] if store.prefix else []), tree)
     git.run("checkout-index", "--all", "--force", "--index", "--quiet")
     trust_index(index)
-    if store.repository is None or store.prefix:
-        return Checkout(files)
-    mounts = _make_repository(store, store.repository, top, same_path=same_path)
-    shutil.copyfile(index, os.path.join(top, ".git/index"))
-    return Checkout(files, mounts)
+    copy_included(store, files)
+    read_only = _show_dependencies(store, files, same_path=same_path)
+    if store.repository and not store.prefix:
+        read_only |= _make_repository(store, store.repository, top, same_path=same_path)
+        shutil.copyfile(index, os.path.join(top, ".git/index"))
+    return Checkout(files, read_only)
+
+
+def _show_dependencies(store: TreeStore, files: WorkingFiles, *, same_path: bool) -> dict[str, str]:
+    """Make an entry for each folder with dependencies: a mount point, or a link to it."""
+    read_only: dict[str, str] = {}
+    for path in find_dependencies(store):
+        folder = os.path.join(store.source, path)
+        entry = os.path.join(files.folder, path)
+        if os.path.lexists(entry):
+            continue
+        read_only[path] = folder
+        if same_path:
+            os.makedirs(entry)
+        else:
+            os.makedirs(os.path.dirname(entry), exist_ok=True)
+            os.symlink(folder, entry)
+    store.ignore_paths(os.path.join("/", store.prefix, path) for path in read_only)
+    return read_only
 
 
 def _copy_ignore_files(store: TreeStore, files: WorkingFiles) -> None:
@@ -74,7 +93,7 @@ def _copy_ignore_files(store: TreeStore, files: WorkingFiles) -> None:
 def _make_repository(
     store: TreeStore, source: Repository, top: str, *, same_path: bool
 ) -> dict[str, str]:
-    """Make the git folder of a checkout. Returns the folders that the sandbox must mount."""
+    """Make the git folder of a checkout. Returns the folders of others that it needs."""
     directory = Path(top, ".git")
     (directory / "objects/info").mkdir(parents=True)
     (directory / "refs").mkdir()
@@ -91,14 +110,15 @@ def _make_repository(
     (directory / "HEAD").write_text(_read_head(user_git) + "\n")
     borrowed = [os.path.join(store.directory, "objects"), *source.objects]
     alternates = directory / "objects/info/alternates"
+    names = [f"{_BORROWED}/{number}" for number in range(len(borrowed))]
+    read_only = {f".git/{name}": folder for name, folder in zip(names, borrowed, strict=True)}
     if not same_path:
         alternates.write_text("".join(f"{folder}\n" for folder in borrowed))
-        return {}
-    names = [f"{_BORROWED}/{number}" for number in range(len(borrowed))]
+        return read_only
     for name in names:
         (directory / name).mkdir(parents=True)
     alternates.write_text("".join(f"../{name}\n" for name in names))
-    return {f".git/{name}": folder for name, folder in zip(names, borrowed, strict=True)}
+    return read_only
 
 
 def _make_config(object_format: str) -> str:

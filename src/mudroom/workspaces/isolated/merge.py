@@ -6,6 +6,7 @@ import os
 
 from msgspec import Struct
 
+from ..._core.ports import MergeConflict
 from .store import TreeStore
 
 _KINDS = {
@@ -18,25 +19,6 @@ _KINDS = {
     "CONFLICT (distinct types)": "type",
 }
 """What git says of a conflict -> its kind. All kinds of renames are "renamed"."""
-
-
-class MergeConflict(Struct, frozen=True):
-    """A file that cannot be merged.
-
-    Arguments:
-        path: relative to the folder.
-        kind: "both-modified", "both-added", "binary", "modified-deleted", "renamed", "file-folder"
-            or "type".
-        base, ours, theirs: ids of the three contents; "" for no file.
-        text: the file with both sides between conflict marks; "" if there is none.
-    """
-
-    path: str
-    kind: str
-    base: str = ""
-    ours: str = ""
-    theirs: str = ""
-    text: str = ""
 
 
 class TreeMerge(Struct, frozen=True):

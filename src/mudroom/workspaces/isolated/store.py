@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 
 from msgspec import Struct
@@ -83,17 +84,27 @@ class TreeStore:
     Arguments:
         directory: absolute path of the git folder; it is made if it is missing.
         source: the folder whose files runs get.
+        excluded: absolute paths that no tree has, such as mudroom's state folder.
 
     Raises WorkspaceError if git cannot be used.
     """
 
-    def __init__(self, directory: str, source: str) -> None:
+    def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
         self.directory = directory
         self.source = os.path.realpath(source)
+        self._excluded = tuple(excluded)
         self.repository = find_repository(self.source)
         self.git = Git(directory)
         if not os.path.isfile(os.path.join(directory, "HEAD")):
             self._create()
+            self.ignore_paths(self._list_excluded())
+
+    def _list_excluded(self) -> Iterator[str]:
+        """Yield the patterns of the excluded paths below the top of the source."""
+        for path in map(os.path.realpath, self._excluded):
+            relative = os.path.relpath(path, self.source_files.top)
+            if not relative.startswith(".."):
+                yield f"/{relative}"
 
     @property
     def source_files(self) -> WorkingFiles:
@@ -133,9 +144,24 @@ class TreeStore:
             if not os.path.isfile(os.path.join(self.directory, "HEAD")):
                 raise
 
+    @cached_property
+    def empty_tree(self) -> str:
+        """Id of the tree without files."""
+        return self.git.read_line("hash-object", "-t", "tree", "-w", "--stdin")
+
     def find_index(self, name: str) -> str:
         """Return the path of an index file of the store."""
         return os.path.join(self.directory, "indexes", name)
+
+    def ignore_paths(self, patterns: Iterable[str]) -> None:
+        """Leave paths out of all trees. `patterns`: as in `.gitignore`."""
+        path = Path(self.directory, "info/exclude")
+        known = path.read_bytes().splitlines() if path.exists() else []
+        new = [os.fsencode(pattern) for pattern in patterns]
+        new = [pattern for pattern in new if pattern not in known]
+        if new:
+            with path.open("ab") as file:
+                file.write(b"".join(b"\n" + pattern for pattern in new) + b"\n")
 
     def store_source(self) -> StoredFiles:
         """Store the files of the source as they are, with changed and untracked files."""
@@ -209,7 +235,7 @@ class TreeStore:
         if not git.prefix:
             return git.read_line("write-tree")
         if not git.run("ls-files", "-z", "--", "."):
-            return git.read_line("hash-object", "-t", "tree", "-w", "--stdin")
+            return self.empty_tree
         return git.read_line("write-tree", f"--prefix={git.prefix}")
 
     def list_changes(self, before: str, after: str) -> list[FileChange]:
@@ -226,10 +252,22 @@ class TreeStore:
 
     def keep(self, name: str, tree: str, base: str) -> str:
         """Keep a tree under a name, as a commit after the commit of its base; return its id."""
-        parent = self.make_commit(base)
-        commit = self.make_commit(tree, parent)
+        commit = self.make_commit(tree, self.make_commit(base))
         self.git.run("update-ref", f"refs/trees/{name}", commit)
         return commit
+
+    def find_kept(self, name: str) -> tuple[str, str] | None:
+        """Return the ids of base and tree that are kept under a name, None without one."""
+        commit = f"refs/trees/{name}"
+        arguments = (
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            f"{commit}~^{{tree}}",
+            f"{commit}^{{tree}}",
+        )
+        trees = os.fsdecode(self.git.run(*arguments, codes=(0, 1))).split()
+        return (trees[0], trees[1]) if len(trees) == 2 else None
 
     def make_commit(self, tree: str, *parents: str) -> str:
         """Return the id of a commit with a tree; equal arguments give an equal id."""

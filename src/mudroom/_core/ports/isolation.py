@@ -1,0 +1,99 @@
+"""Isolation port: the files of a run as trees, to store the work of a child and to merge it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Work(Struct, frozen=True, omit_defaults=True):
+    """What a run made of its isolated workspace.
+
+    Arguments:
+        base: id of the tree of files at its start. tree: id at its end.
+        files: paths of the files that differ, relative to the workspace.
+        missing: files that could not be stored, with reasons.
+    """
+
+    base: str
+    tree: str
+    files: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class MergedFile(Struct, frozen=True):
+    """A file that a merge writes or removes.
+
+    Arguments:
+        path: relative to the workspace.
+        before: id of the present content; "" for no file.
+        after: id of the merged content; "" to remove the file.
+        mode: permission bits of the merged file.
+    """
+
+    path: str
+    before: str
+    after: str
+    mode: int
+
+
+class MergeConflict(Struct, frozen=True):
+    """A file that cannot be merged.
+
+    Arguments:
+        path: relative to the workspace.
+        kind: "both-modified", "both-added", "binary", "modified-deleted", "renamed", "file-folder",
+            "type", "link", "protected" or "changed-meanwhile".
+        base, ours, theirs: ids of the three contents; "" for no file.
+        text: id of the file with both sides between conflict marks; "" if there is none.
+    """
+
+    path: str
+    kind: str
+    base: str = ""
+    ours: str = ""
+    theirs: str = ""
+    text: str = ""
+
+
+class MergePlan(Struct, frozen=True):
+    """The files that a merge changes: additions, then changes, then removals.
+
+    With conflicts there are no files: the work of a run is merged whole or not at all.
+    """
+
+    files: tuple[MergedFile, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
+
+
+class Isolation(Protocol):
+    """The files of one environment as trees. The methods block: call them in a thread."""
+
+    @property
+    def is_isolated(self) -> bool:
+        """True if the environment has files of its own."""
+        ...
+
+    def store_work(self) -> Work:
+        """Store the files of an isolated environment. Raises WorkspaceError."""
+        ...
+
+    def plan_merge(self, run_id: str, work: Work) -> MergePlan:
+        """Merge the work of a child with the present files of this environment; write no file.
+
+        Raises WorkspaceError if git fails.
+        """
+        ...
+
+    def mark_merged(self, run_id: str) -> None:
+        """Record that the work of a run is merged: a clean-up may remove it."""
+        ...
+
+    def read(self, content: str) -> bytes:
+        """Return a content by its id; b"" for the id ""."""
+        ...
+
+    def find_id(self, data: bytes) -> str:
+        """Return the id of a content."""
+        ...

@@ -1,0 +1,205 @@
+"""The isolated workspaces of one session: each run that has one, by its run id."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.ports import MergeConflict, MergedFile, MergePlan, Work
+from ..._platform.private_files import make_private_folder, replace_private_file
+from ..._platform.protected_names import find_protected_component
+from ...errors import WorkspaceError
+from .checkout import check_out
+from .git import explain_unusable_git
+from .merge import merge_trees
+from .store import StoredFiles, TreeStore, WorkingFiles
+
+_SOURCE = "source"
+"""Name of the index for the user's folder."""
+
+_LINK = 0o120000
+_FILE_TYPE = 0o170000
+
+
+class IsolatedFolder(Struct, frozen=True):
+    """The folder of one isolated workspace, as its record on the disk tells it.
+
+    Arguments:
+        base: id of the tree that it began with.
+        top, prefix: see WorkingFiles. read_only: see Checkout.
+        missing: files of the parent that it lacks, with reasons.
+    """
+
+    run_id: str
+    base: str
+    top: str
+    prefix: str = ""
+    read_only: dict[str, str] = {}
+    missing: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> WorkingFiles:
+        """Where the files are."""
+        return WorkingFiles(self.top, self.prefix)
+
+
+class IsolatedWorkspaces:
+    """The isolated workspaces of a session. The methods block; any thread may call them.
+
+    Arguments:
+        directory: folder for the objects and the workspaces of the session.
+        source: the user's folder. home: mudroom's state folder.
+    """
+
+    def __init__(self, directory: str, source: str, home: str) -> None:
+        self.directory = directory
+        self._source = source
+        self._home = home
+        self._lock = threading.Lock()
+        self._store: TreeStore | None = None
+
+    @property
+    def store(self) -> TreeStore:
+        """The trees of the session. Raises WorkspaceError if git cannot be used."""
+        with self._lock:
+            if self._store is None:
+                if reason := explain_unusable_git():
+                    raise WorkspaceError(
+                        f"an isolated workspace needs git: {reason}",
+                        remedy="Install git 2.38 or later, or let the run share the folder.",
+                    )
+                make_private_folder(Path(self.directory))
+                place = os.path.join(self.directory, "store.git")
+                self._store = TreeStore(place, self._source, [self._home])
+            return self._store
+
+    def open(self, run_id: str, parent: str, *, same_path: bool) -> IsolatedFolder:
+        """Return the workspace of a run; make it, with the parent's present files, if it is new.
+
+        Arguments:
+            parent: run id of the isolated workspace that it copies; "" for the user's folder.
+            same_path: see `check_out`.
+        """
+        if folder := self.find(run_id):
+            return folder
+        place = self._find_place(run_id)
+        shutil.rmtree(place, ignore_errors=True)  # a rest of one that was not made completely
+        stored = self.find_stored(run_id)
+        if stored:
+            base, files = stored.base, StoredFiles(stored.tree)
+        else:
+            files = self._store_present(parent)
+            base = files.tree
+        checkout = check_out(self.store, files.tree, place, run_id, same_path=same_path)
+        folder = IsolatedFolder(
+            run_id,
+            base,
+            checkout.files.top,
+            checkout.files.prefix,
+            checkout.read_only,
+            files.missing,
+        )
+        replace_private_file(Path(place, "workspace.json"), msgspec.json.encode(folder))
+        return folder
+
+    def find(self, run_id: str) -> IsolatedFolder | None:
+        """Return the workspace of a run, None if it has no folder."""
+        try:
+            record = Path(self._find_place(run_id), "workspace.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        return msgspec.json.decode(record, type=IsolatedFolder)
+
+    def store_work(self, run_id: str) -> Work:
+        """Store the files of a run as they are. Raises WorkspaceError if it has no workspace."""
+        folder = self.find(run_id)
+        if folder is None:
+            raise WorkspaceError(f"run {run_id} has no isolated workspace")
+        stored = self.store.store_files(folder.files, run_id)
+        self.store.keep(run_id, stored.tree, folder.base)
+        return replace(self._describe_work(folder.base, stored.tree), missing=stored.missing)
+
+    def find_stored(self, run_id: str) -> Work | None:
+        """Return the work of a run that was stored, None if there is none."""
+        pair = self.store.find_kept(run_id)
+        return self._describe_work(*pair) if pair else None
+
+    def _describe_work(self, base: str, tree: str) -> Work:
+        files = tuple(change.path for change in self.store.list_changes(base, tree))
+        return Work(base, tree, files)
+
+    def remove(self, run_id: str) -> None:
+        """Remove the folder of a run. Its stored work stays."""
+        shutil.rmtree(self._find_place(run_id), ignore_errors=True)
+        Path(self.store.find_index(run_id)).unlink(missing_ok=True)
+
+    def plan_merge(self, into: str, work: Work) -> MergePlan:
+        """Merge work with the present files of a workspace; write no file.
+
+        Arguments:
+            into: run id of an isolated workspace; "" for the user's folder.
+        """
+        ours = self._store_present(into).tree
+        merge = merge_trees(self.store, work.base, ours, work.tree)
+        if merge.conflicts:
+            return MergePlan(conflicts=merge.conflicts)
+        changes = self.store.list_changes(ours, merge.tree)
+        conflicts = tuple(
+            MergeConflict(change.path, kind, ours=change.before, theirs=change.after)
+            for change in changes
+            if (kind := _find_obstacle(change.path, change.mode))
+        )
+        if conflicts:
+            return MergePlan(conflicts=conflicts)
+        changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
+        files = tuple(
+            MergedFile(change.path, change.before, change.after, change.mode & 0o777)
+            for change in changes
+        )
+        return MergePlan(files)
+
+    def find_id(self, data: bytes) -> str:
+        """Return the id that git gives a content."""
+        algorithm = "sha256" if len(self.store.empty_tree) == 64 else "sha1"
+        return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
+
+    def _store_present(self, run_id: str) -> StoredFiles:
+        """Store the present files of a run, or of the user's folder."""
+        folder = self.find(run_id) if run_id else None
+        if run_id and folder is None:
+            raise WorkspaceError(f"run {run_id} has no isolated workspace")
+        with self._lock_index(run_id or _SOURCE):
+            if folder is None:
+                return self.store.store_source()
+            return self.store.store_files(folder.files, run_id)
+
+    @contextmanager
+    def _lock_index(self, name: str) -> Generator[None]:
+        """Let one thread of one process at a time use an index."""
+        path = f"{self.store.find_index(name)}.in-use"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _find_place(self, run_id: str) -> str:
+        return os.path.join(self.directory, "runs", run_id)
+
+
+def _find_obstacle(path: str, mode: int) -> str:
+    """Return the kind of conflict of a file that a merge may not write, "" if it may."""
+    if find_protected_component(path):
+        return "protected"
+    return "link" if mode & _FILE_TYPE == _LINK else ""
