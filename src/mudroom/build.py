@@ -30,13 +30,12 @@ from .agent_catalog import (
     resolve_child_models,
 )
 from .context_windows import make_context_policy
+from .environments import EnvironmentFactory, SessionEnvironments
 from .errors import UsageError
 from .journals.session_journal import SessionJournal
 from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
-    EnvironmentFactory,
-    SessionEnvironments,
     collect_tools,
     explain_missing_search,
     make_web_tools,

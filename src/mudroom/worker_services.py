@@ -18,8 +18,9 @@ from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .context_windows import make_context_policy
+from .environments import EnvironmentFactory, SessionEnvironments
 from .model_registry import ModelRegistry
-from .open_adapters import EnvironmentFactory, SessionEnvironments, collect_tools, make_web_tools
+from .open_adapters import collect_tools, make_web_tools
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor

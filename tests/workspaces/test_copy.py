@@ -16,9 +16,9 @@ from tests.workspaces.remote import RemoteWorkspace
 from mudroom import Agent, Budget, Report, Session
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.ports import Environment, FileInfo
+from mudroom.environments import SessionEnvironments
 from mudroom.errors import UsageError, WorkspaceError
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.open_adapters import SessionEnvironments
 from mudroom.workspaces import copy
 from mudroom.workspaces.copy import make_temporary_copy
 from mudroom.workspaces.shared import SharedWorkspace
