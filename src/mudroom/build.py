@@ -30,7 +30,7 @@ from .agent_catalog import (
     resolve_child_models,
 )
 from .context_windows import make_context_policy
-from .environments import EnvironmentFactory, SessionEnvironments
+from .environments import EnvironmentFactory, SessionEnvironments, make_isolated_opener
 from .errors import UsageError
 from .journals.session_journal import SessionJournal
 from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
@@ -208,6 +208,7 @@ class _Builder:
             options.permissions.select_agents(catalog.agents),
             catalog.skills,
             ask=sandbox.tier == "ask",
+            isolation=environments.shared.isolation is not None,
             limits=limits,
         )
         for name, tool in tools.items():
@@ -293,8 +294,10 @@ class _Builder:
             readable=readable,
         )
         shared = factory.open(self._folder, self._notices, workspace=options.workspace)
-        can_copy = isinstance(options.sandbox, str) and options.workspace is None
-        return SessionEnvironments(shared, factory.open_copy if can_copy else None)
+        if not isinstance(options.sandbox, str) or options.workspace is not None:
+            return SessionEnvironments(shared)
+        open_isolated = make_isolated_opener(self._home, options.id, self._folder)
+        return SessionEnvironments(shared, factory, open_isolated)
 
     def _choose_worker(
         self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits

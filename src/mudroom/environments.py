@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ._core.agents import WorkspaceKind, WorkspaceSpec
-from ._core.ports import Environment, Sandbox, Workspace
+from ._core.ports import Environment, MergePlan, Sandbox, Workspace
+from ._core.runs import Work
 from .errors import UsageError
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
 from .tools import make_builtin_tools
+
+if TYPE_CHECKING:
+    from .workspaces.isolated.workspaces import IsolatedWorkspaces
 
 
 def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:
@@ -29,6 +34,41 @@ def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Worksp
     from .workspaces.shared import SharedWorkspace
 
     return SharedWorkspace(folder, readable=readable, copied_from=copied_from)
+
+
+OpenIsolated = Callable[[], "IsolatedWorkspaces"]
+"""Function that returns the isolated workspaces of a session, always the same object."""
+
+
+def make_isolated_opener(home: str, session: str, folder: str) -> OpenIsolated:
+    """Return the function that opens the isolated workspaces of a session on its first call.
+
+    Arguments:
+        home: mudroom's state folder. folder: the user's folder.
+    """
+
+    @cache
+    def open_isolated() -> IsolatedWorkspaces:
+        from .workspaces.isolated.workspaces import IsolatedWorkspaces
+
+        return IsolatedWorkspaces(os.path.join(home, "isolated", session), folder, home)
+
+    return open_isolated
+
+
+class FolderView(Struct, frozen=True):
+    """A folder that stands for another one.
+
+    Arguments:
+        original: the folder that it stands for: paths in it mean the files here, and rules for it
+            hold here.
+        shown_at: path at which commands see the folder; "" for its own.
+        read_only: further folders for commands, see SandboxRequest.
+    """
+
+    original: str
+    shown_at: str = ""
+    read_only: Mapping[str, str] = {}
 
 
 class EnvironmentFactory(Struct, frozen=True, kw_only=True):
@@ -55,28 +95,34 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         *,
         spec: WorkspaceSpec = WorkspaceSpec(),  # noqa: B008  (immutable)
         workspace: Workspace | None = None,
-        copied_from: str = "",
+        view: FolderView | None = None,
     ) -> Environment:
         """Open a folder.
 
         Arguments:
-            notices: messages for the user are added here. copied_from: see SharedWorkspace.
+            notices: messages for the user are added here.
             workspace: the caller's own workspace in place of the folder.
+            view: the folder stands for another one.
         """
         sandbox = self.sandbox
         if isinstance(sandbox, str):
-            sandbox = self._open_sandbox(sandbox, folder, notices)
-        workspace = workspace or open_workspace(folder, *self.readable, copied_from=copied_from)
+            sandbox = self._open_sandbox(sandbox, folder, notices, view)
+        original = view.original if view else ""
+        workspace = workspace or open_workspace(folder, *self.readable, copied_from=original)
         policy = RulePolicy(
             self.permissions,
-            workspace=workspace.root,
+            workspace=original if spec.owner else workspace.root,
             user_home=self.user_home,
             tools=make_builtin_tools(),
             tier=lambda: sandbox.tier,
+            # The user confirms the changes of an isolated workspace when they are merged.
+            asks_before_edits=not spec.owner,
         )
         return Environment(spec=spec, workspace=workspace, sandbox=sandbox, policy=policy)
 
-    def _open_sandbox(self, mode: str, folder: str, notices: list[str]) -> Sandbox:
+    def _open_sandbox(
+        self, mode: str, folder: str, notices: list[str], view: FolderView | None
+    ) -> Sandbox:
         from .sandboxes.choose import SandboxRequest, choose_sandbox
 
         request = SandboxRequest(
@@ -86,20 +132,18 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
             environ=os.environ,
             network=self.allow_net,
             can_ask=self.can_ask,
+            shown_at=view.shown_at if view else "",
+            read_only=view.read_only if view else {},
         )
         sandbox, notice = choose_sandbox(request)
         if notice:
             notices.append(notice)
         return sandbox
 
-    def open_copy(self, folder: str, copied_from: str) -> Environment:
+    def open_copy(self, folder: str, original: str) -> Environment:
         """Open a copy of a folder."""
         spec = WorkspaceSpec(WorkspaceKind.FOLDER, folder)
-        return self.open(folder, [], spec=spec, copied_from=copied_from)
-
-
-OpenCopy = Callable[[str, str], Environment]
-"""Function that opens a copy: takes its absolute path and the path of the original folder."""
+        return self.open(folder, [], spec=spec, view=FolderView(original))
 
 
 class SessionEnvironments:
@@ -107,23 +151,39 @@ class SessionEnvironments:
 
     Arguments:
         shared: the environment of the session; its owner closes it.
-        open_copy: opens the environment of a copy. None: the session has only the shared one.
+        factory: opens the environments of copies and of isolated workspaces. None: the session has
+            only the shared one.
+        open_isolated: returns the isolated workspaces; None if the session has none.
     """
 
-    def __init__(self, shared: Environment, open_copy: OpenCopy | None = None) -> None:
-        self.shared = shared
-        self._open_copy = open_copy
+    def __init__(
+        self,
+        shared: Environment,
+        factory: EnvironmentFactory | None = None,
+        open_isolated: OpenIsolated | None = None,
+    ) -> None:
+        self._factory = factory
+        self._open_workspaces = open_isolated
+        self.shared = self._add_isolation(shared)
+
+    def _add_isolation(self, environment: Environment) -> Environment:
+        """Return the environment with its files as trees, if the session can isolate runs."""
+        if self._open_workspaces is None:
+            return environment
+        files = IsolatedFiles(self._open_workspaces, environment.spec.owner)
+        return replace(environment, isolation=files)
 
     @asynccontextmanager
     async def open(self, spec: WorkspaceSpec) -> AsyncGenerator[Environment]:
         """Open the environment of a run.
 
-        The copy of a run is removed when the run ends. Raises WorkspaceError if it cannot be made.
+        The copy of a run is removed when the run ends. So are the files of an isolated workspace
+        when they are stored. Raises WorkspaceError if files cannot be made.
         """
         if spec.kind is WorkspaceKind.SHARED:
             yield self.shared
             return
-        if self._open_copy is None:
+        if self._factory is None:
             raise UsageError(
                 "this session cannot copy its folder",
                 remedy="Use an agent that works in the shared folder.",
@@ -131,15 +191,33 @@ class SessionEnvironments:
         stack = ExitStack()
         stop = threading.Event()
         try:
-            prepare = asyncio.to_thread(self._prepare, spec, self._open_copy, stack, stop)
+            prepare = asyncio.to_thread(self._prepare, spec, self._factory, stack, stop)
             yield await _finish_in_thread(prepare, stop)
         finally:
             await asyncio.to_thread(stack.close)
 
     def _prepare(
-        self, spec: WorkspaceSpec, open_copy: OpenCopy, stack: ExitStack, stop: threading.Event
+        self,
+        spec: WorkspaceSpec,
+        factory: EnvironmentFactory,
+        stack: ExitStack,
+        stop: threading.Event,
     ) -> Environment:
-        """Copy the folder if the spec asks for a new copy, and open the environment."""
+        """Make the files of a run if the spec asks for new ones, and open the environment."""
+        if spec.owner:
+            environment = self._open_isolated(spec, factory, stack)
+        else:
+            environment = self._open_copy(spec, factory, stack, stop)
+        stack.callback(environment.sandbox.close)
+        return environment
+
+    def _open_copy(
+        self,
+        spec: WorkspaceSpec,
+        factory: EnvironmentFactory,
+        stack: ExitStack,
+        stop: threading.Event,
+    ) -> Environment:
         folder = spec.root
         missing = ""
         shared = self.shared.workspace
@@ -148,9 +226,66 @@ class SessionEnvironments:
 
             source = open_workspace(spec.root) if spec.root else shared
             folder, missing = stack.enter_context(make_temporary_copy(source, stop))
-        environment = open_copy(folder, shared.root)
-        stack.callback(environment.sandbox.close)
-        return replace(environment, missing=missing)
+        return replace(factory.open_copy(folder, shared.root), missing=missing)
+
+    def _open_isolated(
+        self, spec: WorkspaceSpec, factory: EnvironmentFactory, stack: ExitStack
+    ) -> Environment:
+        if self._open_workspaces is None:
+            raise UsageError(
+                "this session cannot isolate a run",
+                remedy="Use an agent that works in the shared folder.",
+            )
+        workspaces = self._open_workspaces()
+        same_path = self.shared.sandbox.tier == "full"
+        folder = workspaces.open(spec.owner, spec.parent, same_path=same_path)
+        if spec.kind is WorkspaceKind.ISOLATED:
+            stack.callback(workspaces.remove_if_stored, spec.owner)
+        original = self.shared.workspace.root
+        view = FolderView(original, original if same_path else "", folder.read_only)
+        place = folder.files.folder
+        inner = WorkspaceSpec(WorkspaceKind.FOLDER, place, spec.owner)
+        environment = factory.open(place, [], spec=inner, view=view)
+        missing = ", ".join(folder.missing)
+        environment = replace(environment, missing=missing, folder=view.shown_at)
+        return self._add_isolation(environment)
+
+
+class IsolatedFiles:
+    """The port Isolation for the files of one environment.
+
+    Arguments:
+        owner: run id of the isolated workspace; "" for the user's folder.
+    """
+
+    def __init__(self, open_workspaces: OpenIsolated, owner: str) -> None:
+        self.lock = asyncio.Lock()
+        self._open_workspaces = open_workspaces
+        self._owner = owner
+
+    def store_work(self) -> Work:
+        """Store the files of the isolated workspace."""
+        return self._open_workspaces().store_work(self._owner)
+
+    def find_work(self, run_id: str) -> Work | None:
+        """Return the stored work of a run."""
+        return self._open_workspaces().find_stored(run_id)
+
+    def plan_merge(self, work: Work) -> MergePlan:
+        """Merge the work of a child with the present files; write no file."""
+        return self._open_workspaces().plan_merge(self._owner, work)
+
+    def mark_merged(self, run_id: str) -> None:
+        """Record that the work of a run is merged."""
+        self._open_workspaces().mark_merged(run_id)
+
+    def read(self, content: str) -> bytes:
+        """Return a content by its id."""
+        return self._open_workspaces().store.read(content)
+
+    def find_id(self, data: bytes) -> str:
+        """Return the id of a content."""
+        return self._open_workspaces().find_id(data)
 
 
 async def _finish_in_thread(

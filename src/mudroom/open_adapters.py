@@ -28,12 +28,14 @@ def collect_tools(
     skills: Mapping[str, Skill],
     *,
     ask: bool,
+    isolation: bool = False,
     limits: ListingLimits = _NO_LIMITS,
 ) -> dict[str, Tool]:
     """Return the built-in tools and those of the caller, by name.
 
     Arguments:
         own: tools of the caller. ask: true if each command needs confirmation.
+        isolation: true if children can have isolated workspaces.
         limits: what descriptions may list.
     """
     listed_skills = [
@@ -43,7 +45,7 @@ def collect_tools(
     # The names of agents are also the values of an argument.
     names = sum(len(name) + 4 for name, _ in listed_agents)
     length = choose_description_length([*listed_agents, *listed_skills], limits.characters - names)
-    task = make_task_tool(agents, models=limits.models, length=length)
+    task = make_task_tool(agents, models=limits.models, length=length, isolation=isolation)
     tools = {**make_builtin_tools(), "task": task, **RUN_TOOLS}
     if ask:
         for name, tool in tools.items():

@@ -18,7 +18,7 @@ from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .context_windows import make_context_policy
-from .environments import EnvironmentFactory, SessionEnvironments
+from .environments import EnvironmentFactory, SessionEnvironments, make_isolated_opener
 from .model_registry import ModelRegistry
 from .open_adapters import collect_tools, make_web_tools
 from .options import SessionOptions
@@ -102,7 +102,9 @@ def _collect_tools(
 ) -> dict[str, Tool]:
     agents = permissions.select_agents(config.agents)
     web_tools = make_web_tools(permissions, allow_net=config.allow_net)
-    tools = collect_tools(web_tools, agents, skills, ask=ask, limits=config.listing_limits)
+    tools = collect_tools(
+        web_tools, agents, skills, ask=ask, isolation=True, limits=config.listing_limits
+    )
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
 
 
@@ -129,11 +131,12 @@ def build_worker_services(
         readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
     )
     shared = factory.open(config.folder, [])
+    open_isolated = make_isolated_opener(config.home, config.session, config.folder)
     return SessionServices(
         session=config.session,
         get_model=models.get_model,
         journal=RemoteJournal(link),
-        environments=SessionEnvironments(shared, factory.open_copy),
+        environments=SessionEnvironments(shared, factory, open_isolated),
         clock=clock,
         approver=RemoteApprover(link),
         redact=Redactor({**os.environ, **environ}),

@@ -130,7 +130,7 @@ def test_an_agent_may_work_in_a_copy(write: Write) -> None:
     path = write("b.md", make_file("name: b", "description: d", "workspace: elsewhere"))
     agent, draft = load_agent_file(str(path), tools=KNOWN_TOOLS)
     assert agent is None
-    assert "'elsewhere' is not one of shared, copy" in draft.diagnostics.items[0].text
+    assert "'elsewhere' is not one of shared, copy, isolated" in draft.diagnostics.items[0].text
 
 
 def test_c11_the_built_in_agents_are_files_like_a_users(write: Write) -> None:
@@ -355,18 +355,14 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
     assert "using agents of this folder: alone, code-reviewer" in notices
 
 
-async def test_the_start_says_that_isolation_is_not_used(write: Write, tmp_path: Path) -> None:
-    file = make_file("name: writer", "description: Writes code.", "isolation: worktree")
-    write("project/.claude/agents/writer.md", file)
-    async with Session(
-        model=ScriptedModel([]),
-        cwd=str(tmp_path / "project"),
-        journal="memory",
-        environ={"HOME": str(tmp_path / "home")},
-        agent_files=True,
-    ) as session:
-        notices = "\n".join(session.notices)
-    assert "warning: 'isolation' is not used: the files are shared" in notices
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [("worktree", WorkspaceKind.ISOLATED), ("none", WorkspaceKind.SHARED)],
+)
+def test_isolation_chooses_the_workspace(write: Write, value: str, kind: WorkspaceKind) -> None:
+    path = write("a.md", make_file("name: a", "description: d", f"isolation: {value}"))
+    agent, _ = load_agent_file(str(path), tools=KNOWN_TOOLS)
+    assert agent is not None and agent.workspace is kind
 
 
 async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nearest(

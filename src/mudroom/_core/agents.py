@@ -50,6 +50,8 @@ class WorkspaceKind(StrEnum):
     """A copy of a folder, removed when the run ends."""
     FOLDER = "folder"
     """A copy that an ancestor of the run made and still uses."""
+    ISOLATED = "isolated"
+    """Files of its own that begin as those of the caller are; its changes are merged at its end."""
 
 
 class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
@@ -57,10 +59,14 @@ class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
 
     Arguments:
         root: absolute path of the folder; the source of a copy. "" means the session's folder.
+        owner: id of the run that an isolated workspace belongs to; runs below it may share it.
+        parent: owner of the isolated workspace that this one began as; "" for the session's folder.
     """
 
     kind: WorkspaceKind = WorkspaceKind.SHARED
     root: str = ""
+    owner: str = ""
+    parent: str = ""
 
 
 class Output(Struct, frozen=True, omit_defaults=True):

@@ -134,6 +134,25 @@ class InboxMessage(Struct, frozen=True):
     kind: Literal["message", "notification"] = "message"
 
 
+class Work(Struct, frozen=True, omit_defaults=True):
+    """What a run made of its isolated workspace.
+
+    Arguments:
+        base: id of the tree of files at its start. tree: id at its end.
+        files: paths of the files that differ, relative to the workspace.
+        missing: files that could not be stored, with reasons.
+
+    Example:
+        report = await session.task("Rename the class.", agent="refactor")
+        print(report.work.files if report.work else "it shared the folder")
+    """
+
+    base: str
+    tree: str
+    files: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
 class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     """Output of a run.
 
@@ -159,6 +178,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
             so they are minimums. Budgets count an estimate of them.
         limit: the limit that ended the run, or that a run with the reason GOAL passed; None if it
             was none, or that of a run above, or in records of older versions.
+        work: what the run made of its isolated workspace; None if it had none.
 
     Example:
         report: Report = await session.task("Find the author.", agent="explore")
@@ -187,6 +207,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     has_unknown_usage: bool = False
     limit: LimitState | None = None
     stopped_commands: tuple[str, ...] = ()
+    work: Work | None = None
 
     @property
     def ok(self) -> bool:

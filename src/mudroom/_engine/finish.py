@@ -6,13 +6,14 @@ import asyncio
 
 from msgspec import Struct
 
+from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, ToolCallFinished
 from .._core.messages import StopReason
-from .._core.runs import Reason, Report
+from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
-from ..errors import ModelError
+from ..errors import ModelError, MudroomError
 from .call_batch import CallOutcome
 from .compaction.requests import finish_compaction
 from .model_call import call_model, reserve_request
@@ -125,14 +126,27 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
         text = run.conversation.answer_text if is_goal else run.conversation.last_text
     if summary or ending.reason is Reason.GOAL:
         await finish_compaction(run, text)
+    work = await _store_work(run)
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()
     report = run.make_report(
-        ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit
+        ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     return report
+
+
+async def _store_work(run: RunContext) -> Work | None:
+    """Store the files of a run that has an isolated workspace."""
+    isolation = run.environment.isolation
+    if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or isolation is None:
+        return None
+    try:
+        return await asyncio.to_thread(isolation.store_work)
+    except MudroomError as error:
+        run.evidence.unknown_changes = f"its files could not be stored: {error}"
+        return None
 
 
 def _allows_summary(run: RunContext, ending: Ending) -> bool:

@@ -10,7 +10,7 @@ from .._core.events import NoteInjected
 from .._core.json_values import clean_text
 from .._core.messages import ToolCallBlock, Usage
 from .._core.ports import Environment, RequestConfig, Worker
-from .._core.runs import Brief, Reason, Report, RequestHead
+from .._core.runs import Brief, Reason, Report, RequestHead, Work
 from .._core.token_counts import (
     TokenRange,
     compute_block_range,
@@ -82,7 +82,7 @@ class RunContext:
         agent = self.brief.agent
         texts = [agent.instructions, self.services.context_texts.get(agent.context_files, "")]
         if agent.describes_environment and self.services.environment_text:
-            folder = self.environment.workspace.root
+            folder = self.environment.folder or self.environment.workspace.root
             texts.append(f"Folder: {folder}. {self.services.environment_text}")
         return RequestConfig(
             system="\n\n".join(filter(None, texts)),
@@ -245,6 +245,7 @@ class RunContext:
         recovered: bool = False,
         error: str = "",
         limit: LimitState | None = None,
+        work: Work | None = None,
     ) -> Report:
         """Return the report of the run as of now."""
         meter = self.meter
@@ -270,4 +271,5 @@ class RunContext:
             error=clean_text(error),
             limit=limit,
             stopped_commands=self.background.stopped_commands,
+            work=work,
         )

@@ -68,8 +68,6 @@ def draft_agent(
             except ValueError as problem:
                 add = diagnostics.add_error if handler in _LIMITING else diagnostics.add_warning
                 add(entry.line, f"{key} {problem}")
-        elif key == "isolation":
-            diagnostics.add_warning(entry.line, f"{key!r} is not used: the files are shared")
         elif normal_key in _UNUSED_KEYS:
             diagnostics.add_note(entry.line, f"{key!r} has no effect here")
         else:
@@ -273,6 +271,12 @@ def _handle_outputs(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.fields["outputs"] = parse_outputs(_read_map(value)).outputs
 
 
+_ISOLATIONS = {
+    "worktree": WorkspaceKind.ISOLATED,
+    "isolated": WorkspaceKind.ISOLATED,
+    "shared": WorkspaceKind.SHARED,
+    "none": WorkspaceKind.SHARED,
+}
 _MODES = {
     **{mode.value: mode for mode in Mode},
     "auto-edit": Mode.ACCEPT_EDITS,
@@ -285,7 +289,11 @@ _CONTEXT = _make_field_handler(
     "context_files", lambda value: _read_choice(value, "none", "project", "full")
 )
 _WORKSPACE = _make_field_handler(
-    "workspace", lambda value: WorkspaceKind(_read_choice(value, "shared", "copy"))
+    "workspace", lambda value: WorkspaceKind(_read_choice(value, "shared", "copy", "isolated"))
+)
+_ISOLATION = _make_field_handler(
+    "workspace",
+    lambda value: _ISOLATIONS[_read_choice(value, *_ISOLATIONS)],
 )
 _TEMPERATURE = _make_field_handler("temperature", lambda value: _read_number(value, 0, 2))
 _TOP_P = _make_field_handler("top_p", lambda value: _read_number(value, 0, 1))
@@ -321,6 +329,7 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("skills", _handle_skills),
     ("context", _CONTEXT),
     ("workspace", _WORKSPACE),
+    ("isolation", _ISOLATION),
     ("outputs returns output_schema", _handle_outputs),
     ("mode", _handle_mode),
     ("kind", _handle_kind),

@@ -42,6 +42,7 @@ class RulePolicy:
         workspace, user_home: absolute paths.
         tools: the built-in tools by name; they say which rules are about files.
         tier: returns the sandbox's tier; called only when it is needed.
+        asks_before_edits: false if file changes need no confirmation where a user can be asked.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class RulePolicy:
         user_home: str,
         tools: Mapping[str, Tool],
         tier: Callable[[], str],
+        asks_before_edits: bool = True,
     ) -> None:
         self._permissions = permissions
+        self._asks_before_edits = asks_before_edits
         self._tier = tier
         self._context = PathContext(workspace, user_home)
         self._matcher = CallMatcher(self._context, tools)
@@ -115,6 +118,7 @@ class RulePolicy:
                 user_home=self._context.user_home,
                 tools=self._matcher.tools,
                 tier=self._tier,
+                asks_before_edits=self._asks_before_edits,
             )
             agents = [AgentPatterns(texts, self._matcher) for texts in call_patterns]
             self._narrowed[call_patterns] = (policy, agents)
@@ -200,6 +204,8 @@ class RulePolicy:
             return True
         if not self._permissions.can_ask:
             return not self._permissions.denies_unlisted
+        if kind == CallKind.EDIT and not self._asks_before_edits:
+            return True
         is_command = mode is Mode.ACCEPT_EDITS and kind == CallKind.RUN
         return is_command and self._tier() in ("full", "file")
 

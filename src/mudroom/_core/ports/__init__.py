@@ -7,7 +7,7 @@ from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVer
 from .clock import Clock
 from .environment import Environment, Environments
 from .hooks import Hooks, ToolHookDecision
-from .isolation import Isolation, MergeConflict, MergedFile, MergePlan, Work
+from .isolation import Isolation, MergeConflict, MergedFile, MergePlan
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .sandbox import CommandResult, Sandbox
@@ -47,7 +47,6 @@ __all__ = [
     "ToolHookDecision",
     "ToolSource",
     "Toolbox",
-    "Work",
     "Worker",
     "Workspace",
     "WorkspaceWrapper",

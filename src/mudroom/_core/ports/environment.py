@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ..agents import WorkspaceSpec
 from .approval import Policy
+from .isolation import Isolation
 from .sandbox import Sandbox
 from .workspace import Workspace
 
@@ -19,6 +20,8 @@ class Environment(Struct, frozen=True, kw_only=True):
     Arguments:
         spec: spec of a run that shares this environment, such as a child of the run.
         missing: files that a copy of the folder lacks, with the reasons; "" if it has all.
+        folder: path of the files as commands see it; "" if it is the root of the workspace.
+        isolation: the files as trees; None if children cannot have isolated workspaces.
     """
 
     spec: WorkspaceSpec
@@ -26,6 +29,8 @@ class Environment(Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
     policy: Policy
     missing: str = ""
+    folder: str = ""
+    isolation: Isolation | None = None
 
 
 class Environments(Protocol):

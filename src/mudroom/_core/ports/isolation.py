@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Protocol
 
 from msgspec import Struct
 
-
-class Work(Struct, frozen=True, omit_defaults=True):
-    """What a run made of its isolated workspace.
-
-    Arguments:
-        base: id of the tree of files at its start. tree: id at its end.
-        files: paths of the files that differ, relative to the workspace.
-        missing: files that could not be stored, with reasons.
-    """
-
-    base: str
-    tree: str
-    files: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
+from ..runs import Work
 
 
 class MergedFile(Struct, frozen=True):
@@ -71,15 +59,19 @@ class Isolation(Protocol):
     """The files of one environment as trees. The methods block: call them in a thread."""
 
     @property
-    def is_isolated(self) -> bool:
-        """True if the environment has files of its own."""
+    def lock(self) -> asyncio.Lock:
+        """Held while work is merged with these files."""
         ...
 
     def store_work(self) -> Work:
         """Store the files of an isolated environment. Raises WorkspaceError."""
         ...
 
-    def plan_merge(self, run_id: str, work: Work) -> MergePlan:
+    def find_work(self, run_id: str) -> Work | None:
+        """Return the stored work of a run, None if there is none."""
+        ...
+
+    def plan_merge(self, work: Work) -> MergePlan:
         """Merge the work of a child with the present files of this environment; write no file.
 
         Raises WorkspaceError if git fails.

@@ -97,15 +97,22 @@ def make_brief(
         depth=parent.depth + 1,
         mode=(agent.mode or parent.mode).limit_to(parent.mode),
         inherited_patterns=(*parent.inherited_patterns, *filter(None, own_limits)),
-        workspace=_choose_workspace(context.run, agent),
+        workspace=_choose_workspace(context.run, agent, arguments, grant.run_id),
     )
 
 
-def _choose_workspace(run: RunContext, agent: Agent) -> WorkspaceSpec:
-    """Return the workspace of a child: the parent's, or a copy of it."""
+def _choose_workspace(
+    run: RunContext, agent: Agent, arguments: TaskArguments, run_id: str
+) -> WorkspaceSpec:
+    """Return the workspace of a child: its parent's, a copy of it, or an isolated one."""
     shared = run.environment.spec
-    if agent.workspace is WorkspaceKind.SHARED:
+    kind = agent.workspace
+    if kind is WorkspaceKind.SHARED and arguments.isolation:
+        kind = WorkspaceKind(arguments.isolation)
+    if kind is WorkspaceKind.SHARED:
         return shared
+    if kind is WorkspaceKind.ISOLATED:
+        return WorkspaceSpec(kind, shared.root, run_id, shared.owner)
     return WorkspaceSpec(WorkspaceKind.COPY, shared.root)
 
 

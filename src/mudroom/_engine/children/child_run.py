@@ -16,6 +16,7 @@ from ..._core.tools import ToolResult
 from ..call_context import CallContext
 from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
+from .merge import has_isolated_files, merge_report
 
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
@@ -61,7 +62,7 @@ class ChildRun:
         run = self._context.run
         windows = run.evidence.open_windows
         window = windows.get(self._brief.call_id)
-        if self._brief.workspace.kind is not WorkspaceKind.COPY:
+        if not has_isolated_files(self._brief.workspace.kind):
             windows[self._brief.call_id] = ChildWindow(self.handle)
         run.background.waited_for[run_id] = self.handle.release
         try:
@@ -77,6 +78,10 @@ class ChildRun:
         detail: dict[str, Any] = {"run": report.run_id}
         if below:
             detail["below"] = below
+        line, outcome = await merge_report(self._context, report)
+        if outcome:
+            text += f"\n{line}"
+            detail["merge"] = outcome.to_json()
         is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
         return ToolResult(text, is_error, detail=detail, spill=spill)
 
@@ -89,9 +94,13 @@ class ChildRun:
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
             self._context.run.evidence.unknown_changes = NO_REPORT
             return make_notification(run_id, "failed", self.title, str(error))
-        if self._brief.workspace.kind is not WorkspaceKind.COPY:
+        if not has_isolated_files(self._brief.workspace.kind):
             self._context.run.evidence.add_report(report)
         text, _ = self._format(report)
+        line, outcome = await merge_report(self._context, report)
+        if outcome:
+            text += f"\n{line}"
+            self._context.run.evidence.add_files(ToolResult("", changes=outcome.files))
         return make_notification(run_id, choose_status(report.reason), self.title, text)
 
     async def _wait(self) -> bool:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+ISOLATIONS = ("shared", "isolated")
+"""Whose files a child works in: those of its parent, or files of its own."""
+
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the task tool."""
@@ -15,3 +18,4 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     find: str = ""
     background: bool = False
+    isolation: str = ""

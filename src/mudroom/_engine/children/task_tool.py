@@ -20,7 +20,7 @@ from ..resume import report_interrupted
 from ..run_context import RunContext
 from .child_brief import allocate, make_brief, resolve_model, select_agents, simplify
 from .child_run import ChildRun, make_start_result
-from .task_arguments import TaskArguments
+from .task_arguments import ISOLATIONS, TaskArguments
 
 _DESCRIPTION = (
     "Give a self-contained piece of work to a child agent with a clean context of its own. "
@@ -34,6 +34,11 @@ _FIND = "words; starts no child, but lists the agents that fit, with whole descr
 
 _BACKGROUND = "return at once; the report comes later as a task-notification"
 
+_OTHER_WORDS = ("worktree", "copy", "clone")
+"""Words of other programs for an isolated workspace."""
+
+_ISOLATION = "isolated: files of its own; its changes are merged into yours at its end"
+
 
 def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
     """Return names and descriptions of agents."""
@@ -41,7 +46,11 @@ def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
 
 
 def make_task_tool(
-    agents: Mapping[str, Agent], *, models: Sequence[str] = (), length: int | None = None
+    agents: Mapping[str, Agent],
+    *,
+    models: Sequence[str] = (),
+    length: int | None = None,
+    isolation: bool = False,
 ) -> Tool:
     """Return the task tool. Its description lists the agents.
 
@@ -49,6 +58,7 @@ def make_task_tool(
         models: model strings that it offers; with less than two it offers no choice.
         length: maximum characters of one description, None for all, 0 for none: the names are among
             the values of the argument.
+        isolation: offers isolated workspaces.
     """
     listed = "" if length == 0 else format_entries(list_agents(agents), length)
     text = {"type": "string"}
@@ -59,6 +69,8 @@ def make_task_tool(
         "max_turns": {"type": "integer", "minimum": 1},
         "background": {"type": "boolean", "description": _BACKGROUND},
     }
+    if isolation:
+        properties["isolation"] = text | {"enum": list(ISOLATIONS), "description": _ISOLATION}
     if len(models) > 1:
         properties["model"] = text | {"enum": list(models)}
     if length is not None:
@@ -93,8 +105,13 @@ def make_task_tool(
 
 def _parse(arguments: dict[str, Any]) -> TaskArguments:
     parsed = msgspec.convert(arguments, TaskArguments, strict=False)
+    if parsed.isolation in _OTHER_WORDS:
+        parsed = replace(parsed, isolation="isolated")
     if not parsed.prompt.strip() and not parsed.find:
         raise ValueError("prompt: empty; say what the child must do")
+    if parsed.isolation and parsed.isolation not in ISOLATIONS:
+        choices = " or ".join(ISOLATIONS)
+        raise ValueError(f"isolation: {parsed.isolation!r} is not known; use {choices}")
     if parsed.max_turns is not None and parsed.max_turns < 1:
         raise ValueError("max_turns: at least 1")
     return parsed

@@ -107,6 +107,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
         self._user_home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         limits = limits or ResourceLimits()
         toolchains = find_toolchains(environ, self._user_home)
+        extra_dirs = (*toolchains, *find_linked_git(self._workspace), *self._read_only.values())
         is_root = os.geteuid() == 0
         etc_files = _make_etc(self._user_home, network=network)
         self._client = DaemonClient(
@@ -117,11 +118,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
                 uses_bwrap=True,
                 etc_paths=[*etc_files],
                 other_user=is_root and not keep_root_uid,
-                extra_dirs=(
-                    *toolchains,
-                    *find_linked_git(self._workspace),
-                    *self._read_only.values(),
-                ),
+                extra_dirs=extra_dirs,
             ),
             tier=self.tier,
             contents=[build_filter(allow_internet=True), *etc_files.values()],

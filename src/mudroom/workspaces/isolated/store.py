@@ -122,7 +122,7 @@ class TreeStore:
 
     def _create(self) -> None:
         """Make the git folder."""
-        temporary = f"{self.directory}.{os.getpid()}.new"
+        temporary = f"{self.directory}.{os.urandom(6).hex()}.new"
         os.makedirs(temporary, mode=0o700)
         names = Git(temporary)
         object_format = "sha1"
@@ -139,7 +139,7 @@ class TreeStore:
         Path(temporary, "indexes").mkdir()
         try:
             os.rename(temporary, self.directory)
-        except OSError:  # another process was faster
+        except OSError:  # another thread or process was faster
             shutil.rmtree(temporary)
             if not os.path.isfile(os.path.join(self.directory, "HEAD")):
                 raise

@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._core.ports import MergeConflict, MergedFile, MergePlan, Work
+from ..._core.ports import MergeConflict, MergedFile, MergePlan
+from ..._core.runs import Work
 from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.protected_names import find_protected_component
 from ...errors import WorkspaceError
@@ -142,6 +143,16 @@ class IsolatedWorkspaces:
         """Remove the folder of a run. Its stored work stays."""
         shutil.rmtree(self._find_place(run_id), ignore_errors=True)
         Path(self.store.find_index(run_id)).unlink(missing_ok=True)
+
+    def remove_if_stored(self, run_id: str) -> None:
+        """Remove the folder of a run if it is as the stored work; else a later start finds it."""
+        stored = self.find_stored(run_id)
+        if stored and self._store_present(run_id).tree == stored.tree:
+            self.remove(run_id)
+
+    def mark_merged(self, run_id: str) -> None:
+        """Record that the work of a run is merged."""
+        self.store.git.run("update-ref", f"refs/merged/{run_id}", f"refs/trees/{run_id}")
 
     def plan_merge(self, into: str, work: Work) -> MergePlan:
         """Merge work with the present files of a workspace; write no file.

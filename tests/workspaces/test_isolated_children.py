@@ -1,0 +1,190 @@
+"""Children with isolated workspaces change one repository at once; their changes are merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.workspaces.git_projects import hash_folder, make_repository, read_files, write_files
+
+from mudroom import Agent, Report, Session
+from mudroom._core.agents import WorkspaceKind
+from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.permissions.rules import Permissions
+
+LINES = [f"line {number}\n" for number in range(40)]
+PROMPT = "Start the children."
+Steps = Sequence[Answer]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    source = make_repository(tmp_path / "project", {"a.txt": "".join(LINES), "b.txt": "b\n"})
+    write_files(source, {"dirty.txt": "not committed\n"})
+    return source
+
+
+async def run_children(
+    project: Path,
+    children: Mapping[str, Steps],
+    *,
+    after: Callable[[Request], Answer] | None = None,
+    **options: Any,
+) -> tuple[Report, ScriptedModel]:
+    """Run a parent that starts an isolated child for each name, all at once.
+
+    Arguments:
+        children: answers of each child; it reports "Done." after the last one.
+        after: answers of the parent after the children's reports.
+    """
+
+    def choose_answer(request: Request) -> Answer:
+        if request.prompt in children:
+            steps = [*children[request.prompt], "Done."]
+            return steps[request.turn]
+        if request.turn == 0:
+            return [call("task", prompt=name, isolation="isolated") for name in children]
+        return after(request) if after else "All children reported."
+
+    model = ScriptedModel(choose_answer)
+    home = str(project.parent / "home")
+    settings: dict[str, Any] = {"journal": "memory", "environ": {}, "home": home, **options}
+    async with Session(model=model, cwd=str(project), **settings) as session:
+        return await session.run(PROMPT), model
+
+
+def run_command(command: str) -> Steps:
+    """Return the answers of a child that runs a command."""
+    return [[call("bash", command=command)]]
+
+
+def get_results(model: ScriptedModel) -> list[str]:
+    """Return the results of the parent's first calls."""
+    request = next(each for each in model.requests if each.prompt == PROMPT and each.results)
+    return [result.text for result in request.results]
+
+
+async def test_children_that_change_different_lines_of_a_file_all_land(project: Path) -> None:
+    children = {
+        f"child {number}": run_command(f"sed -i 's/^line {number}$/by {number}/' a.txt")
+        for number in (3, 13, 23, 33)
+    }
+    report, model = await run_children(project, children)
+    assert report.ok
+    expected = [f"by {n}\n" if n in (3, 13, 23, 33) else f"line {n}\n" for n in range(40)]
+    assert (project / "a.txt").read_text() == "".join(expected)
+    for result in get_results(model):
+        assert "changes of 1 file are in your files now: a.txt]" in result
+    assert report.files_changed == ("a.txt",)
+
+
+async def test_a_child_sees_the_files_as_they_are_at_the_same_path(project: Path) -> None:
+    before = hash_folder(project)
+    children = {
+        "look": [
+            [
+                call("bash", command="pwd; cat dirty.txt; git log --oneline; git status --short"),
+                call("read", file_path=f"{project}/dirty.txt"),
+            ]
+        ],
+        "other": run_command("true"),
+    }
+    report, model = await run_children(project, children, sandbox="full")
+    request = next(r for r in model.requests if r.prompt == "look" and r.results)
+    output = request.results[0].text
+    assert str(project) in output
+    assert "not committed" in output
+    assert "first" in output
+    assert "A  dirty.txt" in output
+    assert "not committed" in request.results[1].text
+    assert f"Folder: {project}." in request.system
+    assert "[merge: the child changed no file]" in get_results(model)[0]
+    assert report.files_changed == ()
+    assert hash_folder(project) == before
+
+
+async def test_a_conflict_changes_nothing_and_gives_all_sides(project: Path) -> None:
+    children = {
+        "one": run_command("sed -i 's/^line 7$/ours/' a.txt; echo 1 > one.txt"),
+        "two": run_command("sleep 0.5; sed -i 's/^line 7$/theirs/' a.txt; echo 2 > two.txt"),
+    }
+    _, model = await run_children(project, children)
+    results = get_results(model)
+    assert "are in your files now: a.txt, one.txt" in results[0] or "one.txt, a.txt" in results[0]
+    assert "not done, 1 conflict" in results[1]
+    assert "a.txt (both-modified)" in results[1]
+    assert not (project / "two.txt").exists()
+    assert "ours" in (project / "a.txt").read_text()
+    sides = [line for line in results[1].split() if line.startswith("/")]
+    texts = [Path(side.rstrip(",]")).read_text() for side in sides]
+    assert any("theirs" in text for text in texts)
+
+
+async def test_new_removed_and_executable_files_are_merged(project: Path) -> None:
+    command = "rm b.txt; mkdir -p deep; echo x > deep/new.sh; chmod +x deep/new.sh"
+    report, _ = await run_children(project, {"one": run_command(command), "two": []})
+    assert report.ok
+    assert not (project / "b.txt").exists()
+    assert (project / "deep/new.sh").read_text() == "x\n"
+    assert (project / "deep/new.sh").stat().st_mode & 0o100
+
+
+async def test_a_protected_file_is_not_merged(project: Path) -> None:
+    children = {
+        "one": [[call("bash", command="echo x > c.txt; mkdir -p sub; echo y > sub/.bashrc")]]
+    }
+    _, model = await run_children(project, {**children, "two": []})
+    assert not (project / "sub/.bashrc").exists()
+    assert "(protected)" in get_results(model)[0]
+
+
+async def test_plan_mode_merges_nothing(project: Path) -> None:
+    before = read_files(project)
+    children = {"one": run_command("echo x > c.txt"), "two": []}
+    permissions = Permissions.of(mode="plan")
+    await run_children(project, children, permissions=permissions)
+    assert read_files(project) == before
+
+
+async def test_the_user_confirms_all_files_of_a_merge_at_once(project: Path) -> None:
+    requests: list[ApprovalRequest] = []
+
+    class Approver:
+        async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+            requests.append(request)
+            return ApprovalDecision("one.txt" in request.arguments["files"], "not these")
+
+    children = {
+        name: [
+            [call("write", file_path=f"{name}.txt", content="x")],
+            [call("write", file_path=f"{name}2.txt", content="x")],
+        ]
+        for name in ("one", "two")
+    }
+    _, model = await run_children(project, children, approver=Approver())
+    asked = sorted((request.tool, request.arguments["files"]) for request in requests)
+    assert asked == [("merge", ["one.txt", "one2.txt"]), ("merge", ["two.txt", "two2.txt"])]
+    assert (project / "one2.txt").exists()
+    assert not (project / "two.txt").exists()
+    assert "[merge: not done: not these. The work is kept as run 1.1.2.]" in get_results(model)[1]
+
+
+async def test_an_agent_file_can_ask_for_an_isolated_workspace(project: Path) -> None:
+    agent = Agent(name="writer", description="Writes.", workspace=WorkspaceKind.ISOLATED)
+
+    def choose_answer(request: Request) -> Answer:
+        if request.prompt == "write":
+            return ["Done.", run_command("pwd; echo new > new.txt")[0]][request.turn == 0]
+        return [[call("task", prompt="write", agent="writer")], "Reported."][request.turn]
+
+    model = ScriptedModel(choose_answer)
+    home = str(project.parent / "home")
+    async with Session(
+        model=model, cwd=str(project), journal="memory", environ={}, home=home, agents=[agent]
+    ) as session:
+        report = await session.run("Go.")
+    assert report.files_changed == ("new.txt",)
+    assert (project / "new.txt").read_text() == "new\n"
