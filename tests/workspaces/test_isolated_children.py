@@ -18,6 +18,7 @@ from mudroom.permissions.rules import Permissions
 LINES = [f"line {number}\n" for number in range(40)]
 PROMPT = "Start the children."
 Steps = Sequence[Answer]
+NOTHING: Steps = ()
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ async def test_a_conflict_changes_nothing_and_gives_all_sides(project: Path) -> 
 
 async def test_new_removed_and_executable_files_are_merged(project: Path) -> None:
     command = "rm b.txt; mkdir -p deep; echo x > deep/new.sh; chmod +x deep/new.sh"
-    report, _ = await run_children(project, {"one": run_command(command), "two": []})
+    report, _ = await run_children(project, {"one": run_command(command), "two": NOTHING})
     assert report.ok
     assert not (project / "b.txt").exists()
     assert (project / "deep/new.sh").read_text() == "x\n"
@@ -136,14 +137,14 @@ async def test_a_protected_file_is_not_merged(project: Path) -> None:
     children = {
         "one": [[call("bash", command="echo x > c.txt; mkdir -p sub; echo y > sub/.bashrc")]]
     }
-    _, model = await run_children(project, {**children, "two": []})
+    _, model = await run_children(project, {**children, "two": NOTHING})
     assert not (project / "sub/.bashrc").exists()
     assert "(protected)" in get_results(model)[0]
 
 
 async def test_plan_mode_merges_nothing(project: Path) -> None:
     before = read_files(project)
-    children = {"one": run_command("echo x > c.txt"), "two": []}
+    children = {"one": run_command("echo x > c.txt"), "two": NOTHING}
     permissions = Permissions.of(mode="plan")
     await run_children(project, children, permissions=permissions)
     assert read_files(project) == before
@@ -164,7 +165,9 @@ async def test_the_user_confirms_all_files_of_a_merge_at_once(project: Path) -> 
         ]
         for name in ("one", "two")
     }
-    _, model = await run_children(project, children, approver=Approver())
+    _, model = await run_children(
+        project, children, approver=Approver(), permissions=Permissions(can_ask=True)
+    )
     asked = sorted((request.tool, request.arguments["files"]) for request in requests)
     assert asked == [("merge", ["one.txt", "one2.txt"]), ("merge", ["two.txt", "two2.txt"])]
     assert (project / "one2.txt").exists()
