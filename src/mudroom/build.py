@@ -201,19 +201,18 @@ class _Builder:
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
-        sandbox = environments.shared.sandbox
+        shared = environments.shared
         web_tools = make_web_tools(options.permissions, allow_net=options.allow_net)
         tools = collect_tools(
             (*web_tools, *options.tools),
             options.permissions.select_agents(catalog.agents),
             catalog.skills,
-            ask=sandbox.tier == "ask",
-            isolation=environments.shared.isolation is not None,
+            ask=shared.sandbox.tier == "ask",
+            isolation=shared.isolation is not None,
             limits=limits,
         )
-        for name, tool in tools.items():
-            if not options.permissions.denies_tool(name):
-                toolbox[name] = tool
+        denies = options.permissions.denies_tool
+        toolbox.update((name, tool) for name, tool in tools.items() if not denies(name))
         return SessionServices(
             session=options.id,
             get_model=self._models.get_model,
