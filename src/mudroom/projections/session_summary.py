@@ -29,6 +29,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
         children: number of child runs.
         tokens: input and output tokens of all finished runs.
         usd: their costs in US dollars; None if the price of one is not known.
+        seconds: sum of the durations of finished root runs.
         state: "live" while a process writes it, "interrupted" if a run has no end, else "finished";
             "" if it cannot be read.
         error: why it cannot be read, "" if it can.
@@ -48,6 +49,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     state: str = ""
     error: str = ""
     usd: float | None = None
+    seconds: float = 0.0
 
 
 class SummaryState(Struct):
@@ -61,6 +63,7 @@ class SummaryState(Struct):
         unfinished: root runs without an end.
         tokens: tokens of finished runs; those of a run include the runs below it.
         usd: costs of finished root runs; states that earlier versions saved have none.
+        seconds: sum of the durations of finished root runs.
     """
 
     position: int = 0
@@ -74,6 +77,7 @@ class SummaryState(Struct):
     unfinished: set[str] = field(default_factory=set[str])
     tokens: dict[str, int] = field(default_factory=dict[str, int])
     usd: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    seconds: float = 0.0
 
     def apply(self, event: AnyEvent) -> None:
         """Add an event."""
@@ -88,6 +92,7 @@ class SummaryState(Struct):
             self.tokens[run] = event.report.usage.total_tokens
             if run in self.unfinished:
                 self.usd[run] = event.report.usd
+                self.seconds += event.report.seconds
             self.unfinished.discard(run)
             if run == self.last_root:
                 self.reason = event.report.reason.value
@@ -127,6 +132,7 @@ class SummaryState(Struct):
             children=self.children,
             tokens=sum(self.tokens.values()),
             usd=self._sum_costs(),
+            seconds=round(self.seconds, 3),
             state="live" if is_live else "interrupted" if self.unfinished else "finished",
         )
 

@@ -310,9 +310,9 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
         assert await page.run(f"{announced}.getAttribute('aria-selected')") == "true"
         await page.press("j", "j")
         assert (await read_selection(page))[1] == 1 and (await read_selection(page))[2]
-        await page.press("2")
+        await page.press("3")
         assert (await read_selection(page))[3] == "context"
-        await page.press("1", "ArrowLeft")
+        await page.press("2", "ArrowLeft")
         assert (await read_selection(page))[0] == "1"
         await page.press("ArrowLeft")
         assert len(await read_texts(page, ".row")) == 1
@@ -342,12 +342,14 @@ async def test_a_phone_shows_one_pane_at_a_time(page: Page) -> None:
     script = build_large_session()
     async with open_page(page, script):
         assert await page.run("document.documentElement.scrollWidth") <= 390
+        await page.save_picture(SCREENSHOTS / "phone-summary.png")
+        await page.click("#views button:nth-child(2)")
         await page.save_picture(SCREENSHOTS / "phone-runs.png")
         await page.click(".row:nth-child(3)")
         await page.wait_until("document.getElementById('main').dataset.view === 'reader'")
         assert await page.run("document.getElementById('runs').offsetWidth") == 0
         await page.save_picture(SCREENSHOTS / "phone-transcript.png")
-        await page.click("#views button:nth-child(2)")
+        await page.click("#views button:nth-child(3)")
         assert await page.run("document.querySelector('canvas.lane').clientWidth") > 200
         await page.save_picture(SCREENSHOTS / "phone-timeline.png")
 
@@ -361,7 +363,7 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
     half = len(script.events) // 2
     await journal.append(*script.events[:half])
     async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
-        await page.open(f"{address.url}#session={script.session}")
+        await page.open(f"{address.url}#session={script.session}&tab=transcript")
         await page.wait_until(LOADED.format(events=half))
         await page.wait_until(
             "app.live && document.querySelector('.pulse') && "
@@ -478,7 +480,7 @@ async def test_an_interrupted_session_is_shown_as_unfinished_in_a_file(
         ),
         encoding="utf-8",
     )
-    await page.open(file.as_uri())
+    await page.open(f"{file.as_uri()}#run=1")
     await page.wait_until(LOADED.format(events=len(half)))
     assert not await page.run("app.live") and "unfinished" in "".join(
         await read_texts(page, "#head .badge")

@@ -2,17 +2,19 @@
 "use strict";
 
 const TABS = {
+  summary: "Summary",
   transcript: "Transcript",
-  context: "Context at this step",
-  ledger: "Ledger: with and without children",
+  context: "Context",
+  ledger: "Context saved",
 };
+const SESSION_TABS = new Set(["summary", "ledger"]); // the others show one run
 const KEY_HELP = [
   ["↑ ↓", "previous, next run"],
   ["← →", "collapse, expand a run; go to its parent, to its first child"],
   ["j k", "next, previous step"],
   ["Enter", "open the child of the selected task; or focus the transcript"],
   ["e", "next error or refusal in any run"],
-  ["1 2 3", "transcript, context at this step, ledger"],
+  ["1 2 3 4", "summary, transcript, context at this step, context saved"],
   ["/", "search; Enter and ↑ ↓ move between matches"],
   ["n N", "next, previous match"],
   ["+ − 0", "time: zoom in, zoom out, show all; Ctrl and wheel on a lane"],
@@ -41,7 +43,7 @@ const storage = {
 const app = {
   fold: null,
   live: false,
-  selection: { session: "", run: "", turn: 0, call: "", tab: "transcript" },
+  selection: { session: "", run: "", turn: 0, call: "", tab: "summary" },
   filter: { errors: false, refused: false, tool: "" },
   feed: null,
   isLoaded: false, // the fold contains all events recorded before the session was opened
@@ -70,8 +72,10 @@ const app = {
   /** Show the session and the selection that the address names. */
   showAddress() {
     const link = new URLSearchParams(location.hash.slice(1));
+    if (link.get("compare")) return app.showPage("versus", () => showComparison(link));
     const session = app.embedded?.session ?? link.get("session") ?? "";
-    const tab = link.get("tab") in TABS ? link.get("tab") : "transcript";
+    const tab =
+      link.get("tab") in TABS ? link.get("tab") : link.get("run") ? "transcript" : "summary";
     const changed = session !== app.selection.session || !app.fold;
     app.selection = {
       session,
@@ -97,8 +101,7 @@ const app = {
     app.waterfall.rowsById.clear();
     app.waterfall.collapsed.clear();
     app.showError("");
-    $("list").hidden = true;
-    $("main").hidden = false;
+    app.showOnly("main");
     const events = (pairs) => {
       for (const [number, event] of pairs) app.fold.apply(number, event);
       if (app.isLoaded) app.setLive(!app.embedded && !app.fold.closed);
@@ -142,20 +145,31 @@ const app = {
     app.reader.redraw();
   },
 
-  async showSessions() {
+  /** Show one of the three pages: a session ("main"), the list, or the comparison ("versus"). */
+  showOnly(page) {
+    for (const id of ["main", "list", "versus"]) $(id).hidden = id !== page;
+  },
+
+  /** Leave the session and show another page, which `draw` draws. */
+  showPage(page, draw) {
     app.feed?.close();
     Object.assign(app, { fold: null, feed: null, live: false });
     document.title = "mudroom";
-    $("main").hidden = true;
-    $("list").hidden = false;
-    setChildren($("title"), "Sessions");
-    for (const id of ["about", "totals", "head", "tabs"]) setChildren($(id));
-    try {
-      drawSessions(await fetchSessions());
-    } catch (error) {
-      app.showError(String(error.message ?? error));
-    }
+    app.showOnly(page);
+    for (const id of ["title", "about", "totals", "head", "tabs"]) setChildren($(id));
+    app.showError("");
+    return draw();
   },
+
+  showSessions: () =>
+    app.showPage("list", async () => {
+      setChildren($("title"), "Sessions");
+      try {
+        drawSessions(await fetchSessions());
+      } catch (error) {
+        app.showError(String(error.message ?? error));
+      }
+    }),
 
   /** Select a run, turn, call or tab.
    *
@@ -198,7 +212,8 @@ const app = {
     app.waterfall.draw();
     if (!run) return drawEmpty();
     if (seek) app.waterfall.show(run);
-    setChildren($("head"), drawRunHead(fold, run));
+    const isOfSession = SESSION_TABS.has(app.selection.tab);
+    setChildren($("head"), isOfSession ? null : drawRunHead(fold, run));
     drawTabs(fold);
     app.drawReader(run, { seek, item });
   },
@@ -207,7 +222,7 @@ const app = {
   drawReader(run, { seek, item }) {
     const { tab } = app.selection;
     const stamp =
-      tab === "transcript"
+      tab === "transcript" || tab === "summary"
         ? ""
         : `${run.id} ${app.selection.turn} ${tab === "ledger" ? app.fold.events : run.version}`;
     let items = app.shown;
@@ -215,11 +230,12 @@ const app = {
       items = isFiltering(app.filter)
         ? run.items.filter((each) => matchesFilter(each, app.filter))
         : run.items.slice();
+    else if (tab === "summary") items = summaryItems(app.fold);
     else if (!app.shown || stamp !== app.stamp)
       items = tab === "context" ? contextItems(app.fold, run) : ledgerItems(app.fold);
     if (tab === "transcript" && !items.length)
       items = [{ pane: "empty", words: "Nothing in this run matches the filter." }];
-    const moved = tab !== app.tab || (tab !== "ledger" && run !== app.run);
+    const moved = tab !== app.tab || (!SESSION_TABS.has(tab) && run !== app.run);
     Object.assign(app, { shown: items, stamp, tab, run });
     const target = item || app.selection.turn || app.selection.call;
     app.reader.set(items, {
@@ -243,7 +259,7 @@ const app = {
     }
     app.ticks = (app.ticks ?? 0) + 1;
     if (app.live && app.ticks % 5 === 0) app.checkLive();
-    if (!app.fold && !app.embedded && app.ticks % 5 === 0)
+    if (!$("list").hidden && !app.embedded && app.ticks % 5 === 0)
       fetchSessions().then(drawSessions, () => null);
   },
 
@@ -258,6 +274,7 @@ const app = {
     const maximum = Math.max(360, window.innerWidth - 380);
     const width = Math.round(Math.max(280, Math.min(left, maximum)));
     document.documentElement.style.setProperty("--left", `${width}px`);
+    $("split").setAttribute("aria-valuenow", String(Math.round((100 * width) / window.innerWidth)));
     storage.set("left", String(width));
   },
 

@@ -6,24 +6,51 @@
 const contextBlocks = (fold, run, turn) => {
   // A request that was too long has a second one in the same turn.
   const step = run.items.findLast((item) => item.kind === "turn" && item.turn === turn);
-  return [...prefixBlocks(run), ...conversationBlocks(fold, run, (item) => item === step)];
+  return [
+    ...headBlocks(fold, run, step?.head),
+    ...conversationBlocks(fold, run, (item) => item === step),
+  ];
 };
 
-const prefixBlocks = (run) => {
-  const agent = run.brief.agent;
-  const blocks = [];
-  if (agent.instructions)
-    blocks.push(makeBlock("system", `instructions of ${agent.name}`, agent.instructions));
-  if (run.brief.tools?.length)
-    blocks.push(
-      makeBlock(
-        "tools",
-        `${plural(run.brief.tools.length, "tool")} offered`,
-        run.brief.tools.join(", "),
-      ),
-    );
-  return blocks;
+/** Return the system prompt and the tools of a head, null if the record lacks one of them. */
+const resolveHead = (fold, id) => {
+  const head = fold.heads.get(id);
+  const parts = [head?.system, ...(head?.tools ?? [])].map((part) => fold.parts.get(part));
+  if (!head || parts.includes(undefined)) return null;
+  const [system, ...tools] = parts;
+  return { system, tools, serverTools: head.server_tools ?? [] };
 };
+
+const headBlocks = (fold, run, id) => {
+  const head = resolveHead(fold, id);
+  const { agent, tools } = run.brief;
+  const instructions = agent.instructions ?? "";
+  const label = `instructions of ${agent.name}`;
+  if (!head)
+    return [
+      instructions && makeBlock("system", label, instructions),
+      tools?.length &&
+        makeBlock("tools", `names of ${plural(tools.length, "tool")}`, tools.join(", ")),
+    ].filter(Boolean);
+  const isSplit = instructions && head.system.startsWith(instructions);
+  const rest = isSplit ? head.system.slice(instructions.length).trimStart() : head.system;
+  return [
+    isSplit && makeBlock("system", label, instructions),
+    rest && makeBlock("files", isSplit ? "context files and environment" : "system prompt", rest),
+    ...head.tools.map(makeToolBlock),
+    head.serverTools.length > 0 &&
+      makeBlock("tools", "tools of the provider", head.serverTools.join(", ")),
+  ].filter(Boolean);
+};
+
+const makeToolBlock = (tool) => ({
+  ...makeBlock(
+    "tools",
+    tool.name,
+    `${tool.description}\n\n${JSON.stringify(tool.parameters, null, 2)}`,
+  ),
+  bytes: byteLength(JSON.stringify(tool)),
+});
 
 const makeBlock = (kind, label, text, item = null) => ({
   kind,
@@ -72,9 +99,8 @@ const conversationBlocks = (fold, run, isEnd, own = false) => {
       unanswered = [];
       continue;
     }
-    if (item.kind !== "note" && item.kind !== "resumed") unanswered = [];
-    if (item.kind === "prompt")
-      blocks.push(makeBlock("prompt", "the prompt", item.text, item));
+    if (!["note", "resumed", "waiting"].includes(item.kind)) unanswered = [];
+    if (item.kind === "prompt") blocks.push(makeBlock("prompt", "the prompt", item.text, item));
     else if (item.kind === "note")
       notes.push(makeBlock("note", `note of the ${item.origin}`, item.text, item));
     else if (item.kind === "thinking")

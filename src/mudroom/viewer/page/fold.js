@@ -38,6 +38,15 @@ class Fold {
     // One entry per model call of a root run: size of its prompt, and what children had read and
     // returned before it.
     this.growth = [];
+    this.parts = new Map(); // id -> system prompt or tool
+    this.heads = new Map(); // id -> ids of the system prompt and the tools of a request
+  }
+
+  /** Add the system prompt and the tools of an event; return their id. */
+  addHead(head) {
+    for (const [id, part] of Object.entries(head?.parts ?? {})) this.parts.set(id, part);
+    if (head?.system) this.heads.set(head.id, head);
+    return head?.id ?? "";
   }
 
   /** Apply an event; an event that was applied before is ignored. */
@@ -79,6 +88,7 @@ class Fold {
     const brief = event.brief;
     if (this.runs.has(brief.run_id)) return;
     const run = createRun(brief, event.at);
+    run.head = this.addHead(event.head);
     this.runs.set(run.id, run);
     const parent = this.runs.get(run.parent);
     (parent ? parent.children : this.roots).push(run);
@@ -95,8 +105,7 @@ class Fold {
     for (let run = last; run && !kept.has(run); run = this.runs.get(run.continues)) kept.add(run);
     for (const run of this.roots) {
       const abandoned = !run.depth && !kept.has(run);
-      if (abandoned !== run.abandoned)
-        Object.assign(run, { abandoned, version: run.version + 1 });
+      if (abandoned !== run.abandoned) Object.assign(run, { abandoned, version: run.version + 1 });
     }
   }
 }
@@ -170,13 +179,17 @@ const addNote = (_, run, event) =>
   });
 
 const HANDLERS = {
-  run_resumed: (_, run, event) => addItem(run, { kind: "resumed", turn: run.turn, at: event.at }),
+  run_resumed: (fold, run, event) => {
+    run.head = fold.addHead(event.head) || run.head;
+    addItem(run, { kind: "resumed", turn: run.turn, at: event.at });
+  },
 
   note_injected: addNote,
   message_delivered: addNote,
 
-  run_waiting: (_, run) => {
+  run_waiting: (_, run, event) => {
     run.state = "waiting";
+    addItem(run, { kind: "waiting", turn: run.turn, at: event.at, runs: event.runs ?? [] });
   },
 
   results_cleared: (_, run, event) =>
@@ -196,6 +209,7 @@ const HANDLERS = {
       retries: [],
       usage: null,
       error: "",
+      head: run.head,
     });
     run.step.span = { kind: "model", from: event.at, to: 0, turn: run.turn, failed: false };
     run.spans.push(run.step.span);
@@ -242,6 +256,7 @@ const HANDLERS = {
         grace: "",
         retries: [],
         error: "",
+        head: run.head,
       });
     markChanged(
       Object.assign(step, {
@@ -373,6 +388,24 @@ const countResult = (fold, run, item) => {
 /** Return the title of a run. */
 const runTitle = (run) =>
   run.brief.compacts ? "summary of the conversation" : (run.depth && run.description) || run.prompt;
+
+/** Return the title of a run; where siblings have the same, with the part of the prompt that differs. */
+const distinctTitle = (fold, run) => {
+  const title = runTitle(run);
+  const siblings = fold.runs.get(run.parent)?.children ?? [];
+  const same = siblings.filter((each) => each !== run && runTitle(each) === title);
+  if (!same.length || title === run.prompt) return title;
+  let at = Math.min(...same.slice(0, 20).map((each) => commonLength(run.prompt, each.prompt)));
+  while (at > 0 && !/[\s/]/.test(run.prompt[at - 1])) at--;
+  const rest = run.prompt.slice(at).trim();
+  return rest ? `${title}: ${rest}` : title;
+};
+
+const commonLength = (a, b) => {
+  let at = 0;
+  while (at < a.length && a[at] === b[at]) at++;
+  return at;
+};
 
 /** Return true if the conversation does not continue after a run's root run. */
 const isAbandoned = (fold, run) => fold.runs.get(run.id.split(".")[0])?.abandoned ?? false;

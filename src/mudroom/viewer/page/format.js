@@ -87,7 +87,8 @@ const formatBytes = (count) => {
   return `${count} B`;
 };
 
-const formatMoney = (usd) => (usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`);
+const formatMoney = (usd) =>
+  usd === 0 ? "$0" : usd < 0.01 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
 
 const formatShare = (part, whole) => {
   const percent = whole ? (100 * part) / whole : 0;

@@ -1,4 +1,4 @@
-// The header, the filters, the tabs and the list of sessions.
+// The header, the filters and the tabs.
 "use strict";
 
 const drawHeader = (fold) => {
@@ -97,7 +97,6 @@ const drawFilters = (fold) => {
 
 const drawTabs = (fold) => {
   const count = {
-    transcript: "",
     context: app.selection.turn ? ` · ${app.selection.turn}` : "",
     ledger:
       fold.runs.size > fold.roots.length
@@ -112,11 +111,13 @@ const drawTabs = (fold) => {
         {
           role: "tab",
           "aria-selected": String(app.selection.tab === name),
+          "aria-controls": "body",
+          tabindex: app.selection.tab === name ? "0" : "-1",
           "data-tab": name,
           click: () => app.navigate({ tab: name }),
         },
         words,
-        h("em", null, count[name]),
+        count[name] && h("em", null, count[name]),
       ),
     ),
   );
@@ -137,52 +138,4 @@ const drawEmpty = () => {
       words: app.live ? "Nothing has been recorded yet." : "No run is recorded in this session.",
     },
   ]);
-};
-
-/** Return the CSS class of a listed session's badge. */
-const sessionState = (session) => {
-  if (!session.reason) return session.state === "live" ? "running" : "unfinished";
-  if (session.reason === "GOAL") return "done";
-  return STOPPED.has(session.reason) ? "stopped" : "failed";
-};
-
-const drawSessionRow = (session) => {
-  const { error } = session;
-  const title = error ? "This session cannot be read" : oneLine(session.prompt, 160);
-  const facts = [session.folder, session.model, session.id.slice(0, 8)];
-  const details = error ? oneLine(error, 200) : facts.filter(Boolean).join(" · ");
-  const children = `${formatCount(session.children)} ${session.children === 1 ? "child" : "children"}`;
-  const state = sessionState(session);
-  return h(
-    "a",
-    { class: "session", href: `#session=${encodeURIComponent(session.id)}` },
-    h("span", { class: "when" }, formatDate(session.when)),
-    h("span", { class: "asked" }, h("b", null, title || "no prompt yet"), h("em", null, details)),
-    h("span", { class: "figure" }, session.children ? children : ""),
-    h("span", { class: "figure" }, session.tokens ? `${formatTokens(session.tokens)} tokens` : ""),
-    h("span", { class: `badge ${state}` }, session.reason || state),
-  );
-};
-
-const drawNoSessions = () =>
-  h(
-    "div",
-    { class: "empty" },
-    h("h2", null, "No sessions yet"),
-    h("p", null, "mudroom records each session, and this page shows them. Start one with"),
-    h(
-      "pre",
-      { class: "code" },
-      'mudroom -p "use a subtask to find which testing framework this project uses"',
-    ),
-  );
-
-const drawSessions = (sessions) => {
-  if (app.fold) return;
-  if (!sessions.length) return setChildren($("list"), drawNoSessions());
-  setChildren(
-    $("list"),
-    h("h2", null, plural(sessions.length, "session")),
-    h("div", { class: "sessions" }, sessions.map(drawSessionRow)),
-  );
 };

@@ -13,9 +13,10 @@ const SESSION_KEYS = {
   k: () => app.selectStep(-1),
   e: () => app.selectNextError(),
   Enter: () => openSelectedChild(),
-  1: () => app.navigate({ tab: "transcript" }),
-  2: () => app.navigate({ tab: "context" }),
-  3: () => app.navigate({ tab: "ledger" }),
+  1: () => app.navigate({ tab: "summary" }),
+  2: () => app.navigate({ tab: "transcript" }),
+  3: () => app.navigate({ tab: "context" }),
+  4: () => app.navigate({ tab: "ledger" }),
   n: () => app.search.step(1),
   N: () => app.search.step(-1),
   "+": () => app.waterfall.zoom(0.5),
@@ -27,7 +28,7 @@ const SESSION_KEYS = {
 };
 
 const GLOBAL_KEYS = {
-  "/": () => $("query").focus(),
+  "/": () => ($("list-query") && !$("list").hidden ? $("list-query") : $("query")).focus(),
   "?": () => showHelp(),
   t: () =>
     app.setTheme(
@@ -36,7 +37,18 @@ const GLOBAL_KEYS = {
   Escape: () => clearSelection(),
 };
 
-const selectRun = (run) => run && app.navigate({ run: run.id, turn: 0, call: "" });
+const selectRun = (run) => run && app.navigate({ run: run.id, turn: 0, call: "", tab: runTab() });
+
+/** Return the tab that shows a run that was selected now. */
+const runTab = () => (SESSION_TABS.has(app.selection.tab) ? "transcript" : app.selection.tab);
+
+/** Select the tab `step` places further, and focus it. */
+const moveTab = (step) => {
+  const names = Object.keys(TABS);
+  const at = names.indexOf(app.selection.tab);
+  app.navigate({ tab: names[(at + step + names.length) % names.length] });
+  $("tabs").querySelector("[aria-selected=true]").focus();
+};
 
 const openSelectedChild = () => {
   const child = app.run?.calls.get(app.selection.call)?.child;
@@ -89,9 +101,11 @@ const installListeners = () => {
       at.matches("input, select, textarea")
     )
       return;
+    const sideways = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (sideways && at.closest("#tabs")) return moveTab(sideways);
     const arrows = event.key.startsWith("Arrow");
     if (
-      (arrows && at.closest("#body, #split")) ||
+      (arrows && at.closest("#body, #split, #list, #versus")) ||
       (event.key === "Enter" && at.matches("button, a, summary"))
     )
       return;
@@ -112,7 +126,7 @@ const installListeners = () => {
     app.waterfall.redraw(),
   );
   installDivider();
-  const views = { runs: "Runs", time: "Timeline", reader: "Transcript" };
+  const views = { reader: "Session", runs: "Runs", time: "Timeline" };
   setChildren(
     $("views"),
     Object.entries(views).map(([name, words]) =>
@@ -120,7 +134,7 @@ const installListeners = () => {
         "button",
         {
           "data-view": name,
-          "aria-current": String(name === "runs"),
+          "aria-current": String(name === "reader"),
           click: () => app.showPane(name),
         },
         words,

@@ -20,7 +20,7 @@ const drawTextBox = (item, part, text, { kind = "code", line = (each) => each } 
 };
 
 const drawMoreButton = (item, part, all, shown, open) => {
-  if (all <= FOLDED_LINES + 4) return null;
+  if (all === shown && !open) return null;
   const toggle = () => {
     item.opened ??= new Set();
     if (!item.opened.delete(part)) item.opened.add(part);
@@ -91,24 +91,24 @@ const computeMiddleDiff = (a, b) => {
 };
 
 const DIFF_CLASSES = { "+": "came", "-": "went", " ": "kept" };
+const drawDiffLines = (pairs) =>
+  h(
+    "div",
+    { class: "diff" },
+    pairs.map(([sign, line]) =>
+      h(
+        "div",
+        { class: DIFF_CLASSES[sign] },
+        h("span", { class: "sign" }, sign),
+        sanitize(line) || " ",
+      ),
+    ),
+  );
+
 const drawDiff = (item, part, pairs) => {
   const open = item.opened?.has(part);
   const shown = open || pairs.length <= FOLDED_LINES + 4 ? pairs : pairs.slice(0, FOLDED_LINES);
-  return [
-    h(
-      "div",
-      { class: "diff" },
-      shown.map(([sign, line]) =>
-        h(
-          "div",
-          { class: DIFF_CLASSES[sign] },
-          h("span", { class: "sign" }, sign),
-          sanitize(line) || " ",
-        ),
-      ),
-    ),
-    drawMoreButton(item, part, pairs.length, shown.length, open),
-  ];
+  return [drawDiffLines(shown), drawMoreButton(item, part, pairs.length, shown.length, open)];
 };
 
 const drawResult = (item) =>
@@ -133,6 +133,7 @@ const VIEW_RENDERERS = {
         { class: "command" },
         h("span", { class: "dollar" }, "$"),
         sanitize(textArgument(item, "command")),
+        drawCopyButton(() => textArgument(item, "command"), "the command"),
       ),
       out ? drawTextBox(item, "result", out, { kind: "output" }) : null,
     );
@@ -142,10 +143,7 @@ const VIEW_RENDERERS = {
     const args = item.call.arguments ?? {};
     const edits = Array.isArray(args.edits) ? args.edits : [args];
     const pairs = edits.flatMap((each) =>
-      computeDiff(
-        String(each.old_string ?? ""),
-        String(each.new_string ?? ""),
-      ),
+      computeDiff(String(each.old_string ?? ""), String(each.new_string ?? "")),
     );
     return [drawDiff(item, "diff", pairs), item.result?.error ? drawResult(item) : null];
   },
@@ -195,7 +193,7 @@ const VIEW_RENDERERS = {
       h(
         "div",
         { class: "brief" },
-        h("h4", null, "prompt"),
+        h("h3", null, "prompt"),
         drawTextBox(item, "brief", textArgument(item, "prompt"), { kind: "words" }),
       ),
       child &&
@@ -213,11 +211,16 @@ const VIEW_RENDERERS = {
           "div",
           { class: "back" },
           h(
-            "h4",
-            null,
-            `report · ${formatBytes(byteLength(item.result.text))} · ~${formatTokens(byteLength(item.result.text) / BYTES_PER_TOKEN)} tokens`,
+            "div",
+            { class: "boxhead" },
+            h(
+              "h3",
+              null,
+              `report · ${formatBytes(byteLength(item.result.text))} · ~${formatTokens(byteLength(item.result.text) / BYTES_PER_TOKEN)} tokens`,
+            ),
+            drawCopyButton(() => item.result.text, "the report"),
           ),
-          drawTextBox(item, "result", item.result.text, { kind: "words" }),
+          drawMarkdownBox(item, "result", item.result.text, FOLDED_LINES),
         ),
     );
   },
@@ -244,7 +247,7 @@ const drawArguments = (item) => {
         ]),
       ),
     item.call.malformed
-      ? [h("h4", null, "not a JSON object"), drawTextBox(item, "malformed", item.call.malformed)]
+      ? [h("h3", null, "not a JSON object"), drawTextBox(item, "malformed", item.call.malformed)]
       : null,
     drawResult(item),
   ];

@@ -48,62 +48,38 @@ const drawFoldedText = (item, summary) =>
     h("div", null, sanitize(item.text)),
   );
 
+const drawNotice = (name, text) =>
+  h("div", { class: "notice" }, h("b", null, name), h("span", null, sanitize(text)));
+
+/** Return the name of the sender of a note or a message. */
+const noteOrigin = ({ origin }) => {
+  if (origin === "user") return "you";
+  const sender = app.fold.runs.get(origin);
+  return sender ? `message from ${sender.agent} ${sender.id}` : origin;
+};
+
 const ITEM_RENDERERS = {
   prompt: (item) =>
     h(
       "div",
       { class: "prompt" },
-      h("h4", null, item.run.depth ? "brief" : "prompt"),
+      h("h3", null, item.run.depth ? "brief" : "prompt"),
       drawTextBox(item, "text", item.text, { kind: "words" }),
       drawPromptImages(item.run),
       drawContinuesButton(item.run),
     ),
 
-  note: (item) =>
-    h(
-      "div",
-      { class: "notice" },
-      h("b", null, item.origin === "user" ? "you" : item.origin),
-      h("span", null, sanitize(item.text)),
-    ),
+  note: (item) => drawNotice(noteOrigin(item), item.text),
 
-  resumed: () =>
-    h(
-      "div",
-      { class: "notice" },
-      h("b", null, "resumed"),
-      h("span", null, "another process continued the run from here"),
-    ),
+  resumed: () => drawNotice("resumed", "another process continued the run from here"),
 
   cleared: (item) =>
-    h(
-      "div",
-      { class: "notice" },
-      h("b", null, "cleared"),
-      h(
-        "span",
-        null,
-        `${plural(Object.keys(item.texts).length, "old result")}, ${formatTokens(item.tokens)} tokens`,
-      ),
+    drawNotice(
+      "cleared",
+      `${plural(Object.keys(item.texts).length, "old result")}, ${formatTokens(item.tokens)} tokens`,
     ),
 
-  compacted: (item) =>
-    h(
-      "div",
-      { class: "notice" },
-      h("b", null, "compacted"),
-      h(
-        "span",
-        null,
-        [
-          `${formatTokens(item.before)} → ${formatTokens(item.after)} tokens`,
-          plural(item.parts.messages ?? 0, "message") + " of the user",
-          plural(item.parts.files ?? 0, "file"),
-          plural(item.parts.children ?? 0, "child run"),
-          item.parts.notes_tokens ? "notes of the model" : "no notes",
-        ].join(" · "),
-      ),
-    ),
+  compacted: (item) => drawCompaction(item),
 
   turn: (item) =>
     h(
@@ -147,7 +123,16 @@ const ITEM_RENDERERS = {
 
   provider: (item) => drawFoldedText(item, oneLine(item.text, 90)),
 
-  text: (item) => h("div", { class: "answer" }, renderMarkdown(item.text)),
+  text: (item) =>
+    h(
+      "div",
+      { class: "answer" },
+      drawCopyButton(() => item.text, "the text"),
+      renderMarkdown(item.text),
+    ),
+
+  waiting: (item) =>
+    drawNotice("waits", `for ${plural(item.runs.length, "background run")}, without a request`),
 
   call: drawCall,
 
@@ -173,6 +158,7 @@ const ITEM_RENDERERS = {
         { class: "callhead" },
         drawStateBadge(run),
         h("b", null, "report"),
+        report.text && drawCopyButton(() => report.text, "the report"),
         h("span", { class: "figure" }, runFigures(run, run.finished).join(" · ")),
       ),
       report.error && h("div", { class: "broken" }, sanitize(report.error)),
@@ -235,7 +221,8 @@ const ITEM_HEIGHTS = {
   note: 40,
   resumed: 40,
   cleared: 40,
-  compacted: 40,
+  waiting: 40,
+  compacted: 190,
   turn: 34,
   thinking: 34,
   provider: 34,
@@ -294,7 +281,9 @@ const drawRunHead = (fold, run) =>
         " › ",
       ]),
       h("span", null, `run ${run.id}`),
+      drawCopyButton(() => run.id, "the run id"),
       drawLinkButton({ run: run.id, turn: 0, call: "" }),
+      drawCompareButton(run),
     ),
     h(
       "h2",

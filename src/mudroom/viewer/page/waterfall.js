@@ -159,7 +159,7 @@ class Waterfall {
             { class: "first" },
             h("b", { style: { "--hue": String(agentHue(run.agent)) } }, run.agent),
             " ",
-            oneLine(runTitle(run), 120),
+            oneLine(distinctTitle(app.fold, run), 120),
           ),
           h(
             "div",
@@ -324,7 +324,8 @@ class Waterfall {
     const { run, span } = this.#spanAt(event);
     if (!run) return;
     if (event.target.closest(".fold")) return void this.toggle(run);
-    app.navigate({ run: run.id, turn: span ? span.turn : 0, call: span?.item?.id ?? "" });
+    const turn = span ? span.turn : 0;
+    app.navigate({ run: run.id, turn, call: span?.item?.id ?? "", tab: runTab() });
   }
 
   #onHover(event) {

@@ -1,0 +1,196 @@
+// The list of sessions: search, filters, order, and the choice of two to compare.
+"use strict";
+
+const SESSION_ORDERS = {
+  when: ["newest", (session) => session.when],
+  usd: ["most expensive", (session) => session.usd ?? 0],
+  tokens: ["most tokens", (session) => session.tokens],
+  seconds: ["longest", (session) => session.seconds],
+};
+const OUTCOMES = {
+  "": "all outcomes",
+  done: "done",
+  failed: "failed",
+  stopped: "stopped",
+  unfinished: "unfinished",
+  running: "running",
+};
+
+/** The list: its sessions, and what the user has typed and chosen. */
+const sessionList = { all: [], words: "", outcome: "", order: "when", chosen: new Set() };
+
+/** Return the CSS class of a listed session's badge. */
+const sessionState = (session) => {
+  if (!session.reason) return session.state === "live" ? "running" : "unfinished";
+  if (session.reason === "GOAL") return "done";
+  return STOPPED.has(session.reason) ? "stopped" : "failed";
+};
+
+const matchesWords = (session, words) => {
+  const text = [session.prompt, session.name, session.folder, session.model, session.id]
+    .join(" ")
+    .toLowerCase();
+  return words
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+};
+
+/** Return the sessions that match, in the chosen order. */
+const selectSessions = () => {
+  const [, value] = SESSION_ORDERS[sessionList.order];
+  return sessionList.all
+    .filter((each) => matchesWords(each, sessionList.words))
+    .filter((each) => !sessionList.outcome || sessionState(each) === sessionList.outcome)
+    .sort((a, b) => value(b) - value(a));
+};
+
+const drawSessionRow = (session) => {
+  const { error } = session;
+  const title = error
+    ? "This session cannot be read"
+    : oneLine(session.name || session.prompt, 160);
+  const facts = [session.folder, session.model, session.id.slice(0, 8)];
+  const details = error ? oneLine(error, 200) : facts.filter(Boolean).join(" · ");
+  const state = sessionState(session);
+  const figure = (kind, words) => h("span", { class: `figure ${kind}` }, words);
+  const runs = session.children + session.prompts;
+  return h(
+    "li",
+    { class: "session" },
+    h("input", {
+      type: "checkbox",
+      "aria-label": `Compare: ${title || session.id}`,
+      checked: sessionList.chosen.has(session.id),
+      change: (event) => chooseSession(session.id, event.currentTarget.checked),
+    }),
+    h(
+      "a",
+      { class: "asked", href: `#session=${encodeURIComponent(session.id)}` },
+      h("b", null, title || "no prompt yet"),
+      h("em", null, details),
+    ),
+    figure("when", formatDate(session.when)),
+    figure("runs", runs ? plural(runs, "run") : ""),
+    figure("tokens", session.tokens ? `${formatTokens(session.tokens)} tokens` : ""),
+    figure("cost", session.usd === null ? "" : formatMoney(session.usd)),
+    figure("time", session.seconds ? formatSeconds(session.seconds) : ""),
+    h("span", { class: `badge ${state}` }, state),
+  );
+};
+
+const chooseSession = (id, on) => {
+  if (on) sessionList.chosen.add(id);
+  else sessionList.chosen.delete(id);
+  while (sessionList.chosen.size > 2)
+    sessionList.chosen.delete(sessionList.chosen.values().next().value);
+  drawSessionRows();
+};
+
+const drawNoSessions = () =>
+  h(
+    "div",
+    { class: "empty" },
+    h("h2", null, "No sessions yet"),
+    h("p", null, "mudroom records each session, and this page shows them. Start one with"),
+    h(
+      "pre",
+      { class: "code" },
+      'mudroom -p "use a subtask to find which testing framework this project uses"',
+    ),
+  );
+
+const drawChoice = (name, words, options) =>
+  h(
+    "select",
+    {
+      "aria-label": words,
+      change: (event) => {
+        sessionList[name] = event.currentTarget.value;
+        drawSessionRows();
+      },
+    },
+    options.map(([value, text]) =>
+      h("option", { value, selected: sessionList[name] === value }, text),
+    ),
+  );
+
+const drawListHead = () =>
+  h(
+    "div",
+    { class: "listhead" },
+    h("h2", { id: "list-title" }),
+    h("input", {
+      id: "list-query",
+      type: "search",
+      placeholder: "Search prompts, folders, models",
+      "aria-label": "Search sessions",
+      autocomplete: "off",
+      spellcheck: "false",
+      value: sessionList.words,
+      input: (event) => {
+        sessionList.words = event.currentTarget.value.trim();
+        drawSessionRows();
+      },
+    }),
+    drawChoice("outcome", "Outcome", Object.entries(OUTCOMES)),
+    drawChoice(
+      "order",
+      "Order",
+      Object.entries(SESSION_ORDERS).map(([name, [words]]) => [name, words]),
+    ),
+  );
+
+/** Draw the list; a list that is shown keeps its search field. */
+const drawSessions = (sessions) => {
+  if (app.fold || $("list").hidden) return;
+  sessionList.all = sessions;
+  if (!sessions.length) return setChildren($("list"), drawNoSessions());
+  if (!$("list-rows"))
+    setChildren(
+      $("list"),
+      drawListHead(),
+      h("ul", { id: "list-rows", class: "sessions" }),
+      h("div", { id: "list-foot" }),
+    );
+  drawSessionRows();
+};
+
+const drawSessionRows = () => {
+  const shown = selectSessions();
+  const { all, chosen } = sessionList;
+  const stamp = JSON.stringify([shown, [...chosen]]);
+  if ($("list-rows").dataset.stamp === stamp) return;
+  const focused =
+    document.activeElement?.closest?.("#list-rows") && document.activeElement.ariaLabel;
+  $("list-rows").dataset.stamp = stamp;
+  $("list-title").textContent =
+    shown.length === all.length
+      ? plural(all.length, "session")
+      : `${formatCount(shown.length)} of ${plural(all.length, "session")}`;
+  setChildren($("list-rows"), shown.map(drawSessionRow));
+  if (focused)
+    [...$("list-rows").querySelectorAll("input")]
+      .find((each) => each.ariaLabel === focused)
+      ?.focus();
+  setChildren(
+    $("list-foot"),
+    !shown.length && h("p", { class: "empty" }, "No session matches."),
+    chosen.size > 0 && drawCompareBar(),
+  );
+};
+
+const drawCompareBar = () => {
+  const [a, b] = sessionList.chosen;
+  return h(
+    "div",
+    { class: "comparebar" },
+    b
+      ? h(
+          "a",
+          { class: "more", href: compareLink({ session: a }, { session: b }) },
+          "compare these two",
+        )
+      : h("span", null, "Choose another session to compare."),
+  );
+};

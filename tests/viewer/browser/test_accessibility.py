@@ -1,0 +1,127 @@
+"""Accessibility of every page and tab: names of all controls, and axe-core where it is installed.
+
+`npm install --no-save axe-core` installs it, or AXE_CORE names the file axe.min.js.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compaction.conftest import Stage, make_talker
+from tests.viewer.sessions import SessionBuilder, write_session
+
+from mudroom._core.tools import ToolResult
+from mudroom.journals.sqlite.store import SqliteStore
+from mudroom.testing.event_builders import tool_call
+from mudroom.viewer.server import open_viewer
+from mudroom.viewer.sources import StoredSessions
+
+from .conftest import Page
+
+ROOT = Path(__file__).parents[3]
+AXE = Path(os.environ.get("AXE_CORE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
+MARKDOWN = """# Result
+
+| file | lines |
+|---|--:|
+| `a.py` | 12 |
+
+1. First, see [the page](https://example.org).
+   - [x] done
+
+> quoted
+
+```python
+print("x" * 200)
+```
+"""
+VIEWS = {
+    "list": "",
+    "summary": "#session={one}",
+    "transcript": "#session={one}&run=1",
+    "context": "#session={one}&run=1&tab=context",
+    "ledger": "#session={one}&tab=ledger",
+    "compaction": "#session={two}&run=1",
+    "comparison": "#compare={one}%2F1&with={two}%2F1",
+}
+WINDOWS = {"light": (1440, 900), "dark": (1440, 900), "phone": (390, 844)}
+NAMED_ROLES = {
+    *("button", "link", "textbox", "searchbox", "combobox", "checkbox", "tab", "treeitem"),
+    *("img", "image", "heading", "dialog", "tree", "tablist", "toolbar", "splitter"),
+}
+VIOLATIONS = """axe.run(document, { resultTypes: ["violations"] }).then(result => result.violations
+    .filter(each => ["serious", "critical"].includes(each.impact))
+    .map(each => `${each.id}: ${each.nodes[0].target} ${each.nodes[0].failureSummary}`))"""
+
+
+async def write_sessions(home: Path) -> tuple[str, str]:
+    """Write a session with failures and Markdown, and one with a compaction; return their ids."""
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 2, 4)
+    call = tool_call("bash", "c9", command="false")
+    script.start_run("2", "And now?", script.at + 20, continues="1")
+    script.add_turn("2", 1, script.at + 21, 2.0, (call,), 4_000)
+    script.add_call("2", 1, script.at + 23, 1.0, call, ToolResult("exit 1", error=True))
+    script.add_call("2", 1, script.at + 24, 1.0, call, ToolResult("no", error=True), refused=True)
+    script.finish_run("2", script.at + 30, MARKDOWN, files_changed=("a.py",), usd=0.25)
+    await write_session(home, script)
+    (home / "stage").mkdir()
+    stage = Stage(home / "stage")
+    stage.write_files(40)
+    async with stage.open(make_talker(14)) as session:
+        await session.run("Read all files. Never touch 3.txt.")
+    compacted = SessionBuilder(session=session.id, events=stage.events)
+    await write_session(home, compacted)
+    return script.session, session.id
+
+
+async def visit_views(page: Page, home: Path, window: str) -> AsyncGenerator[str]:
+    """Open each view, and then the list of keys above it; yield their names."""
+    one, two = await write_sessions(home)
+    width, height = WINDOWS[window]
+    await page.set_size(width, height, phone=window == "phone")
+    await page.set_dark(window == "dark")
+    async with open_viewer(StoredSessions(SqliteStore(home)), port=0) as address:
+        for view, link in VIEWS.items():
+            await page.open(address.url + link.format(one=one, two=two))
+            await page.wait_until(
+                "document.querySelector('.session, .versus-table') || (app.isLoaded && app.run"
+                " && !app.frame && document.querySelector('#body .placed'))"
+            )
+            yield view
+            await page.run("document.getElementById('keys').click()")
+            yield f"{view} with keys"
+    assert page.errors == []
+
+
+async def list_unnamed(page: Page) -> list[str]:
+    """Return the controls and pictures of the page that have no name."""
+    await page.send("Accessibility.enable")
+    tree: list[dict[str, Any]] = (await page.send("Accessibility.getFullAXTree"))["nodes"]
+    return [
+        f"{node['role']['value']} {node.get('backendDOMNodeId')}"
+        for node in tree
+        if not node["ignored"]
+        and node["role"]["value"] in NAMED_ROLES
+        and not node.get("name", {}).get("value", "").strip()
+    ]
+
+
+async def test_every_control_has_a_name(page: Page, tmp_path: Path) -> None:
+    async for view in visit_views(page, tmp_path, "light"):
+        assert await list_unnamed(page) == [], view
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+async def test_axe_has_no_serious_findings(page: Page, tmp_path: Path, window: str) -> None:
+    if not AXE.is_file():
+        pytest.skip("axe-core is not installed: npm install --no-save axe-core")
+    axe = AXE.read_text(encoding="utf-8")
+    async for view in visit_views(page, tmp_path, window):
+        await page.run(f"{axe}; 1")
+        assert await page.run(VIOLATIONS) == [], view

@@ -1,0 +1,123 @@
+"""The list of sessions, and the comparison of two runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tests.viewer.sessions import SessionBuilder, write_session
+
+from mudroom._core.runs import Reason
+from mudroom.journals.sqlite.store import SqliteStore
+from mudroom.viewer.export import render_single_file
+from mudroom.viewer.server import open_viewer
+from mudroom.viewer.sources import SingleSession, StoredSessions
+
+from .conftest import Page
+from .test_page import SCREENSHOTS, read_texts
+
+
+def build_session(number: int, prompt: str, reason: Reason, usd: float) -> SessionBuilder:
+    builder = SessionBuilder(
+        seed=number, session=f"5e55a1d0-0000-4000-8000-00000000000{number}", at=1_790_000_000.0
+    )
+    builder.open_session()
+    builder.add_root("1", prompt, 1, number)
+    builder.start_run("2", f"{prompt} Again.", builder.at + 9, continues="1")
+    builder.finish_run(
+        "2", builder.at + 9 + number, f"Answer {number}", reason, usd=usd, seconds=number
+    )
+    builder.close_session()
+    return builder
+
+
+@asynccontextmanager
+async def open_list(page: Page, home: Path) -> AsyncGenerator[None]:
+    for number, (prompt, reason, usd) in enumerate(
+        (("Plant roses", Reason.GOAL, 0.5), ("Water the garden", Reason.ERROR, 2.0)), 1
+    ):
+        await write_session(home, build_session(number, prompt, reason, usd))
+    async with open_viewer(StoredSessions(SqliteStore(home)), port=0) as address:
+        await page.open(address.url)
+        await page.wait_until("document.querySelectorAll('.session').length === 2")
+        yield
+    assert page.errors == []
+
+
+async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: Path) -> None:
+    async with open_list(page, tmp_path):
+        await page.save_picture(SCREENSHOTS / "sessions.png")
+        assert await read_texts(page, ".session .badge") == ["failed", "done"]
+        await page.press("/")
+        await page.send("Input.insertText", text="ROSES plant")
+        await page.wait_until("document.querySelectorAll('.session').length === 1")
+        assert await read_texts(page, "#list-title") == ["1 of 2 sessions"]
+        assert await page.run("document.activeElement.id") == "list-query"
+        await page.send("Input.insertText", text="nothing")
+        await page.wait_until("document.querySelector('#list-foot .empty')")
+        await page.run("sessionList.words = ''; sessionList.outcome = 'done'; drawSessionRows()")
+        assert "Plant roses" in "".join(await read_texts(page, ".session .asked"))
+        order = "sessionList.outcome = ''; sessionList.order = '{}'; drawSessionRows()"
+        await page.run(order.format("seconds"))
+        assert (await read_texts(page, ".session .asked b"))[0] == "Water the garden"
+        await page.run(order.format("tokens"))
+        assert len(await read_texts(page, ".session")) == 2
+
+
+async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
+    async with open_list(page, tmp_path):
+        await page.click(".session:nth-child(1) input")
+        assert "another session" in "".join(await read_texts(page, ".comparebar"))
+        await page.click(".session:nth-child(2) input")
+        await page.click(".comparebar a")
+        await page.wait_until("document.querySelector('.versus-table')")
+        rows = await page.run(
+            "Object.fromEntries([...document.querySelectorAll('.numbers tbody tr')].map(row =>"
+            " [row.cells[0].textContent, [...row.cells].slice(1).map(each => each.textContent)]))"
+        )
+        assert rows["outcome"] == ["ERROR", "GOAL", ""]
+        assert rows["time"] == ["2.0s", "1.0s", "−50%"]
+        assert rows["cost"] == ["$2.00", "$0.50", "−75%"]
+        reports = "".join(await read_texts(page, ".texts .prose"))
+        assert "Answer 2" in reports and "Answer 1" in reports
+        await page.run("document.querySelector('.texts .more').click()")
+        assert await page.run("document.querySelectorAll('.diff .went, .diff .came').length") > 1
+        await page.run(
+            "(picker => { picker.value = '1'; picker.dispatchEvent(new Event('change')) })"
+            "(document.querySelectorAll('.side select')[3])"
+        )
+        await page.wait_until(
+            "comparison.sides[1].shown?.id === '1' && location.hash.includes('1')"
+        )
+        assert "read" in "".join(await read_texts(page, ".tools tbody th"))
+        await page.save_picture(SCREENSHOTS / "comparison.png")
+        await page.run("history.back()")
+        await page.wait_until("comparison.sides[1].shown?.id === '2'")
+        await page.click("#brand")
+        await page.wait_until("document.querySelectorAll('.session').length === 2")
+
+
+async def test_two_runs_of_a_file_are_compared(page: Page, tmp_path: Path) -> None:
+    script = build_session(3, "Plant roses", Reason.GOAL, 0.5)
+    source = SingleSession(script.session, script.events)
+    pieces = [piece async for piece in render_single_file(source, script.session)]
+    file = tmp_path / "run.html"
+    await asyncio.to_thread(file.write_text, "".join(pieces), encoding="utf-8")
+    await page.open(f"{file.as_uri()}#run=1")
+    await page.wait_until("app.fold?.events > 0 && document.querySelector('.path a')")
+    await page.click(".path a.link")
+    await page.wait_until("document.querySelector('.versus-table')")
+    assert len(await read_texts(page, ".side select")) == 2
+    await page.click(".side a.more")
+    await page.wait_until("app.fold && app.selection.run === '1'")
+    assert page.errors == []
+
+
+async def test_an_unknown_session_is_an_error_not_an_empty_page(page: Page, tmp_path: Path) -> None:
+    async with open_list(page, tmp_path):
+        await page.run("location.hash = compareLink({ session: 'x' }, { session: 'y' })")
+        await page.wait_until("!document.getElementById('trouble').hidden")
+        assert "unknown session 'x'" in "".join(await read_texts(page, "#trouble"))
+        page.errors.clear()  # the browser logs the answer 404

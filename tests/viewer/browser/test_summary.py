@@ -1,0 +1,94 @@
+"""The summary of a session: its figures, what to look at first, and where each line leads."""
+
+from __future__ import annotations
+
+import pytest
+from tests.viewer.sessions import SessionBuilder, build_large_session
+
+from mudroom.events import RunStarted
+from mudroom.projections.ledger import Ledger, describe_ledger
+
+from .conftest import Page
+from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
+
+
+async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(page: Page) -> None:
+    script = build_large_session()
+    async with open_page(page, script):
+        assert (await read_selection(page))[3] == "summary"
+        ledger = Ledger.from_events(script.events)
+        saved = 1 - ledger.parent_tokens / ledger.without_children_tokens
+        (share,) = await read_texts(page, ".share-saved b")
+        assert share == f"{saved:.0%}" and f"({saved:.0%} saved)" in describe_ledger(ledger)
+        tiles = dict(
+            zip(
+                await read_texts(page, ".tile span"),
+                await read_texts(page, ".tile b"),
+                strict=True,
+            )
+        )
+        runs = [event for event in script.events if isinstance(event, RunStarted)]
+        assert tiles["runs"] == str(len(runs))
+        assert list(tiles) == ["time", "cost", "tokens", "runs", "failures"]
+        assert tiles["failures"] == str(await page.run("app.fold.errors")) != "0"
+        await page.save_picture(SCREENSHOTS / "summary.png")
+
+
+async def test_each_line_of_the_summary_leads_to_its_place(page: Page) -> None:
+    script = build_large_session()
+    async with open_page(page, script):
+        lines = await page.run("findAttention(app.fold).map(line => line.words)")
+        assert lines and any("failed" in line for line in lines)
+        for number in range(len(lines)):
+            go = await page.run(f"findAttention(app.fold)[{number}].go")
+            await page.run("app.navigate({ tab: 'summary' })")
+            await page.wait_until("document.querySelector('.attention .line')")
+            await page.run(f"document.querySelectorAll('.attention .line')[{number}].click()")
+            assert await read_selection(page) == (go["run"], go["turn"], go["call"], go["tab"])
+            await page.wait_until("app.reader.items.length > 0")
+        await page.run("app.navigate({ tab: 'summary' })")
+        await page.click(".share-saved")
+        assert (await read_selection(page))[3] == "ledger"
+        await page.press("1")
+        await page.run("app.reader.show(app.shown.findIndex(item => item.pane === 'slowest'))")
+        await page.wait_until("document.querySelector('.slowest .line')")
+        slowest = await page.run("document.querySelector('.slowest .line').textContent")
+        await page.run("document.querySelectorAll('.switch button')[1].click()")
+        await page.wait_until(
+            "document.querySelector('.switch [aria-pressed=true]').textContent === 'most tokens'"
+        )
+        assert await page.run("document.querySelector('.slowest .line').textContent") != slowest
+        await page.run("document.querySelector('.slowest .line').click()")
+        selected = await read_selection(page)
+        assert selected[0].startswith("1.") and selected[3] == "transcript"
+
+
+async def test_a_calm_session_says_that_nothing_failed(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.start_run("1", "Why?", script.at)
+    script.finish_run("1", script.at + 2, "Because.")
+    async with open_page(page, script):
+        assert "Nothing failed" in "".join(await read_texts(page, ".attention"))
+        assert "No child ran" in "".join(await read_texts(page, ".saved"))
+        assert "Because." in "".join(await read_texts(page, ".prompts .prose"))
+
+
+async def test_a_row_of_the_tree_leaves_the_summary(page: Page) -> None:
+    script = build_large_session()
+    async with open_page(page, script):
+        await page.click(".row:nth-child(3)")
+        assert (await read_selection(page))[3] == "transcript"
+        await page.press("1")
+        await page.press("ArrowDown")
+        assert (await read_selection(page))[3] == "transcript"
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+async def test_the_summary_fits_its_window(page: Page, width: int) -> None:
+    await page.set_size(width, 844, phone=width < 500)
+    script = build_large_session()
+    async with open_page(page, script):
+        body = "document.getElementById('body')"
+        assert await page.run(f"{body}.scrollWidth <= {body}.clientWidth")
+        assert await page.run("document.documentElement.scrollWidth <= window.innerWidth")
