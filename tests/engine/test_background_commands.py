@@ -10,7 +10,7 @@ import pytest
 from tests.engine.conftest import Stage
 from tests.engine.test_background import check_record, list_notifications, wait_forever
 
-from mudroom import Reason, Session, ToolCallBlock
+from mudroom import Reason, Session, ToolCallBlock, ToolContext, ToolResult, tool
 from mudroom._core.events import MessageDelivered, MessageSent, StoredEvent, ToolCallFinished
 from mudroom._engine.inbox.background import STILL_RUNNING
 from mudroom.journals.sqlite.folder import get_session_path
@@ -112,6 +112,40 @@ async def test_a_time_limit_of_a_background_command_is_stated(stage: Stage) -> N
     await stage.run([[bash("sleep 600", timeout=1_000)], [call("wait")], "the end"])
     (text,) = list_notifications(stage)
     assert "<status>failed</status>" in text and "[timed out after 1 s; " in text
+
+
+async def test_a_tool_that_is_no_coroutine_starts_work_in_the_background(stage: Stage) -> None:
+    async def work() -> ToolResult:
+        return ToolResult("it is done")
+
+    @tool
+    def begin(ctx: ToolContext) -> ToolResult:
+        "Start work from the thread of the tool."
+        return ctx.run_in_background("quick work", work())
+
+    script: list[Any] = [[call("begin")], [call("wait")], "the end"]
+    async with stage.open(script, tools=[begin]) as session:
+        assert (await session.run("PARENT")).ok
+        await check_record(stage)
+    (text,) = list_notifications(stage)
+    assert "it is done" in text
+
+
+async def test_a_command_is_cancelled_before_its_first_step(stage: Stage) -> None:
+    async def work() -> ToolResult:
+        return ToolResult("never")
+
+    @tool
+    async def begin(ctx: ToolContext) -> ToolResult:
+        "Start work, and cancel the run at once."
+        result = ctx.run_in_background("quick work", work())
+        assert stage.session.cancel("1")
+        return result
+
+    async with stage.open([[call("begin")], "the end"], tools=[begin]) as session:
+        report = await session.run("PARENT")
+        await check_record(stage)
+    assert (report.reason, report.stopped_commands) == (Reason.CANCELLED, ("quick work",))
 
 
 def script(request: Request) -> Answer:

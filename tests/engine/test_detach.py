@@ -282,3 +282,82 @@ async def check_ends(events: list[StoredEvent]) -> None:
     assert sorted(ended) == ["1", "1.1.1", "1.1.2"]
     results = [event.call_id for event in events if isinstance(event, ToolCallFinished)]
     assert len(results) == len(set(results))
+
+
+async def run_detached_command(stage: Stage, command: str, **arguments: Any) -> list[str]:
+    """Run a command, detach it when it has created `begun`, and return the notifications."""
+
+    async def end(request: Request) -> Answer:
+        (stage.folder / "go").touch()
+        return [call("wait", until="all")]
+
+    script = {"PARENT": [[call("bash", command=command, **arguments)], end, "the end"]}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until((stage.folder / "begun").exists)
+        assert session.detach()
+        assert (await running).ok
+        await check_record(stage)
+    return list_notifications(stage)
+
+
+WAIT_FOR_GO = "until test -e go; do sleep 0.01; done"
+
+
+async def test_a_detached_command_goes_on_with_its_output_so_far(stage: Stage) -> None:
+    command = f"seq 300; touch begun; {WAIT_FOR_GO}; echo last; touch made.txt; exit 3"
+    (text,) = await run_detached_command(stage, command)
+    start = stage.results[0]
+    assert start.text.startswith("Started 1.1.1 in the background.")
+    assert start.text.endswith(f"is in {start.spill} when it ends. Its time limit is 120 s.")
+    assert start.detail == {"command": "1.1.1", "background": True}
+    assert "<status>failed</status>" in text and "[exit code 3; " in text
+    assert text.endswith("\nlast\n</result>\n</task-notification>")
+    lines = Path(start.spill).read_text().splitlines()
+    assert lines == [*map(str, range(1, 301)), "last"]
+    assert {"begun", "made.txt"} <= set(stage.reports["1"].files_changed)
+
+
+async def test_a_detached_command_with_long_output_keeps_its_file(stage: Stage) -> None:
+    command = f"seq 100000; touch begun; {WAIT_FOR_GO}; echo last"
+    (text,) = await run_detached_command(stage, command)
+    assert "<status>completed</status>" in text
+    lines = Path(stage.results[0].spill).read_text().splitlines()
+    assert len(lines) == 100_001 and lines[-1] == "last"
+
+
+async def test_the_time_limit_of_a_detached_command_stays(stage: Stage) -> None:
+    (text,) = await run_detached_command(stage, "touch begun; sleep 600", timeout=1_000)
+    assert "[timed out after 1 s; " in text
+
+
+async def test_a_cancel_stops_a_detached_command(stage: Stage) -> None:
+    command = "touch begun; sleep 600"
+    async with stage.open({"PARENT": [[call("bash", command=command)], wait_forever]}) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until((stage.folder / "begun").exists)
+        assert session.detach("1.1.1")
+        await stage.wait_until(lambda: len(stage.model.requests) == 2)
+        assert session.cancel()
+        report = await running
+        await check_record(stage)
+    assert report.reason is Reason.CANCELLED and report.stopped_commands == (command,)
+
+
+async def test_a_command_is_detached_in_a_worker_process(stage: Stage) -> None:
+    command = f"touch begun; {WAIT_FOR_GO}; echo last"
+
+    def child(request: Request) -> Answer:
+        if request.turn == 1:
+            (stage.folder / "go").touch()
+            return [call("wait", until="all")]
+        return "the child is done" if request.turn else [call("bash", command=command)]
+
+    script = {"PARENT": [[wait_for()], "the end"], "CHILD": [child]}
+    async with stage.open(script, worker="process:1", budget=Budget(depth=2)) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until((stage.folder / "begun").exists)
+        assert session.detach("1.1.1.1.1")
+        assert (await running).ok
+        await check_record(stage)
+    assert stage.list_notes("1.1.1")[0].count("\nlast\n") == 1

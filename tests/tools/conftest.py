@@ -35,6 +35,11 @@ class Run:
     def spill_path(self, name: str) -> str:
         return str(self.spills / f"{name}-{len(os.listdir(self.spills))}")
 
+    async def run_detachable(
+        self, title: str, work: Awaitable[ToolResult], on_detach: object
+    ) -> ToolResult:
+        return await work
+
 
 @pytest.fixture
 def ctx(tmp_path: Path) -> Run:

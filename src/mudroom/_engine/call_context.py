@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from .._core.ports import Workspace
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._platform.private_files import write_private_file
-from .background_commands import start_command
+from .background_commands import run_detachable, start_command
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 
@@ -80,7 +80,26 @@ class CallContext:
 
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         """Run work after the call has returned; return the result of the call; see the port."""
-        return start_command(self.run, self.place, title, work)
+        results: list[ToolResult] = []
+
+        def start() -> None:
+            results.append(start_command(self.run, self.place, title, work))
+
+        async def start_on_loop() -> None:
+            start()
+
+        run_from_any_thread(self._loop, start_on_loop, start)
+        return results[0]
+
+    async def run_detachable(
+        self,
+        title: str,
+        work: Coroutine[Any, Any, ToolResult],
+        on_detach: Callable[[], object],
+    ) -> ToolResult:
+        """Run work that may go on in the background; see the port."""
+        call_id = self.call.id if self.call else ""
+        return await run_detachable(self.run, self.place, call_id, title, work, on_detach)
 
     def _before_write(self, path: str, before: str, after: str) -> None:
         recorder = self.run.recorder

@@ -44,13 +44,14 @@ class RunControls(ABC):
         return handle is not None and handle.wrap_up()
 
     def detach(self, run_id: str | None = None) -> bool:
-        """Have the call that waits for a child return; the child goes on in the background.
+        """Have a call that waits for a child or a command return; it goes on in the background.
 
-        The parent reads its report in a notification. Return False if no call waits for the child.
-        For a child in a worker process, the result states only whether its parent works.
+        The parent reads its result in a notification. Return False if no call waits for it. If the
+        parent works in a worker process, the result states only whether it works.
 
         Arguments:
-            run_id: the child; None for all children that root runs wait for.
+            run_id: the child, or the place of the call of a command: run, turn and position.
+                None for all children and commands that root runs wait for.
 
         Example:
             session.detach("1.2.1")

@@ -71,18 +71,43 @@ parse = build_parser(Arguments)
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Run the command until it ends or its time is over, or start it in the background."""
-    if arguments.background:
-        path = ctx.spill_path("bash")
-        result = ctx.run_in_background(arguments.command, _run_to_end(ctx, arguments, path))
-        text = f"{result.text} Its whole output is in {path} when it ends."
-        return replace(result, text=text, spill=path)
-    milliseconds = arguments.timeout or _DEFAULT_TIMEOUT
-    timeout = min(max(milliseconds, _MIN_TIMEOUT), _MAX_TIMEOUT) / 1000
     output = CommandOutput(ctx)
+    if arguments.background:
+        output.keep_in_file()
+        timeout = max(arguments.timeout or 0, _MIN_TIMEOUT) / 1000
+        if arguments.timeout is None:
+            timeout = _BACKGROUND_SECONDS
+        work = _run_command(ctx, arguments.command, timeout, output)
+        result = ctx.run_in_background(arguments.command, work)
+    else:
+        milliseconds = arguments.timeout or _DEFAULT_TIMEOUT
+        timeout = min(max(milliseconds, _MIN_TIMEOUT), _MAX_TIMEOUT) / 1000
+        work = _run_command(ctx, arguments.command, timeout, output)
+        result = await ctx.run_detachable(arguments.command, work, output.keep_in_file)
+        if not output.is_in_background:
+            return result
+    text = f"{result.text} Its whole output is in {output.spill} when it ends."
+    if timeout < _BACKGROUND_SECONDS:
+        text += f" Its time limit is {timeout:g} s."
+    return replace(result, text=text, spill=output.spill)
+
+
+async def _run_command(
+    ctx: ToolContext, command: str, timeout: float, output: CommandOutput
+) -> ToolResult:
+    """Run the command to its end. In the background, a cancel gives a result, too."""
+    started_at = time.monotonic()
+    finished: CommandResult | None = None
     try:
-        finished = await ctx.sandbox.run(arguments.command, timeout=timeout, sink=output.feed)
+        finished = await ctx.sandbox.run(command, timeout=timeout, sink=output.feed)
+    except asyncio.CancelledError:
+        if not output.is_in_background:
+            raise
     finally:
         output.close()
+    if output.is_in_background:
+        return _report_end(finished, timeout, time.monotonic() - started_at, output)
+    assert finished is not None
     lines = [output.finish().rstrip("\n"), _describe_ending(finished, timeout)]
     return ToolResult(
         "\n".join(filter(None, lines)) or "(no output)",
@@ -96,23 +121,13 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     )
 
 
-async def _run_to_end(ctx: ToolContext, arguments: Arguments, path: str) -> ToolResult:
-    """Run the command in the background, with all its output in a file. A cancel stops it."""
-    output = CommandOutput(ctx, path)
-    timeout = max(arguments.timeout or 0, _MIN_TIMEOUT) / 1000
-    if arguments.timeout is None:
-        timeout = _BACKGROUND_SECONDS
-    started_at = time.monotonic()
-    finished: CommandResult | None = None
-    try:
-        finished = await ctx.sandbox.run(arguments.command, timeout=timeout, sink=output.feed)
-    except asyncio.CancelledError:
-        ending = "stopped; all its processes were ended"
-    else:
+def _report_end(
+    finished: CommandResult | None, timeout: float, seconds: float, output: CommandOutput
+) -> ToolResult:
+    """Return the result of a background command. `finished`: None if it was stopped."""
+    ending = "stopped; all its processes were ended"
+    if finished is not None:
         ending = _describe_ending(finished, timeout).strip("[]") or "exit code 0"
-    finally:
-        output.close()
-    seconds = time.monotonic() - started_at
     whole = f"the whole output, {output.size:,} bytes, is in {output.spill}"
     detail = {"bytes": output.size}
     if finished is not None:
@@ -138,11 +153,12 @@ def _describe_ending(finished: CommandResult, timeout: float) -> str:
 class CommandOutput:
     """The output of a command: head and tail in memory; long output is written to a file, too.
 
-    Arguments:
-        path: a file for all output; "" makes one when the output is long.
+    Attributes:
+        is_in_background: true if the command goes on after its call; all output is in the file.
     """
 
-    def __init__(self, ctx: ToolContext, path: str = "") -> None:
+    def __init__(self, ctx: ToolContext) -> None:
+        self.is_in_background = False
         self.size = 0
         self.spill = ""
         self._write_error = ""
@@ -152,12 +168,18 @@ class CommandOutput:
         self._file: BinaryIO | None = None
         self._redacting = RedactingStream(ctx.redact)
         self._file_room = MAX_SPILL_BYTES
-        if path:
-            self._open_spill(path)
+
+    def keep_in_file(self) -> None:
+        """Write all output to a file: the command goes on in the background."""
+        self.is_in_background = True
+        if self.size and not self.spill:
+            self._open_spill()
+        self.spill = self.spill or self._ctx.spill_path("bash")
 
     def feed(self, chunk: bytes) -> None:
         """Add a chunk."""
-        if not self.spill and self.size + len(chunk) > 2 * _HALF_BYTES:
+        is_long = self.size + len(chunk) > 2 * _HALF_BYTES
+        if not self._file and (is_long or self.is_in_background):
             self._open_spill()
         self.size += len(chunk)
         self._spill(chunk)
@@ -200,9 +222,9 @@ class CommandOutput:
             self._file.close()
             self._file = None
 
-    def _open_spill(self, path: str = "") -> None:
+    def _open_spill(self) -> None:
         """Open the file and write all output so far, while memory still holds all of it."""
-        self.spill = path or self._ctx.spill_path("bash")
+        self.spill = self.spill or self._ctx.spill_path("bash")
         self._file = open(self.spill, "wb", buffering=0)  # noqa: SIM115  open until `close`
         self._spill(bytes(self._head + self._tail))
 

@@ -61,6 +61,22 @@ class ToolContext(Protocol):
         """
         ...
 
+    async def run_detachable(
+        self,
+        title: str,
+        work: Coroutine[Any, Any, ToolResult],
+        on_detach: Callable[[], object],
+    ) -> ToolResult:
+        """Run work that may go on in the background, and return the result of the call.
+
+        It is the result of the work, or that of `run_in_background` if the user sends the work to
+        the background before its end.
+
+        Arguments:
+            on_detach: called when the work goes on in the background.
+        """
+        ...
+
 
 class ToolSource(Protocol):
     """A source of tools that can change, such as a server in another process."""

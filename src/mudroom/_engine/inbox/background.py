@@ -115,7 +115,9 @@ class BackgroundWork:
 
         self.titles[work_id] = title
         task = asyncio.create_task(wait_for_end())
-        self.open[work_id] = OpenWork(title, task, lambda _: command.cancel())
+        # A task that is cancelled before its first step would not run at all.
+        loop = asyncio.get_running_loop()
+        self.open[work_id] = OpenWork(title, task, lambda _: loop.call_soon(command.cancel))
 
     def _close(self, work_id: str, message: InboxMessage, result: ToolResult | None = None) -> None:
         """Remove work that has ended, and send its notification. `result`: of a command."""
