@@ -261,15 +261,36 @@ async def test_ctrl_b_sends_all_children_to_the_background(tmux: Tmux) -> None:
         await tmux.expect("3 running", "⎿ read f0.txt", "esc: stop, ctrl+b: background")
         await tmux.press("C-b")
         await tmux.expect(
-            "To the background: general#1.1.1, general#1.1.2, general#1.1.3. Their reports come",
+            "To the background: general#1.1.1, general#1.1.2, general#1.1.3. The model is",
             "3 started, 0 told",
             "3 running",
             gone="ctrl+b: background",
         )
         await tmux.press("C-b")
-        await tmux.expect("No call waits for a child. The run continues while you type")
+        await tmux.expect("No call waits for a child or a command.")
         three.go.set()
         await tmux.expect("all told", "3 children read")
+
+
+async def test_ctrl_b_sends_a_command_to_the_background(tmux: Tmux, mudroom: Mudroom) -> None:
+    command = "until test -e go; do sleep 0.05; done; echo the gate is open"
+
+    def answer(asked: ServerRequest) -> ServerAnswer:
+        if asked.turn == 0:
+            return [ToolCallBlock("b", "bash", {"command": command})]
+        if asked.turn == 1:
+            return [ToolCallBlock("w", "wait", {})]
+        return "all told" if "the gate is open" in str(asked.messages[-1]) else "no end"
+
+    async with ModelServer(answer) as server:
+        await tmux.start(*MODEL, url=server.url, columns=120)
+        await tmux.expect("claude-s")
+        await tmux.say("look")
+        await tmux.expect("esc: stop, ctrl+b: background")
+        await tmux.press("C-b")
+        await tmux.expect("To the background: a command.", gone="ctrl+b: background")
+        (mudroom.project / "go").touch()
+        await tmux.expect("all told")
 
 
 async def test_ctrl_b_sends_the_selected_child_to_the_background(tmux: Tmux) -> None:
@@ -280,7 +301,7 @@ async def test_ctrl_b_sends_the_selected_child_to_the_background(tmux: Tmux) -> 
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("C-b")
-        await tmux.expect("To the background: general#1.1.3. Its report comes", "3 running")
+        await tmux.expect("To the background: general#1.1.3. The model", "3 running")
         three.go.set()
         await tmux.expect("all told", "3 children read")
         last = server.requests[-1].body.decode()

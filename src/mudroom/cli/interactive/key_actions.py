@@ -250,22 +250,20 @@ class KeyActions:
         conversation = self.conversation
         if conversation is None or not conversation.tree.roots:
             return
-        waited_for = conversation.tree.list_waited_for(conversation.tree.roots[-1].run_id)
-        if run_id := self._panel.child_run_id:
-            waited_for = [conversation.tree.runs[run_id]]
-        names = [
-            self._get_child_name(conversation, child.run_id)
-            for child in waited_for
-            if conversation.session.detach(child.run_id)
-        ]
-        if names:
-            reports = "Its report comes" if len(names) == 1 else "Their reports come"
-            text = f"To the background: {', '.join(names)}. {reports} as a message to the model."
+        root = conversation.tree.roots[-1]
+        run_id = self._panel.child_run_id
+        names = [self._get_child_name(conversation, run_id)] if run_id else []
+        if not run_id:
+            waited_for = conversation.tree.list_waited_for(root.run_id)
+            names += [self._get_child_name(conversation, child.run_id) for child in waited_for]
+            names += ["a command"] * list(root.open_calls.values()).count("command")
+        if conversation.session.detach(run_id or None):
+            text = f"To the background: {', '.join(names)}. The model is notified at the end."
             self._print(text, "yellow")
         else:
             self._print(
-                "No call waits for a child. The run continues while you type: Enter queues a line, "
-                "Ctrl+S sends it to the model now."
+                "No call waits for a child or a command. The run continues while you type: Enter "
+                "queues a line, Ctrl+S sends it to the model now."
             )
         self._redraw()
 

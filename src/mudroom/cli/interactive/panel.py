@@ -94,16 +94,19 @@ class Panel:
             keys = ["esc: stop"]
             if self._queue.lines:
                 keys.append("ctrl+s: send now")
-            if self._waits_for_children:
+            if self._can_detach:
                 keys.append("ctrl+b: background")
             return f"{self._choose_spinner()} {', '.join(keys)}"
         return ""
 
     @property
-    def _waits_for_children(self) -> bool:
-        """True if a call of the main agent waits for a child, so that Ctrl+B can detach it."""
+    def _can_detach(self) -> bool:
+        """True if a call of the main agent waits for a child or a command."""
         tree = self.conversation.tree if self.conversation else None
-        return bool(tree and tree.roots and tree.list_waited_for(tree.roots[-1].run_id))
+        if not tree or not tree.roots:
+            return False
+        root = tree.roots[-1]
+        return "command" in root.open_calls.values() or bool(tree.list_waited_for(root.run_id))
 
     def _choose_spinner(self) -> str:
         """Return the character that shows now that a run works."""

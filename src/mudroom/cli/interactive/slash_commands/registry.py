@@ -123,7 +123,7 @@ SHORTCUTS = (
     ("on a child", "enter: transcript, m: message, w: wrap up, x: stop"),
     ("ctrl+x ctrl+k", "stop everything"),
     ("shift+tab, alt+p", "next permission mode; switch model"),
-    ("ctrl+b", "send the children that the model waits for to the background"),
+    ("ctrl+b", "send what the model waits for to the background: children, commands"),
     ("ctrl+o", "show the last tool result or thinking in full"),
     ("ctrl+t", "tasks"),
     ("ctrl+r", "search the history"),
