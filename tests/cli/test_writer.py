@@ -136,6 +136,26 @@ def test_a_message_is_written_once_when_it_is_sent() -> None:
     )
 
 
+def test_rules_in_the_words_of_the_user_are_shown_when_they_are_found() -> None:
+    prompt = "Fix it.\n- never push\nRule: known already\nRule removed: gone"
+    hint = "/pin lists the rules, /unpin removes one.\n"
+    assert write_events([run_started("2", prompt=prompt)]) == (
+        f"Rule for every compaction: never push\n{hint}"
+    )
+    many = "\n".join(f"never push {number}" for number in range(9))
+    assert write_events([run_started("2", prompt=many)]).endswith(
+        f"Rule for every compaction: never push 4\n4 more rules. {hint}"
+    )
+    message = MessageSent(at=1, run="1", message=InboxMessage("m1", "must pass"))
+    assert "Rule for every compaction: must pass" in write_events([message])
+    others: list[AnyEvent] = [
+        run_started("3", prompt="never", is_compaction=True),
+        run_started("1.1.1", prompt="never push"),
+        MessageSent(at=1, run="1", message=InboxMessage("m2", "never push", "1.1.1")),
+    ]
+    assert "Rule" not in write_events(others)
+
+
 def test_tool_calls_of_every_kind() -> None:
     text = write_events(
         [

@@ -132,3 +132,20 @@ async def test_rules_stay_word_for_word_beyond_the_messages_that_fit(stage: Stag
                 text = join_request(stage.model.requests[-1])
                 assert [rule for rule in rules if rule not in text] == []
     assert len(stage.compactions) >= count
+
+
+async def test_a_removed_rule_is_no_rule_after_a_compaction(stage: Stage) -> None:
+    stage.write_files(1)
+
+    def script(request: Request) -> Answer:
+        return "notes" if is_summary(request) else "y" * 30_000
+
+    removal = "Rule removed: Never touch 1.txt."
+    prompts = ["Begin.", "Never touch 1.txt.\nNever touch 2.txt.", removal]
+    async with stage.open(script) as session:
+        for prompt in [*prompts, *(f"Step {n}. {'long text ' * 800}" for n in range(9))]:
+            await session.run(prompt)
+    assert stage.compactions
+    text = join_request(stage.model.requests[-1])
+    assert "Never touch 2.txt." in text
+    assert "Never touch 1.txt." not in text.replace(removal, "")

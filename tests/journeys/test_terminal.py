@@ -73,7 +73,12 @@ async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom
         for command, answer in (
             ("/context", "tools"),
             ("/context 9.9", "no turn has the name"),
+            ("/pin", "No rules. /pin RULE adds one"),
+            ("/unpin 1", "no rule has the number '1'. There are no rules."),
             ("/pin Use tabs.", "Each compaction keeps it word for word"),
+            ("/pin", "1  Use tabs."),
+            ("/unpin 2", "Name a number of the list that /pin shows."),
+            ("/unpin 1", "this rule ends: Use tabs."),
             ("/agents", "explore"),
             ("/skills", "No skills found. A skill is"),
             ("/mode", "acceptEdits"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .._core.counts import count_noun
-from .._core.events import AnyEvent, Compacted, ResultsCleared
+from .._core.events import AnyEvent, Compacted, MessageDelivered, ResultsCleared, RunStarted
+from .user_rules import list_rules
 
 
 class ContextReceipt(Struct, frozen=True):
@@ -21,20 +22,55 @@ class ContextReceipt(Struct, frozen=True):
     cleared: int = 0
 
 
+class _RootRun(Struct):
+    """A root run of the conversation: the run before it, the user's texts, and the edits."""
+
+    continues: str
+    texts: list[str] = field(default_factory=list[str])
+    edits: list[Compacted | ResultsCleared] = field(
+        default_factory=list["Compacted | ResultsCleared"]
+    )
+
+
 class ContextReceipts:
-    """Receipts of all root runs, updated with each event. It keeps no messages."""
+    """Receipts of all root runs, updated with each event. It keeps no messages of the model."""
 
     def __init__(self) -> None:
-        self._edits: list[Compacted | ResultsCleared] = []
+        self._runs: dict[str, _RootRun] = {}
+        self._latest = ""
 
     def apply(self, event: AnyEvent) -> None:
         """Add the next event."""
-        if "." in event.run:
+        if isinstance(event, RunStarted) and not event.brief.depth:
+            texts = [] if event.brief.is_compaction else [event.brief.prompt]
+            self._runs[event.run] = _RootRun(event.brief.continues, texts)
+            self._latest = event.run
+        run = self._runs.get(event.run)
+        if run is None:
             return
         if isinstance(event, Compacted):
-            self._edits.append(replace(event, messages=()))
+            run.edits.append(replace(event, messages=()))
         elif isinstance(event, ResultsCleared):
-            self._edits.append(event)
+            run.edits.append(event)
+        elif isinstance(event, MessageDelivered) and event.origin == "user":
+            run.texts.append(event.text)
+
+    def rewind(self, run_id: str) -> None:
+        """Return to the state before a root run."""
+        self._latest = self._runs[run_id].continues
+
+    def list_rules(self, *more: str) -> list[str]:
+        """Return the rules of the user that hold. `more`: texts of the next prompt."""
+        texts = [text for run in self._walk(self._latest) for text in run.texts]
+        return list_rules([*texts, *more])
+
+    def _walk(self, run_id: str) -> list[_RootRun]:
+        """Return the runs of the conversation up to a run, oldest first."""
+        runs: list[_RootRun] = []
+        while run_id in self._runs:
+            runs.insert(0, self._runs[run_id])
+            run_id = runs[0].continues
+        return runs
 
     def find(self, run: int | None = None, turn: int | None = None) -> ContextReceipt:
         """Return the receipt at the request of a turn; by default at the next request.
@@ -43,9 +79,9 @@ class ContextReceipts:
             run: number of a root run. turn: one of its turns.
         """
         receipt = ContextReceipt()
-        for edit in self._edits:
-            place = (int(edit.run), edit.turn)
-            if run is not None and place >= (run, turn or 0):
+        runs = self._walk(self._latest if run is None else str(run))
+        for edit in (edit for each in runs for edit in each.edits):
+            if run is not None and (int(edit.run), edit.turn) >= (run, turn or 0):
                 break
             if isinstance(edit, Compacted):
                 receipt = ContextReceipt(edit)

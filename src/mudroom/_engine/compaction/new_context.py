@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -17,6 +16,7 @@ from ..._core.messages import (
 )
 from ..._core.token_counts import CHARACTERS_PER_TOKEN, estimate_message_tokens, estimate_tokens
 from ...projections.facts import ConversationFacts, collect_facts, format_facts
+from ...projections.user_rules import REMOVED_RULE, find_rules
 from ..run_context import RunContext
 from .record_file import find_record_path
 
@@ -26,14 +26,7 @@ MAX_TURN_TOKENS = 20_000
 """Tokens of the last turns that stay."""
 MAX_NOTE_TOKENS = 4_000
 
-PINNED_RULE = "Rule: "
-"""Beginning of a line of a user's message that is kept as a rule."""
-_RULE = re.compile(
-    r"(?im)^[ \t]*(?:[-*•]|\d+[.)])?[ \t]*"
-    r"(?:(?:always|never|must|do not|don't)\b|rule: |不要|必须|禁止|始终|总是|绝不|不得).*$"
-)
 _MAX_RULES = 100
-_MAX_RULE_LENGTH = 500
 
 _HEAD = (
     "[mudroom compacted this conversation. This message stands for its earlier part. "
@@ -96,7 +89,7 @@ def build_new_context(
     kept, left_out = _choose_user_texts(
         [text for text in facts.user_texts if text not in sent_again], sizes.messages
     )
-    rules = _find_rules(facts.user_texts, kept)
+    rules = _list_hidden_rules(facts.user_texts, kept)
     sections = [_HEAD.format(path=find_record_path(run))]
     if facts.task:
         sections.append(f"{_TASK_HEAD}\n<task>\n{facts.task}\n</task>")
@@ -183,12 +176,18 @@ def _format_user_texts(kept: Sequence[str], left_out: int) -> str:
     return "\n".join([_MESSAGES_HEAD, *rows])
 
 
-def _find_rules(user_texts: Iterable[str], kept: Iterable[str]) -> list[str]:
-    """Return the rules in the messages of the user that are not in the kept ones."""
+def _list_hidden_rules(user_texts: Iterable[str], kept: Iterable[str]) -> list[str]:
+    """Return the lines of rules of the user that are not in the kept messages.
+
+    A line that removes a rule is one of them only if the rule is in the kept messages.
+    """
     shown = "\n".join(kept)
-    matches = (match[0].strip() for text in user_texts for match in _RULE.finditer(text))
-    rules = dict.fromkeys(rule[:_MAX_RULE_LENGTH] for rule in matches)
-    return [rule for rule in rules if rule not in shown][-_MAX_RULES:]
+    lines = [
+        line
+        for rule, line in find_rules(user_texts).items()
+        if line not in shown and (rule in shown or not line.startswith(REMOVED_RULE))
+    ]
+    return lines[-_MAX_RULES:]
 
 
 def _format_all_facts(run: RunContext, facts: ConversationFacts, max_tokens: int) -> str:

@@ -218,6 +218,10 @@ class Conversation:
         """Put a text before the next prompt."""
         self._prompt_parts.append(text)
 
+    def list_rules(self) -> list[str]:
+        """Return the rules that each compaction keeps, those of the next prompt, too."""
+        return self.status.receipts.list_rules(*self._prompt_parts)
+
     async def _finish(self) -> None:
         with self._mark_busy():
             report = await self.session.resume_unfinished()

@@ -6,6 +6,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
+from ..._core.counts import count_noun
 from ..._core.events import (
     AnyEvent,
     Compacted,
@@ -13,6 +14,7 @@ from ..._core.events import (
     MessageSent,
     PermissionDecided,
     RunFinished,
+    RunStarted,
     ToolCallFinished,
     ToolCallStarted,
     TurnStarted,
@@ -22,6 +24,7 @@ from ..._core.runs import InboxMessage
 from ..._core.tools import ToolResult
 from ...projections.run_tree import RunState, RunTree, RunView
 from ...projections.safe_text import make_call_title, sanitize, sanitize_line
+from ...projections.user_rules import find_rules, is_marked
 from ..output.answer_stream import AnswerStream
 from ..output.call_group import CallGroup
 from ..output.markdown import format_unfinished, render_markdown
@@ -32,6 +35,9 @@ from ..output.tool_call_lines import format_tool_call
 
 MAX_LISTED_TASKS = 12
 """Tasks of one answer that are listed one by one; of more, only failed ones are listed."""
+
+MAX_LISTED_RULES = 5
+"""Rules of one message that are listed when they are found."""
 
 
 class ScrollbackWriter:
@@ -91,7 +97,7 @@ class ScrollbackWriter:
                 self._write_call(event)
             case Delta(kind="search_end"):
                 self._write_search(event.text)
-            case Compacted() | MessageSent():
+            case Compacted() | MessageSent() | RunStarted():
                 self._write_notice(event)
             case RunFinished():
                 self._write_group()
@@ -145,15 +151,36 @@ class ScrollbackWriter:
         sender = "" if message.sender == "user" else f"message from {message.sender}: "
         text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
         self._scrollback.write_lines([(text, "cyan")])
+        if message.sender == "user":
+            self._write_rules(message.text)
 
-    def _write_notice(self, event: Compacted | MessageSent) -> None:
+    def _write_notice(self, event: Compacted | MessageSent | RunStarted) -> None:
         self._write_group()
+        if isinstance(event, RunStarted):
+            self._write_rules("" if event.brief.is_compaction else event.brief.prompt)
+            return
         if isinstance(event, MessageSent):
             self._write_message(event.message)
             return
         sizes = f"{format_tokens(event.before)} to {format_tokens(event.after)} tokens"
         text = f"Conversation compacted from {sizes}. /context says what the model still knows."
         self._scrollback.write_lines([(text, "dim")])
+
+    def _write_rules(self, text: str) -> None:
+        """Write the lines of a message of the user that compactions keep as rules."""
+        scrollback = self._scrollback
+        rules = [rule for rule, line in find_rules([text]).items() if not is_marked(line)]
+        lines = [f"Rule for every compaction: {sanitize_line(rule)}" for rule in rules]
+        if not lines:
+            return
+        hidden = len(lines) - MAX_LISTED_RULES
+        more = f"{count_noun(hidden, 'more rule')}. " if hidden > 0 else ""
+        lines[MAX_LISTED_RULES:] = []
+        lines.append(f"{more}/pin lists the rules, /unpin removes one.")
+        columns = scrollback.columns() - 1
+        scrollback.write_lines(
+            *([(truncate(line, columns, scrollback.glyphs.more), "dim")] for line in lines)
+        )
 
     def _write_search(self, text: str) -> None:
         self._write_group()

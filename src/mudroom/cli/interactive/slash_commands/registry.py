@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
 from ..prompts.prompt_files import load_prompt_files
-from . import files, info, permissions, session
+from . import files, info, permissions, pins, session
 
 
 class SlashCommand(NamedTuple):
@@ -61,7 +61,10 @@ SLASH_COMMANDS = (
         "summarize the conversation to free up context",
         session.compact,
     ),
-    SlashCommand("/pin", "RULE", "a rule that every compaction keeps word for word", session.pin),
+    SlashCommand(
+        "/pin", "[RULE]", "add a rule that every compaction keeps; list the rules", pins.pin
+    ),
+    SlashCommand("/unpin", "N", "remove a rule of the list that /pin shows", pins.unpin),
     SlashCommand(
         "/context",
         "[RUN.TURN]",

@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 from ...._core.counts import count_noun
-from ...._engine.compaction.new_context import PINNED_RULE
 from ....errors import UsageError
 from ....journals.sessions import open_store
 from ...actions.session_store import find_session, resolve_replayed
@@ -38,17 +37,6 @@ async def exit_prompt(conversation: Conversation, _: str) -> NextStep:
 async def compact(conversation: Conversation, focus: str) -> None:
     """Replace the conversation by a summary that keeps `focus`."""
     await conversation.compact(focus)
-
-
-async def pin(conversation: Conversation, rule: str) -> None:
-    """Send a rule with the next prompt, marked so that each compaction keeps it."""
-    text = " ".join(rule.split())
-    if not text:
-        raise UsageError("the rule is empty", remedy="Name it: /pin Never edit the migrations.")
-    conversation.add_to_prompt(f"{PINNED_RULE}{text}")
-    conversation.print_text(
-        "Your next prompt sends this rule. Each compaction keeps it word for word.", "dim"
-    )
 
 
 async def model(conversation: Conversation, name: str) -> NextStep | None:
