@@ -88,6 +88,7 @@ class Session(RunControls):
             self._conversation.load(events)
             services.request_heads.load(events)
             for event in events:
+                services.teams.observe(event)
                 for watch in self._history_watchers:
                     watch(event)
             unfinished = self._conversation.unfinished_events

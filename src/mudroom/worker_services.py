@@ -32,7 +32,7 @@ from .workers.process.remote_services import (
     RemoteModel,
     SessionLink,
 )
-from .workers.process.session_calls import RemoteHooks, RemoteOutputChecks
+from .workers.process.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
 from .workers.process.worker import ProcessWorker
 
 
@@ -157,6 +157,7 @@ def build_worker_services(
         hooks=RemoteHooks(link) if config.has_hooks else None,
         change_watch=ChangeWatch(config.home),
         output_checks=RemoteOutputChecks(link),
+        teams=RemoteTeams(link),
         context_policy=make_context_policy(models, config.compaction),
     )
 

@@ -19,6 +19,7 @@ from mudroom._core.events import (
     RunWaiting,
     SessionOpened,
     StoredEvent,
+    TeamMessageSent,
     ToolCallStarted,
 )
 from mudroom.cli.commands.root import COMMANDS
@@ -39,6 +40,7 @@ FIRST_VERSION: dict[type[StoredEvent], int] = {
     MessageSent: 2,
     ResultsCleared: 2,
     RunWaiting: 2,
+    TeamMessageSent: 2,
 }
 """Record version that introduced an event, if not the first."""
 ID = "00000000-0000-4000-8000-000000000001"
@@ -92,6 +94,7 @@ def test_a_message_without_a_kind_is_read() -> None:
     line = b'{"type":"message_sent","at":1.0,"message":{"id":"m1","text":"x","sender":"user"}}'
     event = decode(line)
     assert isinstance(event, MessageSent) and event.message.kind == "message"
+    assert (event.message.name, event.message.approve) == ("", None)
 
 
 def test_no_tag_means_an_event_in_one_version_and_another_in_the_next() -> None:

@@ -109,6 +109,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         mode: permission mode, never wider than the parent's; None means the parent's.
         workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
             removed with the run: only its report remains.
+        is_teammate: true if a child with this agent has a name, that of the agent: a message to
+            it starts its next run in the same conversation.
 
     Example:
         Agent(
@@ -136,6 +138,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None
     workspace: WorkspaceKind = WorkspaceKind.SHARED
+    is_teammate: bool = field(name="teammate", default=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.name, str) and not self.name.strip():

@@ -14,6 +14,7 @@ SessionOpened
     ToolCallStarted               intent: stored before the tool acts
       FileWriteIntended           stored before the file is written
     ToolCallFinished              result: stored before the next step depends on it
+    TeamMessageSent               a message to a named child; its run reads it, or its next run
     RunWaiting                    the run waits for its background children; no request is sent
   RunFinished                     the report
 SessionClosed
@@ -116,6 +117,21 @@ class MessageDelivered(NoteInjected, frozen=True, kw_only=True, tag="message_del
     """A message becomes part of the next request; `text` is its text as the model reads it."""
 
     message_id: str
+
+
+class TeamMessageSent(Event, frozen=True, tag="team_message_sent"):
+    """A message to a named child of the run was sent.
+
+    The child reads it once: its run at work gets it, or its next run begins with it.
+
+    Arguments:
+        to: name of the child.
+        child: id of its first run; a newer child may have the same name.
+    """
+
+    to: str
+    child: str
+    message: InboxMessage
 
 
 class RunWaiting(Event, frozen=True, tag="run_waiting"):
@@ -296,6 +312,7 @@ StoredEvent = (
     | NoteInjected
     | MessageSent
     | MessageDelivered
+    | TeamMessageSent
     | RunWaiting
     | TurnStarted
     | TurnFinished

@@ -62,6 +62,10 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
             only its prompt and its answer.
         history: earlier messages of the conversation, oldest first. The journal stores them only
             with the runs that they come from.
+        name: name of a child that later messages start again, "" for any other run.
+        teammates: the other named children when the run began: name and agent.
+        is_plan: true if the run may only read and ends with a plan, which its parent approves.
+        message_ids: messages that are the prompt: this run begins because of them.
     """
 
     run_id: str
@@ -82,6 +86,10 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inherited_patterns: tuple[tuple[str, ...], ...] = field(name="limits", default=())
     workspace: WorkspaceSpec = WorkspaceSpec()
     content: tuple[TextBlock | ImageBlock, ...] = ()
+    name: str = ""
+    teammates: tuple[str, ...] = ()
+    is_plan: bool = field(name="plan", default=False)
+    message_ids: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> tuple[TextBlock | ImageBlock, ...]:
@@ -125,13 +133,17 @@ class InboxMessage(Struct, frozen=True):
         id: unique in the session; a message that is sent twice is delivered once.
         sender: "user", "mudroom", or the run id of the sender.
         kind: "notification": the engine says that background work of the run has ended; `sender`
-            is the id of that work.
+            is the id of that work. "shutdown": a request to stop, with a deadline.
+        name: how the receiver addresses the sender: a name or "parent"; "" without one.
+        approve: the answer to a request: a plan, or a request to stop. None in other messages.
     """
 
     id: str
     text: str
     sender: str = "user"
-    kind: Literal["message", "notification"] = "message"
+    kind: Literal["message", "notification", "shutdown"] = "message"
+    name: str = ""
+    approve: bool | None = None
 
 
 class Work(Struct, frozen=True, omit_defaults=True):
@@ -179,6 +191,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         limit: the limit that ended the run, or that a run with the reason GOAL passed; None if it
             was none, or that of a run above, or in records of older versions.
         work: what the run made of its isolated workspace; None if it had none.
+        unread_messages: messages to named children that no run of theirs has read, by name.
 
     Example:
         report: Report = await session.task("Find the author.", agent="explore")
@@ -208,6 +221,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     limit: LimitState | None = None
     stopped_commands: tuple[str, ...] = ()
     work: Work | None = None
+    unread_messages: dict[str, int] = {}
 
     @property
     def ok(self) -> bool:

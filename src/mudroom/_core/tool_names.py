@@ -18,7 +18,8 @@ _ALIASES = {
     "task": "agent invoke_agent spawn_agent spawn_teammate delegate subagent",
     "wait": "waitfor wait_agent taskoutput bashoutput check_background check_inbox read_inbox "
     "list_agents listagents list_teammates",
-    "send_message": "sendmessage send_input followup_task broadcast",
+    "send_message": "sendmessage send_input followup_task broadcast plan_approval review_plan "
+    "shutdown_response",
     "task_stop": "taskstop interrupt_agent close_agent killshell killbash shutdown_request "
     "request_shutdown",
     "compact": "compact_conversation",
@@ -32,6 +33,9 @@ toolsearch save_memory apply_patch update_plan codesearch
 _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "background_run": {"background": True},
     "broadcast": {"to": "*"},
+    "shutdown_request": {"how": "ask"},
+    "request_shutdown": {"how": "ask"},
+    "shutdown_response": {"to": "parent"},
     "killbash": {"how": "now"},
     "killshell": {"how": "now"},
     "check_background": {"timeout": 0},

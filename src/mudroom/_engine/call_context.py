@@ -26,7 +26,8 @@ class CallContext:
 
     Arguments:
         call: None outside of a call, for `Tool.make_reminder`.
-        position: number of the call in its answer, from 1.
+        position: number of the call in its answer, from 1; or the last part of the id of a run that
+            the engine begins.
         turn: turn of the call; None for the current one.
 
     Attributes:
@@ -37,7 +38,7 @@ class CallContext:
         self,
         run: RunContext,
         call: ToolCallBlock | None = None,
-        position: int = 0,
+        position: int | str = 0,
         turn: int | None = None,
     ) -> None:
         self.run = run

@@ -114,6 +114,9 @@ def format_evidence(report: Report) -> str:
         facts = ["it called no tool: nothing it says was looked up"]
     if report.stopped_commands:
         facts.append(f"stopped at its end: {', '.join(report.stopped_commands)}")
+    if report.unread_messages:
+        counts = (f"{count} to {name}" for name, count in report.unread_messages.items())
+        facts.append(f"messages that were not read: {', '.join(counts)}")
     at_least = "at least " if report.has_unknown_usage else ""
     facts.append(f"{at_least}{report.usage.total_tokens:,} tokens")
     facts.append(f"{report.seconds:.1f} s")

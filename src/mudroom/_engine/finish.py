@@ -119,6 +119,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
         summary = await _request_summary(run, ending)
         await _close_open_calls(run, NOT_RUN, refused=True)
     run.control.phase = Phase.FINISHED
+    run.services.teams.close(run.run_id)
     await run.inbox.flush()
     text = summary
     if not text:

@@ -13,7 +13,7 @@ from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError, shorten_text
 from .call_batch import CallOutcome
-from .children.task_tool import restart_background_work
+from .children.task_tool import prepare_team, restart_background_work
 from .compaction.requests import call_within_window, prepare_request
 from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
@@ -91,6 +91,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
     brief = replace(run.brief, history=()) if run.brief.continues else run.brief
     head = run.describe_head()
     await run.recorder.record(run.recorder.make_event(RunStarted, brief=brief, head=head))
+    prepare_team(run)
     await _call_start_hook(run)
     return Resumption()
 

@@ -99,17 +99,32 @@ def is_repeated(event: StoredEvent | None) -> bool:
     return isinstance(event, TurnFailed) and not event.overflow
 
 
-def _rebuild_runs(events: Iterable[StoredEvent]) -> dict[str, _RunRecord]:
-    records: dict[str, _RunRecord] = {}
-    for event in events:
-        if isinstance(event, RunStarted) and event.run not in records:
-            earlier = records.get(event.brief.continues)
-            history = earlier.list_next_history() if earlier else ()
+class RecordedRuns:
+    """Conversations of runs, rebuilt while their events arrive."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, _RunRecord] = {}
+
+    def apply(self, event: StoredEvent) -> None:
+        """Add the next event. Events of a run without a start are ignored."""
+        if isinstance(event, RunStarted) and event.run not in self.records:
+            history = self.list_next_history(event.brief.continues)
             history = normalize_conversation((*history, *event.brief.history))
-            records[event.run] = _RunRecord(event, history)
-        elif event.run in records:
-            records[event.run].apply(event)
-    return records
+            self.records[event.run] = _RunRecord(event, history)
+        elif event.run in self.records:
+            self.records[event.run].apply(event)
+
+    def list_next_history(self, run_id: str) -> tuple[Message, ...]:
+        """Return the messages that a run receives that continues this one now."""
+        record = self.records.get(run_id)
+        return record.list_next_history() if record else ()
+
+
+def _rebuild_runs(events: Iterable[StoredEvent]) -> dict[str, _RunRecord]:
+    runs = RecordedRuns()
+    for event in events:
+        runs.apply(event)
+    return runs.records
 
 
 def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -> RecordedFailure:
@@ -125,11 +140,15 @@ def _make_failure(event: TurnFailed, report: Report | None, summary_turn: int) -
 
 
 def rebuild_briefs(events: Iterable[StoredEvent]) -> list[Brief]:
-    """Return the briefs of the root runs in order, each with the conversation that it continues."""
+    """Return the briefs that the engine did not make while a parent worked, in order.
+
+    They are those of root runs, and those of runs that begin with a message to a named child. Each
+    has the conversation that it continues.
+    """
     return [
         replace(record.brief, history=record.history) if record.brief.continues else record.brief
         for run, record in _rebuild_runs(events).items()
-        if "." not in run
+        if "." not in run or record.brief.message_ids
     ]
 
 

@@ -25,6 +25,7 @@ class Recorder:
         self._journal = services.journal
         self._clock = services.clock
         self._watchers = services.watchers
+        self._observe = services.teams.observe
         self._unsaved: list[StoredEvent] = []
         self._unshown: list[StoredEvent] = []
 
@@ -48,6 +49,8 @@ class Recorder:
         unshown = [*self._unshown, *events]
         self._unsaved = []
         self._unshown = []
+        for event in unsaved:
+            self._observe(event)
         try:
             await self._journal.append(*unsaved)
         except asyncio.CancelledError:

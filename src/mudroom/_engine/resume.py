@@ -20,6 +20,7 @@ from .._core.events import (
     RunStarted,
     RunWaiting,
     StoredEvent,
+    TeamMessageSent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -45,6 +46,7 @@ from .model_call import append_answer, charge
 from .phase import Phase
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, OutputRefusal
+from .team_registry import list_next_ids, make_first_id
 
 NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
@@ -298,6 +300,7 @@ def report_interrupted(run: RunContext, work_id: str) -> None:
 
 def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
     """Yield the ids of the runs below a run. Reads only the events of these runs."""
+    names: set[str] = set()
     for event in past.get(run_id, ()):
         children: list[str] = []
         if isinstance(event, TurnFinished):
@@ -305,10 +308,25 @@ def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> 
             children = [f"{run_id}.{event.turn}.{number + 1}" for number in range(count)]
         if isinstance(event, RunStarted | TurnFinished):
             children += find_summary_runs(past, run_id, event.turn)
+        if isinstance(event, TeamMessageSent) and event.to not in names:
+            names.add(event.to)
+            children += list_next_ids(make_first_id(run_id, event.to), 1)
         for child in children:
             if child in past:
                 yield child
                 yield from walk_descendants(past, child)
+                yield from _walk_next_runs(past, child)
+
+
+def _walk_next_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
+    """Yield the ids of the later runs that the engine began for a named child, and those below."""
+    first = past[run_id][0]
+    if "~" in run_id or not isinstance(first, RunStarted) or not first.brief.name:
+        return
+    for later in list_next_ids(run_id, 2):
+        if later in past:
+            yield later
+            yield from walk_descendants(past, later)
 
 
 def _sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:

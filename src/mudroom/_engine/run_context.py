@@ -33,6 +33,7 @@ from .phase import RunControl
 from .recorder import Recorder
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
+from .team_text import format_team
 
 
 class RunContext:
@@ -84,6 +85,7 @@ class RunContext:
         if agent.describes_environment and self.services.environment_text:
             folder = self.environment.folder or self.environment.workspace.root
             texts.append(f"Folder: {folder}. {self.services.environment_text}")
+        texts.append(format_team(self.brief))
         return RequestConfig(
             system="\n\n".join(filter(None, texts)),
             tools=tuple(self.tools.values()),
@@ -272,4 +274,5 @@ class RunContext:
             limit=limit,
             stopped_commands=self.background.stopped_commands,
             work=work,
+            unread_messages=self.services.teams.count_unread(self.run_id),
         )

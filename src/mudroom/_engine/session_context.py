@@ -32,6 +32,7 @@ from .meters.meter import Meter
 from .meters.registry import Meters
 from .meters.silence_watch import SilenceWatch
 from .structured_output import OutputChecks
+from .team_registry import Teams
 
 FindRecordedEdits = Callable[
     [str, int, int], Sequence[tuple[ResultsCleared | Compacted, Brief | None]]
@@ -93,6 +94,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         silence_watch: ends model calls that receive nothing.
         change_watch: compares workspaces before and after effectful calls; None: no comparison.
         versions: keeps the earlier contents of files that tools write; None: they are not kept.
+        teams: the named children of the runs.
         output_checks: checks of the outputs that runs emit.
         context_policy: when the engine shortens conversations.
         request_heads: the system prompts and tools that the record contains.
@@ -124,6 +126,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     silence_watch: SilenceWatch = field(default_factory=SilenceWatch)
     change_watch: ChangeWatch | None = None
     versions: FileVersions | None = None
+    teams: Teams = field(default_factory=Teams)
     output_checks: OutputChecks = field(default_factory=OutputChecks)
     context_policy: ContextPolicy = ContextPolicy()
     request_heads: RequestHeads = field(default_factory=RequestHeads)

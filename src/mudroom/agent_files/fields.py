@@ -247,6 +247,12 @@ def _handle_disabled(draft: AgentDraft, value: JsonValue, line: int) -> None:
         draft.unused_reason = "it is disabled"
 
 
+def _handle_teammate(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")
+    draft.fields["is_teammate"] = value
+
+
 def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if value != "local":
         draft.unused_reason = f"agents of kind {value!r} are not supported"
@@ -330,6 +336,7 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("context", _CONTEXT),
     ("workspace", _WORKSPACE),
     ("isolation", _ISOLATION),
+    ("teammate", _handle_teammate),
     ("outputs returns output_schema", _handle_outputs),
     ("mode", _handle_mode),
     ("kind", _handle_kind),

@@ -29,12 +29,18 @@ from .._platform.scratch_dirs import ScratchDir
 from .._platform.system_clock import SystemClock
 from ..models.replay_model import ReplayModel, remove_varying_text
 from ..output_filters.injection_marker import mark_injection
+from ..projections.team import MESSAGE_TOOL
 from ..tools import make_builtin_tools
 from ..workers.local import LocalWorker
 from .recorded_background import RecordedBackground
 from .recorded_edits import RecordedEdits
 from .recorded_events import RecordedEvents, ReplayDiverged
-from .recorded_outcomes import RecordedHooks, RecordedOutcomes, RecordedOutputChecks
+from .recorded_outcomes import (
+    RecordedHooks,
+    RecordedOutcomes,
+    RecordedOutputChecks,
+    RecordedTeams,
+)
 from .recorded_stops import RecordedFault, RecordedMeters, RecordedStops
 
 __all__ = ["ReplayDiverged", "replay"]
@@ -64,7 +70,8 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
         worker = _ReplayWorker(services, events, stops, journal, hooks)
         try:
             for brief in rebuild_briefs(events):
-                await _run_root(worker, journal, brief, worker.open_meter(brief))
+                if not brief.parent:
+                    await _run_root(worker, journal, brief, worker.open_meter(brief))
         finally:
             await worker.close()
     missing = journal.missing_events
@@ -123,7 +130,6 @@ def _make_services(
     environment = Environment(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
     )
-    journal.on_run_start = lambda run_id: hooks.send_messages(run_id, 0)
     stops.on_stop = hooks.send_messages
     return SessionServices(
         session=_find_session_id(events),
@@ -140,6 +146,7 @@ def _make_services(
         meters=RecordedMeters(briefs, stops),
         output_checks=RecordedOutputChecks(events),
         hooks=hooks,
+        teams=RecordedTeams(events),
         recorded_edits=RecordedEdits(events).find,
     )
 
@@ -156,6 +163,11 @@ class _ReplayWorker(LocalWorker):
         hooks: RecordedHooks,
     ) -> None:
         super().__init__(services, UNLIMITED)
+        self._backgrounds: dict[str, RecordedBackground] = {}
+        self._next_briefs: dict[str, list[Brief]] = {}
+        for brief in rebuild_briefs(events):
+            self._next_briefs.setdefault(brief.parent, []).append(brief)
+        journal.on_run_start = self._handle_start
         self._events = events
         self._stops = stops
         self._journal = journal
@@ -180,11 +192,18 @@ class _ReplayWorker(LocalWorker):
             child_models=self._child_models.get(brief.run_id, {}),
         )
         run = RunContext(brief, meter, services, self, control, environment)
-        run.background = RecordedBackground(
+        background = RecordedBackground(
             run, self._events, self._journal, self._hooks, remove_varying_text
         )
+        self._backgrounds[brief.run_id] = background
+        run.background = background
         self._stops.add_run(run)
         return run
+
+    def _handle_start(self, run_id: str) -> None:
+        """Send the first messages of a run, and start the runs that its messages began."""
+        self._hooks.send_messages(run_id, 0)
+        self._backgrounds[run_id].start_next_runs(self._next_briefs.get(run_id, ()))
 
 
 def _always(model: ReplayModel) -> Callable[[str], ReplayModel]:
@@ -197,8 +216,9 @@ def _find_session_id(events: Sequence[StoredEvent]) -> str:
 
 def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
     """Return each tool that a run had: the built-in one, or a stand-in."""
-    tools = [set(event.brief.tools) for event in events if isinstance(event, RunStarted)]
-    names = set[str]().union(*tools)
+    briefs = [event.brief for event in events if isinstance(event, RunStarted)]
+    tools = [set(brief.tools) - ({MESSAGE_TOOL} if brief.name else set()) for brief in briefs]
+    names = set[str]().union(*(brief.tools for brief in briefs))
     # Tools of the user had these names, too.
     are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
     builtin = {**make_builtin_tools(), **(RUN_TOOLS if are_engine_tools else {})}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from .._core.events import MessageSent, NoteInjected, RunFinished, RunWaiting, StoredEvent
-from .._core.runs import InboxMessage, Reason
+from .._core.messages import Usage
+from .._core.runs import Brief, InboxMessage, Reason
 from .._core.tools import ToolResult
+from .._engine.call_context import CallContext
+from .._engine.children.child_run import ChildRun
 from .._engine.inbox.background import STILL_RUNNING, BackgroundWork
 from .._engine.run_context import RunContext
 from .recorded_events import RecordedEvents, wait_for_stop
@@ -52,6 +55,16 @@ class RecordedBackground(BackgroundWork):
         self._texts = {
             event.message.id: event.message.text for event in own if isinstance(event, MessageSent)
         }
+
+    def start_next_runs(self, briefs: Iterable[Brief]) -> None:
+        """Start the runs of named children that messages began; the record has their order."""
+        run = self._run
+        for brief in briefs:
+            run.meter.add_usage(Usage(), 0.0, children=1)
+            grant = run.services.meters.open(brief.run_id, brief.budget, run.meter)
+            turn, position = brief.run_id.removeprefix(f"{run.run_id}.").split(".")
+            context = CallContext(run, None, position, int(turn))
+            ChildRun(context, brief, grant).work_in_background()
 
     @property
     def keeps_run_open(self) -> bool:

@@ -18,6 +18,7 @@ from .._core.events import (
     RunResumed,
     RunStarted,
     StoredEvent,
+    TeamMessageSent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -32,7 +33,7 @@ class ReplayDiverged(MudroomError):
     """An event of the replay differs from the recorded one."""
 
 
-_NOT_COMPARED = (FileWriteIntended, MessageSent, RunResumed, ModelCallRetried)
+_NOT_COMPARED = (FileWriteIntended, MessageSent, TeamMessageSent, RunResumed, ModelCallRetried)
 """Event types that depend on the outside world: a replay lacks them or has them elsewhere."""
 
 

@@ -13,6 +13,7 @@ from .._core.events import (
     MessageSent,
     NoteInjected,
     PermissionDecided,
+    RunFinished,
     RunStarted,
     StoredEvent,
     ToolCallFinished,
@@ -32,6 +33,7 @@ from .._core.tools import Effect, Tool, ToolResult, find_no_key
 from .._engine.call_context import CallContext
 from .._engine.children.task_arguments import TaskArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
+from .._engine.team_registry import Teams
 from .recorded_events import ReplayDiverged, wait_for_stop
 from .recorded_stops import RecordedStops
 
@@ -198,3 +200,24 @@ class RecordedOutputChecks(OutputChecks):
         """Return the next recorded refusal of the run."""
         refusals = self._refusals.get(run_id)
         return refusals.pop(0) if refusals else None
+
+
+class RecordedTeams(Teams):
+    """Teams that give the recorded names, and the recorded numbers of unread messages."""
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        super().__init__()
+        self._briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+        self._unread = {
+            event.run: event.report.unread_messages
+            for event in events
+            if isinstance(event, RunFinished)
+        }
+
+    def find_brief(self, run_id: str) -> Brief | None:
+        """Return the recorded brief of a run."""
+        return self._briefs.get(run_id)
+
+    def count_unread(self, parent: str) -> dict[str, int]:
+        """Return the numbers in the recorded report."""
+        return self._unread.get(parent, {})

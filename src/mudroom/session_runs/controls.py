@@ -8,6 +8,8 @@ from abc import ABC, abstractmethod
 from .._core.ports import RunHandle
 from .._core.runs import InboxMessage
 from .._core.type_checks import check_type
+from .._engine.team_registry import TeamRequest
+from ..projections.team import Teammate
 from .runner import SessionRunner
 
 
@@ -17,8 +19,9 @@ class RunControls(ABC):
     def send(self, run_id: str, message: str) -> bool:
         """Send a message to a running run, whose model reads it with the next tool results.
 
-        Return False if it is not running. The record has the message before the model reads it,
-        but perhaps after this call; `send_durably` waits for that.
+        `run_id` may be the name of a named child. Return False if it is not running. The record
+        has the message before the model reads it, but perhaps after this call; `send_durably`
+        waits for that.
         """
         check_type("message", message, str, "send")
         handle = self._find_run(run_id)
@@ -29,8 +32,18 @@ class RunControls(ABC):
 
         From then on the model reads it exactly once, also after a crash. Return False if the run
         is not running, or ends without the message. Raises JournalError.
+
+        A named child that is idle works again with the message, if a prompt of its conversation
+        runs.
+
+        Example:
+            await session.send_durably("alice", "Look at the tests, too.")
         """
         check_type("message", message, str, "send_durably")
+        teams = self._require_open().resources.services.teams
+        if parent := teams.find_parent(run_id):
+            request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message)
+            return not (await teams.send(request)).is_error
         handle = self._find_run(run_id)
         sent = InboxMessage(uuid.uuid4().hex, message)
         return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)
@@ -73,9 +86,21 @@ class RunControls(ABC):
         handle = self._find_run(run_id)
         return handle is not None and handle.cancel()
 
+    @property
+    def teammates(self) -> tuple[Teammate, ...]:
+        """The named children of the session, oldest first. A new one may have an earlier name.
+
+        Example:
+            for teammate in session.teammates:
+                print(teammate.name, teammate.state, len(teammate.unread))
+        """
+        return tuple(self._require_open().resources.services.teams.roster.teammates)
+
     def _find_run(self, run_id: str) -> RunHandle | None:
         check_type("run_id", run_id, str)
-        return self._require_open().resources.worker.find(run_id)
+        resources = self._require_open().resources
+        teammate = resources.services.teams.roster.find_by_name(run_id)
+        return resources.worker.find(teammate.run_id if teammate else run_id)
 
     @abstractmethod
     def _require_open(self) -> SessionRunner:

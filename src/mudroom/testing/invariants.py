@@ -21,6 +21,7 @@ from .._core.events import (
     RunResumed,
     RunStarted,
     StoredEvent,
+    TeamMessageSent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -79,6 +80,7 @@ class _SessionChecker:
 
     def __init__(self, effectful: Collection[str], *, timed: bool) -> None:
         self.runs: dict[str, RunRecord] = {}
+        self.team_messages: dict[str, bool] = {}
         self.violations: list[Violation] = []
         self._effectful = effectful
         self._timed = timed
@@ -103,7 +105,9 @@ class _SessionChecker:
                 run_id = ancestor.brief.run_id
                 self._report("S10", event, f"{name} after the end of run {run_id} above it")
         run.events.append(event)
-        if isinstance(event, MessageSent | MessageDelivered):
+        if isinstance(event, TeamMessageSent):
+            self._add_team_message(event)
+        elif isinstance(event, MessageSent | MessageDelivered):
             self._check_message(run, event)
         else:
             self._check(run, event)
@@ -147,6 +151,21 @@ class _SessionChecker:
         elif run.messages[message_id] is not None:
             self._report("S11", event, f"message {message_id} was read twice")
         run.messages[message_id] = event.text
+        if message_id in self.team_messages:
+            self._read_team_message(message_id, event)
+
+    def _add_team_message(self, event: TeamMessageSent) -> None:
+        message_id = event.message.id
+        if message_id in self.team_messages:
+            self._report("S11", event, f"message {message_id} was stored twice")
+        self.team_messages[message_id] = False
+
+    def _read_team_message(self, message_id: str, event: StoredEvent) -> None:
+        if self.team_messages.get(message_id):
+            self._report("S11", event, f"message {message_id} was read twice")
+        elif message_id not in self.team_messages:
+            self._report("S11", event, f"message {message_id} was read before it was stored")
+        self.team_messages[message_id] = True
 
     def _check_turn_started(self, run: RunRecord, event: TurnStarted) -> None:
         turn = event.turn
@@ -264,7 +283,9 @@ class _SessionChecker:
             return
         for ancestor in self._with_ancestors(run):
             ancestor.runs_below += ancestor is not run
-        if not brief.parent:
+        for message_id in brief.message_ids:
+            self._read_team_message(message_id, event)
+        if not brief.parent or brief.message_ids:
             return
         parent = self.runs.get(brief.parent)
         call = f"call {brief.call_id} of run {brief.parent}"
@@ -302,7 +323,17 @@ class _SessionChecker:
             if is_goal and summaries.count(run_id) != 1:
                 yield Violation("S4", run_id, "its parent continued without its notes")
             return
-        call_id = run.brief.call_id
+        text = finished.report.text.strip()[:REPORT_CAP] or NO_SUMMARY
+        if run.brief.message_ids:
+            yield from check_notification(run_id, text, parent)
+        else:
+            yield from self._check_call_report(run_id, run.brief.call_id, text, parent)
+
+    def _check_call_report(
+        self, run_id: str, call_id: str, text: str, parent: RunRecord
+    ) -> Iterator[Violation]:
+        """Yield violations of S4: a call that did not get the report of its child."""
+        assert parent.finished is not None
         call = parent.calls.get(call_id)
         if call is None or call.result is None:
             yield Violation("S10", run_id, "its parent ended without its report")
@@ -312,7 +343,6 @@ class _SessionChecker:
                 yield Violation("S4", run_id, "its parent continued without its report")
             return
         delivered_run = call.result.detail.get("run")
-        text = finished.report.text.strip()[:REPORT_CAP] or NO_SUMMARY
         if call.result.detail.get("background"):
             yield from check_notification(run_id, text, parent)
             return

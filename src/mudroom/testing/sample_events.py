@@ -22,6 +22,7 @@ from .._core.events import (
     SessionClosed,
     SessionOpened,
     StoredEvent,
+    TeamMessageSent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -159,6 +160,12 @@ def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
         NoteInjected(**stamp, text="All calls failed: try another way.", origin="user"),
         MessageSent(**stamp, message=InboxMessage("m1", "Be brief.")),
         MessageDelivered(**stamp, text="Be brief.", origin="user", message_id="m1"),
+        TeamMessageSent(
+            **stamp,
+            to="alice",
+            child="1.1.1",
+            message=InboxMessage("1.1.2", "Go on.", "1", name="parent", approve=True),
+        ),
         RunWaiting(**stamp, runs=("1.2.1.1.1", "1.2.1.1.2")),
     )
 

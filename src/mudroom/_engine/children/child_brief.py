@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from ..._core.agents import Agent, WorkspaceKind, WorkspaceSpec, choose_child_model
+from msgspec.structs import replace
+
+from ..._core.agents import Agent, Mode, WorkspaceKind, WorkspaceSpec, choose_child_model
 from ..._core.budgets import Budget, Grant
 from ..._core.events import RunStarted
-from ..._core.runs import Brief
+from ..._core.runs import Brief, InboxMessage
 from ..._core.tool_patterns import list_call_patterns, parse_tool_patterns, select_tools
 from ..._core.tools import Tool
+from ...projections.team import MESSAGE_TOOL
 from ..call_context import CallContext
+from ..inbox.inbox import format_message
 from ..run_context import RunContext
 from .task_arguments import TaskArguments
 
@@ -25,21 +29,24 @@ def narrow_tools(
     *,
     depth: int,
     is_root: bool = False,
+    is_named: bool = False,
 ) -> tuple[str, ...]:
     """Return the names of the tools that an agent's patterns select from its parent's.
 
     `task` is among them only if depth is left, and the other tools for children only beside it.
+    A named child has the tool for messages in any case.
     """
     chosen = set(select_tools(tools, patterns))
     if not is_root:
         named = {pattern.tool for pattern in parse_tool_patterns(patterns)}
         chosen = {name for name in chosen if tools[name].is_inherited or name in named}
-    starts_children = depth > 0 and "task" in chosen
-    return tuple(
-        name
-        for name, tool in tools.items()
-        if (starts_children if tool.needs_children else name in chosen)
-    )
+    if depth > 0 and "task" in chosen:
+        chosen |= {name for name, tool in tools.items() if tool.needs_children}
+    else:
+        chosen -= {name for name, tool in tools.items() if tool.needs_children}
+    if is_named:
+        chosen.add(MESSAGE_TOOL)
+    return tuple(name for name in tools if name in chosen)
 
 
 def select_agents(run: RunContext) -> dict[str, Agent]:
@@ -57,58 +64,145 @@ def resolve_model(run: RunContext, agent: Agent, arguments: TaskArguments) -> st
     return requested
 
 
-async def allocate(context: CallContext, agent: Agent, arguments: TaskArguments) -> Grant:
-    """Reserve the child's budget. Raises ValueError if the parent's does not suffice."""
-    run = context.run
-    recorded = next(iter(run.services.past_events.get(context.place, ())), None)
+async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None) -> Grant:
+    """Reserve the budget of a child. Raises ValueError if that of the run does not suffice.
+
+    Arguments:
+        turns: requested turns, None for those of the agent.
+    """
+    recorded = next(iter(run.services.past_events.get(run_id, ())), None)
     if isinstance(recorded, RunStarted):
-        return run.services.meters.reopen(run.meter, context.place, recorded.brief.budget)
-    requested = Budget(turns=arguments.max_turns).with_defaults(agent.budget)
+        return run.services.meters.reopen(run.meter, run_id, recorded.brief.budget)
+    requested = Budget(turns=turns).with_defaults(agent.budget)
     return await run.services.meters.allocate(
         run.meter,
-        context.place,
+        run_id,
         requested.with_defaults(run.services.child_budget),
         run.timer.age,
     )
 
 
 def make_brief(
-    context: CallContext, agent: Agent, arguments: TaskArguments, model: str, grant: Grant
+    context: CallContext,
+    agent: Agent,
+    arguments: TaskArguments,
+    model: str,
+    grant: Grant,
+    teammates: tuple[str, ...] = (),
 ) -> Brief:
+    """Return the brief of a child. `teammates`: other named children; see `Brief`."""
     parent = context.run.brief
-    toolbox = context.run.services.toolbox
-    parent_tools = select_tools(parent.tools, parent.agent.child_tools)
-    own_limits = (parent.agent.call_patterns, list_call_patterns(parent.agent.child_tools))
-    first_line = arguments.prompt.strip().splitlines()[0]
+    is_plan = arguments.plan
     return Brief(
         run_id=grant.run_id,
         parent=parent.run_id,
         call_id=context.call.id if context.call else "",
         agent=agent,
         prompt=arguments.prompt,
-        description=arguments.description or first_line[:_MAX_DESCRIPTION],
-        tools=narrow_tools(
-            {name: toolbox[name] for name in parent_tools if name in toolbox},
-            agent.tools,
-            depth=grant.budget.depth or 0,
-        ),
+        description=arguments.description or _get_first_line(arguments.prompt),
+        tools=_choose_tools(context.run, agent, grant, is_named=bool(arguments.name)),
         model=model,
         budget=grant.budget,
         depth=parent.depth + 1,
-        mode=(agent.mode or parent.mode).limit_to(parent.mode),
-        inherited_patterns=(*parent.inherited_patterns, *filter(None, own_limits)),
-        workspace=_choose_workspace(context.run, agent, arguments, grant.run_id),
+        mode=_choose_mode(context.run, agent, is_plan=is_plan),
+        inherited_patterns=_list_patterns(context.run),
+        workspace=_choose_workspace(context.run, agent, arguments.isolation, grant.run_id),
+        name=arguments.name,
+        teammates=teammates,
+        is_plan=is_plan,
     )
 
 
-def _choose_workspace(
-    run: RunContext, agent: Agent, arguments: TaskArguments, run_id: str
-) -> WorkspaceSpec:
-    """Return the workspace of a child: its parent's, a copy of it, or an isolated one."""
+def make_next_brief(
+    run: RunContext,
+    earlier: Brief,
+    messages: Sequence[InboxMessage],
+    grant: Grant,
+    *,
+    call_id: str = "",
+    teammates: tuple[str, ...] = (),
+) -> Brief:
+    """Return the brief of the next run of a named child, which begins with messages.
+
+    The rights are those that the run would give to a new child with this agent. Only its approval,
+    or that of the user, ends the mode in which the child plans.
+
+    Arguments:
+        run: the parent.
+        earlier: brief of the last run of the child.
+        call_id: the parent's call that sends the message, if one does.
+    """
+    approvers = ("user", run.run_id)
+    is_approved = any(each.approve and each.sender in approvers for each in messages)
+    is_plan = earlier.is_plan and not is_approved
+    agent = earlier.agent
+    is_isolated = earlier.workspace.kind is WorkspaceKind.ISOLATED
+    isolation = WorkspaceKind.ISOLATED if is_isolated else ""
+    prompt = "\n\n".join(map(format_message, messages))
+    return replace(
+        earlier,
+        run_id=grant.run_id,
+        parent=run.run_id,
+        call_id=call_id,
+        prompt=prompt,
+        content=(),
+        description=_get_first_line(messages[0].text),
+        tools=_choose_tools(run, agent, grant, is_named=True),
+        budget=grant.budget,
+        depth=run.brief.depth + 1,
+        continues=earlier.run_id,
+        history=run.services.teams.list_history(earlier.run_id),
+        mode=_choose_mode(run, agent, is_plan=is_plan),
+        inherited_patterns=_list_patterns(run),
+        workspace=_choose_workspace(run, agent, isolation, grant.run_id),
+        teammates=teammates,
+        is_plan=is_plan,
+        message_ids=tuple(message.id for message in messages),
+    )
+
+
+def _get_first_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[0][:_MAX_DESCRIPTION]
+
+
+def _choose_tools(
+    run: RunContext, agent: Agent, grant: Grant, *, is_named: bool
+) -> tuple[str, ...]:
+    """Return the tools of a child: those that the parent has and its agent allows."""
+    toolbox = run.services.toolbox
+    parent_tools = select_tools(run.brief.tools, run.brief.agent.child_tools)
+    return narrow_tools(
+        {name: toolbox[name] for name in parent_tools if name in toolbox},
+        agent.tools,
+        depth=grant.budget.depth or 0,
+        is_named=is_named,
+    )
+
+
+def _choose_mode(run: RunContext, agent: Agent, *, is_plan: bool) -> Mode:
+    """Return the permission mode of a child, never wider than that of its parent."""
+    if is_plan:
+        return Mode.PLAN
+    return (agent.mode or run.brief.mode).limit_to(run.brief.mode)
+
+
+def _list_patterns(run: RunContext) -> tuple[tuple[str, ...], ...]:
+    """Return the call patterns that hold for the children of a run."""
+    agent = run.brief.agent
+    own = (agent.call_patterns, list_call_patterns(agent.child_tools))
+    return (*run.brief.inherited_patterns, *filter(None, own))
+
+
+def _choose_workspace(run: RunContext, agent: Agent, isolation: str, run_id: str) -> WorkspaceSpec:
+    """Return the workspace of a child: its parent's, a copy of it, or an isolated one.
+
+    Arguments:
+        isolation: the kind that the call asks for, "" for that of the agent.
+    """
     shared = run.environment.spec
     kind = agent.workspace
-    if kind is WorkspaceKind.SHARED and arguments.isolation:
-        kind = WorkspaceKind(arguments.isolation)
+    if kind is WorkspaceKind.SHARED and isolation:
+        kind = WorkspaceKind(isolation)
     if kind is WorkspaceKind.SHARED:
         return shared
     if kind is WorkspaceKind.ISOLATED:

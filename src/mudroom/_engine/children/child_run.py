@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +17,8 @@ from ..._core.tools import ToolResult
 from ..call_context import CallContext
 from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
+from ..run_context import RunContext
+from ..team_text import PLAN_NOTE
 from .merge import has_isolated_files, merge_report
 
 _COPY_NOTE = (
@@ -37,13 +40,42 @@ def make_start_result(run_id: str) -> ToolResult:
     return ToolResult(STARTED.format(run=run_id), detail=detail)
 
 
-class ChildRun:
-    """A child run that has started."""
+async def find_refusal(run: RunContext, brief: Brief, grant: Grant) -> str:
+    """Return the reason why a hook refuses a child, "" if it may start.
 
-    def __init__(self, context: CallContext, brief: Brief, grant: Grant) -> None:
+    Closes the grant of a child that does not start. Raises UsageError if its price is not known.
+    """
+    refusal = ""
+    try:
+        run.services.check_price(brief.model, run.services.meters.get(grant))
+        if hooks := run.services.hooks:
+            refusal = await hooks.on_child_start(run.brief, brief)
+    except BaseException:
+        run.services.meters.close(grant)
+        raise
+    if refusal:
+        run.services.meters.close(grant)
+    return refusal
+
+
+class ChildRun:
+    """A child run that has started.
+
+    Arguments:
+        on_end: called with the brief when the run has ended, unless the parent was cut off.
+    """
+
+    def __init__(
+        self,
+        context: CallContext,
+        brief: Brief,
+        grant: Grant,
+        on_end: Callable[[Brief], Awaitable[None]] | None = None,
+    ) -> None:
         self._context = context
         self._brief = brief
         self._grant = grant
+        self._on_end = on_end
         self.title = f"{brief.agent.name}: {brief.description}"
         self.handle = context.run.background.worker.start(brief, grant)
 
@@ -73,6 +105,13 @@ class ChildRun:
             if window:
                 windows[self._brief.call_id] = window
             return self.work_in_background()
+        try:
+            return await self._make_result()
+        finally:
+            await self._end()
+
+    async def _make_result(self) -> ToolResult:
+        """Return the result of the call, after the end of the child."""
         report, below = await self._finish()
         text, spill = self._format(report)
         detail: dict[str, Any] = {"run": report.run_id}
@@ -87,13 +126,21 @@ class ChildRun:
 
     async def _wait_for_notification(self) -> InboxMessage:
         """Wait for the end of the child and return the notification, also after an error."""
-        run_id = self._brief.run_id
         try:
             await self._wait()
-            report, _ = await self._finish()
+            return await self._make_notification()
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
             self._context.run.evidence.unknown_changes = NO_REPORT
-            return make_notification(run_id, "failed", self.title, str(error))
+            brief = self._brief
+            return make_notification(
+                brief.run_id, "failed", self.title, str(error), name=brief.name
+            )
+        finally:
+            await self._end()
+
+    async def _make_notification(self) -> InboxMessage:
+        """Return the notification, after the end of the child."""
+        report, _ = await self._finish()
         if not has_isolated_files(self._brief.workspace.kind):
             self._context.run.evidence.add_report(report)
         text, _ = self._format(report)
@@ -101,7 +148,10 @@ class ChildRun:
         if outcome:
             text += f"\n{line}"
             self._context.run.evidence.add_files(ToolResult("", changes=outcome.files))
-        return make_notification(run_id, choose_status(report.reason), self.title, text)
+        status = choose_status(report.reason)
+        return make_notification(
+            self._brief.run_id, status, self.title, text, name=self._brief.name
+        )
 
     async def _wait(self) -> bool:
         """Wait until the child ends or is detached; return whether it has ended.
@@ -129,11 +179,18 @@ class ChildRun:
             meter = run.services.meters.close(self._grant)
         return report, meter.children
 
+    async def _end(self) -> None:
+        """Handle the end of the child, after the merge of its files."""
+        if self._on_end:
+            await self._on_end(self._brief)
+
     def _format(self, report: Report) -> tuple[str, str]:
         """Return the report as the parent reads it, and the path of the whole text."""
         text, spill = format_report(self._context, report)
         if self._brief.workspace.kind is WorkspaceKind.COPY and report.turns:
             text += _COPY_NOTE
+        if self._brief.is_plan:
+            text += "\n" + PLAN_NOTE.format(name=self._brief.name)
         return text, spill
 
 

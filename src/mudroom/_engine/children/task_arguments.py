@@ -9,7 +9,7 @@ ISOLATIONS = ("shared", "isolated")
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the task tool."""
+    """Arguments of the task tool. `role` is put before the prompt."""
 
     prompt: str = ""
     description: str = ""
@@ -19,3 +19,6 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     find: str = ""
     background: bool = False
     isolation: str = ""
+    name: str = ""
+    plan: bool = False
+    role: str = ""

@@ -19,8 +19,9 @@ from ..inbox.notification import make_notification
 from ..resume import report_interrupted
 from ..run_context import RunContext
 from .child_brief import allocate, make_brief, resolve_model, select_agents, simplify
-from .child_run import ChildRun, make_start_result
+from .child_run import ChildRun, find_refusal, make_start_result
 from .task_arguments import ISOLATIONS, TaskArguments
+from .team import Team, open_team
 
 _DESCRIPTION = (
     "Give a self-contained piece of work to a child agent with a clean context of its own. "
@@ -38,6 +39,22 @@ _OTHER_WORDS = ("worktree", "copy", "clone")
 """Words of other programs for an isolated workspace."""
 
 _ISOLATION = "isolated: files of its own; its changes are merged into yours at its end"
+
+_NAME = "name it: send_message then starts it again, with all it knows"
+
+_PLAN = "it only reads and reports a plan; answer with send_message and approve"
+
+
+_OTHER_ARGUMENTS = {
+    "subagent_type": "agent",
+    "agent_name": "agent",
+    "maxTurns": "max_turns",
+    "run_in_background": "background",
+    "message": "prompt",
+    "instructions": "prompt",
+    "task_name": "name",
+}
+"""Names of arguments in other programs."""
 
 
 def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
@@ -68,6 +85,8 @@ def make_task_tool(
         "agent": text | {"enum": list(agents)},
         "max_turns": {"type": "integer", "minimum": 1},
         "background": {"type": "boolean", "description": _BACKGROUND},
+        "name": text | {"description": _NAME},
+        "plan": {"type": "boolean", "description": _PLAN},
     }
     if isolation:
         properties["isolation"] = text | {"enum": list(ISOLATIONS), "description": _ISOLATION}
@@ -92,14 +111,7 @@ def make_task_tool(
         view="run",
         needs_children=True,
         keeps_results=True,
-        argument_aliases={
-            "subagent_type": "agent",
-            "agent_name": "agent",
-            "maxTurns": "max_turns",
-            "run_in_background": "background",
-            "message": "prompt",
-            "instructions": "prompt",
-        },
+        argument_aliases=_OTHER_ARGUMENTS,
     )
 
 
@@ -107,6 +119,8 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
     parsed = msgspec.convert(arguments, TaskArguments, strict=False)
     if parsed.isolation in _OTHER_WORDS:
         parsed = replace(parsed, isolation="isolated")
+    if parsed.role:
+        parsed = replace(parsed, prompt=f"{parsed.role}\n\n{parsed.prompt}", role="")
     if not parsed.prompt.strip() and not parsed.find:
         raise ValueError("prompt: empty; say what the child must do")
     if parsed.isolation and parsed.isolation not in ISOLATIONS:
@@ -129,25 +143,60 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         return ToolResult(f"There is no agent {arguments.agent!r}. {hint}", error=True)
     if run.background.is_reported(context.place):
         return make_start_result(context.place)
+    if not (arguments.name or arguments.plan or agent.is_teammate):
+        child = await _start(context, agent, arguments)
+    else:
+        child = await _start_named(context, agent, arguments)
+    if isinstance(child, str):
+        return ToolResult(f"No child was started: {child}", error=True)
+    return child.work_in_background() if arguments.background else await child.wait_for_result()
+
+
+async def _start_named(
+    context: CallContext, agent: Agent, arguments: TaskArguments
+) -> ChildRun | str:
+    """Start a child with a name, and return it; or return the reason why it does not start."""
+    team = open_team(context.run)
+    place = context.place
+    try:
+        name = team.members.reserve(arguments.name, agent, place, needs_name=arguments.plan)
+    except ValueError as error:
+        return str(error)
+    try:
+        child = await _start(context, agent, replace(arguments, name=name), team)
+    except BaseException:
+        team.members.release(name, place)
+        raise
+    if isinstance(child, str):
+        team.members.release(name, place)
+    return child
+
+
+async def _start(
+    context: CallContext, agent: Agent, arguments: TaskArguments, team: Team | None = None
+) -> ChildRun | str:
+    """Start a child and return it, or return the reason why it does not start."""
+    run = context.run
     model = resolve_model(run, agent, arguments)
     try:
-        grant = await allocate(context, agent, arguments)
+        grant = await allocate(run, context.place, agent, arguments.max_turns)
     except ValueError as error:
-        text = f"No child was started: {error}. Ask for less, or do the rest yourself."
-        return ToolResult(text, error=True)
-    brief = make_brief(context, agent, arguments, model, grant)
-    try:
-        run.services.check_price(model, run.services.meters.get(grant))
-        hooks = run.services.hooks
-        refusal = await hooks.on_child_start(run.brief, brief) if hooks else ""
-    except BaseException:
-        run.services.meters.close(grant)
-        raise
-    if refusal:
-        run.services.meters.close(grant)
-        return ToolResult(f"No child was started: {refusal}", error=True)
-    child = ChildRun(context, brief, grant)
-    return child.work_in_background() if arguments.background else await child.wait_for_result()
+        return f"{error}. Ask for less, or do the rest yourself."
+    teammates = team.members.describe_others(arguments.name, context.place) if team else ()
+    brief = make_brief(context, agent, arguments, model, grant, teammates)
+    if refusal := await find_refusal(run, brief, grant):
+        return refusal
+    if team is None:
+        return ChildRun(context, brief, grant)
+    child = ChildRun(context, brief, grant, team.handle_end)
+    team.attach(brief, child.handle)
+    return child
+
+
+def prepare_team(run: RunContext) -> Team | None:
+    """Open the team of a run that has named children already, and return it."""
+    has_names = bool(run.services.teams.roster.list_teammates(run.run_id))
+    return open_team(run) if has_names else None
 
 
 async def restart_background_work(run: RunContext) -> None:
@@ -167,4 +216,6 @@ async def restart_background_work(run: RunContext) -> None:
         if result.error:
             run.inbox.put(make_notification(run_id, "failed", arguments.prompt, result.text))
     run.background.interrupted.clear()
+    if team := prepare_team(run):
+        await team.restart()
     await asyncio.sleep(0)  # The children restore what they spent before the run spends more.

@@ -88,6 +88,9 @@ def make_summary_brief(
         is_compaction=True,
         history=tuple(history),
         inherited_patterns=brief.inherited_patterns,
+        name=brief.name,
+        teammates=brief.teammates,
+        is_plan=brief.is_plan,
     )
 
 

@@ -36,7 +36,7 @@ class Inbox:
     @property
     def has_unread_text(self) -> bool:
         """True if a message of the user or of a run waits to be read."""
-        return any(message.kind == "message" for message in self._unread.values())
+        return any(message.kind != "notification" for message in self._unread.values())
 
     def knows(self, message_id: str) -> bool:
         """Return whether a message was sent to the run, in this process or an earlier one."""
@@ -130,4 +130,6 @@ def format_message(message: InboxMessage) -> str:
     """Return the text as the model reads it: in `<message>` tags if another run sent it."""
     if message.sender == "user" or message.kind == "notification":
         return message.text
-    return f'<message from="{message.sender}">\n{message.text}\n</message>'
+    sender = message.name or message.sender
+    answer = "" if message.approve is None else f' approve="{str(message.approve).lower()}"'
+    return f'<message from="{sender}"{answer}>\n{message.text}\n</message>'

@@ -1,4 +1,4 @@
-"""The send_message tool: sends a message to a child that works."""
+"""The send_message tool: sends a message to children, teammates or the parent."""
 
 from __future__ import annotations
 
@@ -12,27 +12,43 @@ from ..._core.ports import RunHandle
 from ..._core.runs import InboxMessage
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
+from ...projections.team import MESSAGE_TOOL
 from ..call_context import CallContext
+from ..children.team import open_team
+from ..run_context import RunContext
+from ..team_registry import ALL, PARENT_NAMES, TeamRequest
+from ..team_text import normalize_name
 
 MAX_CHARACTERS = 8_000
 """Maximum characters of a message."""
 
-ALL = "*"
-"""Receiver that stands for all children that work."""
+_ANSWERS = {True: "Approved.", False: "Refused."}
+"""Text of an answer to a request that has no text of its own."""
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the send_message tool. `summary` is for screens."""
+    """Arguments of the send_message tool.
 
-    to: str
-    message: str
+    `summary` is for screens. `request_id` and `msg_type` need not be given: a child has one open
+    request at most.
+    """
+
+    to: str = ""
+    message: str = ""
+    approve: bool | None = None
     summary: str = ""
+    request_id: str = ""
+    msg_type: str = ""
 
 
 def _parse(arguments: dict[str, Any]) -> Arguments:
     parsed = msgspec.convert(arguments, Arguments, strict=False)
+    if parsed.approve is not None and not parsed.message.strip():
+        parsed = msgspec.structs.replace(parsed, message=_ANSWERS[parsed.approve])
+    if not (parsed.to or parsed.request_id):
+        raise ValueError("to: missing; the name or id of the receiver")
     if not parsed.message.strip():
-        raise ValueError("message: empty; write what the child must know")
+        raise ValueError("message: empty; write what the receiver must know")
     if len(parsed.message) > MAX_CHARACTERS:
         raise ValueError(
             f"message: longer than {MAX_CHARACTERS:,} characters; write it to a file and name that"
@@ -41,17 +57,77 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
 
 
 async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
-    children = context.run.background.children
-    to = arguments.to
-    receivers = list(children) if to == ALL else [to]
-    if to != ALL and to not in children:
-        if context.run.background.is_reported(to):
-            return ToolResult(f"{to} has ended: start a new child.", error=True)
-        return ToolResult(
-            f"No child {to!r} works in the background. {suggest_names(to, children)}", error=True
+    run = context.run
+    to = arguments.to or arguments.request_id.removesuffix("#end")
+    parent = _choose_parent(run, to)
+    results: list[ToolResult] = []
+    if parent == run.run_id:
+        unnamed = _select_unnamed(run)
+        receivers = list(unnamed) if to == ALL else [to]
+        handles = [unnamed[each] for each in receivers if each in unnamed]
+        if handles:
+            results.append(await _send_to_unnamed(context, handles, arguments.message))
+        elif refusal := _find_refusal(run, to):
+            return ToolResult(refusal, error=True)
+    if parent != run.run_id or open_team(run).members.find(to) or (to == ALL and _has_names(run)):
+        request = TeamRequest(
+            parent,
+            run.run_id,
+            context.place,
+            to,
+            arguments.message,
+            arguments.approve,
+            context.call.id if context.call and parent == run.run_id else "",
         )
-    sent = [to for to in receivers if await _send(context, children[to], arguments.message)]
+        reply = await run.services.teams.send(request)
+        results.append(ToolResult(reply.text, reply.is_error))
+    text = "\n".join(result.text for result in results)
+    return ToolResult(text, all(result.error for result in results))
+
+
+def _choose_parent(run: RunContext, to: str) -> str:
+    """Return the id of the run whose team has the receiver: this run, or its parent."""
+    brief = run.brief
+    if not brief.name:
+        return run.run_id
+    if normalize_name(to) in PARENT_NAMES:
+        return brief.parent
+    if to == ALL:
+        return run.run_id if "task" in run.tools else brief.parent
+    background = run.background
+    is_own = to in background.titles or open_team(run).members.find(to) is not None
+    return run.run_id if is_own else brief.parent
+
+
+def _has_names(run: RunContext) -> bool:
+    return bool(open_team(run).members.list_names())
+
+
+def _select_unnamed(run: RunContext) -> dict[str, RunHandle]:
+    """Return the handles of the children at work that have no name, by id."""
+    named = {active.run_id for active in open_team(run).members.active.values()}
+    return {each: handle for each, handle in run.background.children.items() if each not in named}
+
+
+def _find_refusal(run: RunContext, to: str) -> str:
+    """Return the reason why no child of the run can get a message, "" if a named one may."""
+    members = open_team(run).members
+    names = members.list_names()
+    if members.find(to) or normalize_name(to) in members.active or (to == ALL and names):
+        return ""
+    if run.background.is_reported(to):
+        return f"{to} has ended: start a new child."
+    known = [*run.background.children, *names]
+    if normalize_name(to) in PARENT_NAMES:
+        return "Nothing was sent: you have no parent. Write it in your answer."
+    return f"No child {to!r} works in the background. {suggest_names(to, known)}"
+
+
+async def _send_to_unnamed(context: CallContext, handles: list[RunHandle], text: str) -> ToolResult:
+    """Send a message to children that work."""
+    sent = [handle.run_id for handle in handles if await _send(context, handle, text)]
     if not sent:
+        to = ", ".join(handle.run_id for handle in handles)
         return ToolResult(f"Nothing was sent: {to} has not begun or is ending.", error=True)
     return ToolResult(f"Sent to {', '.join(sent)}. It is read after the current tool calls.")
 
@@ -66,15 +142,16 @@ async def _send(context: CallContext, handle: RunHandle, text: str) -> bool:
 
 
 SEND_MESSAGE = Tool(
-    name="send_message",
-    description="Send a message to a background child that works.",
+    name=MESSAGE_TOOL,
+    description="Send a message to a child that works, or to a named one: it works again with it.",
     parameters={
         "type": "object",
         "properties": {
-            "to": {"type": "string", "description": "task id, or * for all"},
+            "to": {"type": "string", "description": "name, task id, or * for all"},
             "message": {"type": "string"},
+            "approve": {"type": "boolean", "description": "answers a request"},
         },
-        "required": ["to", "message"],
+        "required": ["to"],
     },
     parse=_parse,
     run=_run,
@@ -84,8 +161,11 @@ SEND_MESSAGE = Tool(
     title_argument="message",
     argument_aliases={
         "content": "message",
+        "feedback": "message",
+        "reason": "message",
         "target": "to",
         "recipient": "to",
+        "teammate": "to",
         "agent_id": "to",
         "id": "to",
     },

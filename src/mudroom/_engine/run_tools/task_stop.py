@@ -10,13 +10,15 @@ from msgspec import Struct
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from ..call_context import CallContext
+from ..children.team import Team, open_team
+from ..team_text import normalize_name
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the task_stop tool. `reason` is for screens."""
+    """Arguments of the task_stop tool. A named child reads the `reason` with `how="ask"`."""
 
     to: str
-    how: Literal["wrap_up", "now"] = "wrap_up"
+    how: Literal["wrap_up", "now", "ask"] = "wrap_up"
     reason: str = ""
 
 
@@ -25,15 +27,42 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
 
 
 async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
+    team = open_team(context.run)
+    name = normalize_name(arguments.to)
+    teammate = team.members.find(name)
+    if teammate:
+        name = teammate.name
+    if name in team.members.active:
+        return await _stop_named(context, team, name, arguments)
     background = context.run.background
     work_id = arguments.to
+    if teammate and work_id not in background.open:
+        if teammate.is_stopped:
+            return ToolResult(f"{name} is stopped already.")
+        text = f"{name} is idle, and is not started again: its name is free."
+        return ToolResult(text, detail={"stopped": teammate.first_run})
     if background.is_reported(work_id):
         return ToolResult(f"{work_id} has ended already.")
     if work_id not in background.titles:
-        hint = suggest_names(work_id, background.titles)
+        hint = suggest_names(work_id, [*background.titles, *team.members.list_names()])
         return ToolResult(f"There is no background work {work_id!r}. {hint}", error=True)
-    background.stop_one(work_id, is_gentle=arguments.how == "wrap_up")
+    # A child without a name cannot answer, so it is not asked.
+    background.stop_one(work_id, is_gentle=arguments.how != "now")
     return ToolResult(f"{work_id} is stopping; its task-notification comes when it has ended.")
+
+
+async def _stop_named(
+    context: CallContext, team: Team, name: str, arguments: Arguments
+) -> ToolResult:
+    """Stop a named child that works, or ask it to stop."""
+    active = team.members.active[name]
+    if arguments.how == "ask":
+        text = await team.shutdowns.ask(name, context.place, arguments.reason)
+        return ToolResult(text)
+    active.is_stopping = True
+    context.run.background.stop_one(active.run_id, is_gentle=arguments.how == "wrap_up")
+    text = f"{name} is stopping, and is not started again; its task-notification comes at its end."
+    return ToolResult(text, detail={"stopped": active.first_run})
 
 
 TASK_STOP = Tool(
@@ -42,11 +71,11 @@ TASK_STOP = Tool(
     parameters={
         "type": "object",
         "properties": {
-            "to": {"type": "string", "description": "task id"},
+            "to": {"type": "string", "description": "name or task id"},
             "how": {
                 "type": "string",
-                "enum": ["wrap_up", "now"],
-                "description": "wrap_up (default): it reports what it has",
+                "enum": ["wrap_up", "now", "ask"],
+                "description": "wrap_up (default): it reports what it has; ask: it may refuse once",
             },
         },
         "required": ["to"],

@@ -11,6 +11,10 @@ from msgspec import Struct, field
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from ..call_context import CallContext
+from ..children.members import TeamMembers
+from ..children.team import open_team
+from ..team_registry import PARENT_NAMES
+from ..team_text import normalize_name
 
 MAX_SECONDS = 600.0
 """Longest wait of one call."""
@@ -52,25 +56,60 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
 
 async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     background = context.run.background
+    members = open_team(context.run).members
     known = background.titles
-    for work_id in arguments.ids:
-        if work_id not in known:
-            hint = suggest_names(work_id, known)
-            return ToolResult(f"There is no background work {work_id!r}. {hint}", error=True)
-    if not background.open and not context.run.inbox.has_unread:
+    ids: list[str] = []
+    for requested in arguments.ids:
+        if refusal := _find_cycle(context.run_id, requested):
+            return ToolResult(refusal, error=True)
+        teammate = members.find(requested)
+        work_id = teammate.run_id if teammate else requested
+        if active := members.active.get(normalize_name(requested)):
+            work_id = active.run_id
+        if work_id not in known and teammate is None:
+            hint = suggest_names(requested, [*known, *members.list_names()])
+            return ToolResult(f"There is no background work {requested!r}. {hint}", error=True)
+        ids.append(work_id)
+    rows = _list_teammates(members, ids)
+    if not background.open and not context.run.inbox.has_unread and not rows:
         return ToolResult("Nothing works in the background, and no message has come.", error=True)
-    if arguments.seconds:
+    open_ids = [work_id for work_id in ids if work_id in background.open]
+    has_ended = len(open_ids) < len(ids)
+    is_over = has_ended and (arguments.until == "any" or not open_ids)
+    if arguments.seconds and background.open and not is_over:
         try:
             async with asyncio.timeout(arguments.seconds):
-                await background.wait_for(arguments.ids, wants_all=arguments.until == "all")
+                await background.wait_for(open_ids, wants_all=arguments.until == "all")
         except TimeoutError:
             pass
     lines = [
         f"{work_id} {title}: {'has ended' if background.is_reported(work_id) else 'works'}"
         for work_id, title in known.items()
-        if not arguments.ids or work_id in arguments.ids
+        if not ids or work_id in ids
     ]
-    return ToolResult("\n".join(lines) or "A message has come.")
+    return ToolResult("\n".join((*lines, *_list_teammates(members, ids))) or "A message has come.")
+
+
+def _find_cycle(run_id: str, requested: str) -> str:
+    """Return the reason why a run cannot wait for another one that waits for it, or ""."""
+    is_above = run_id == requested or run_id.startswith(f"{requested}.")
+    if normalize_name(requested) in PARENT_NAMES or is_above:
+        return (
+            f"You cannot wait for {requested}: it waits for you ({requested} -> {run_id} -> "
+            f"{requested}). End with your question as your report."
+        )
+    return ""
+
+
+def _list_teammates(members: TeamMembers, ids: list[str]) -> list[str]:
+    """Return a line for each named child that does not work."""
+    return [
+        f"{teammate.name} ({teammate.agent}, {teammate.run_id}): {teammate.state}"
+        for teammate in members.list_all()
+        if teammate.name not in members.active
+        and not teammate.is_replaced
+        and (not ids or teammate.run_id in ids)
+    ]
 
 
 WAIT = Tool(
@@ -82,7 +121,7 @@ WAIT = Tool(
             "for": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "task ids; default: all",
+                "description": "names or task ids; default: all",
             },
             "until": {"type": "string", "enum": ["any", "all"]},
             "timeout": {"type": "number", "description": "seconds, at most 600; 0 only lists"},
@@ -99,6 +138,7 @@ WAIT = Tool(
         "target": "for",
         "targets": "for",
         "bash_id": "for",
+        "teammate": "for",
         "timeout_ms": "timeout",
     },
 )

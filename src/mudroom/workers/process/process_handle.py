@@ -359,6 +359,8 @@ class ProcessHandle:
         position = await self._services.journal.append(*events)
         if events and (run := self.find(events[0].run)):
             run.add(events)
+        for event in events:
+            self._services.teams.observe(event)
         return position
 
     def _charge(self, message: Charge) -> None:

@@ -75,6 +75,9 @@ class RunServer:
         parent_meter = RemoteParentMeter(self._link, message.parent_meter)
         self._parent_meters[run_id] = parent_meter
         self._past_events.update(message.past)
+        for events in message.past.values():
+            for event in events:
+                self._services.teams.observe(event)
         self._services.meters.open(run_id, message.grant.budget, parent_meter)
         handle = self._worker.start(message.brief, message.grant)
         task = asyncio.create_task(self._report(handle, message))

@@ -15,12 +15,14 @@ from ..._core.runs import Brief, Report
 from ..._core.tools import ToolResult
 from ..._engine.session_context import SessionServices
 from ..._engine.structured_output import OutputChecks, OutputRefusal
+from ..._engine.team_registry import TeamReply, TeamRequest, Teams
 from .channel import encode
 from .messages import CallReply, CallSession, ErrorInfo
 from .remote_services import SessionLink
 
 _decode = msgspec.msgpack.decode
 _FIND_REFUSAL = "find_refusal"
+_SEND_TO_TEAM = "send_to_team"
 _ARGUMENTS: dict[str, Any] = {
     "append": tuple[StoredEvent, ...],
     "read": tuple[int],
@@ -33,6 +35,7 @@ _ARGUMENTS: dict[str, Any] = {
     "before_finish": tuple[Brief, str],
     "before_compaction": tuple[Brief],
     _FIND_REFUSAL: tuple[str, dict[str, Any]],
+    _SEND_TO_TEAM: tuple[TeamRequest],
 }
 _DECODERS = {name: msgspec.msgpack.Decoder(types) for name, types in _ARGUMENTS.items()}
 
@@ -46,6 +49,7 @@ async def call_service(
         "read": partial(_read, services.journal),
         "decide": services.approver.decide,
         _FIND_REFUSAL: services.output_checks.find_refusal,
+        _SEND_TO_TEAM: services.teams.send,
     }
     try:
         target = targets.get(call.name) or getattr(services.hooks, call.name)
@@ -112,3 +116,17 @@ class RemoteOutputChecks(OutputChecks):
         return _decode(
             await self._link.call(_FIND_REFUSAL, run_id, values), type=OutputRefusal | None
         )
+
+
+class RemoteTeams(Teams):
+    """Teams for a worker process: those of runs in the session's process are there."""
+
+    def __init__(self, link: SessionLink) -> None:
+        super().__init__()
+        self._link = link
+
+    async def send(self, request: TeamRequest) -> TeamReply:
+        """Send a message by the team of the parent, in its process."""
+        if self.get(request.parent):
+            return await super().send(request)
+        return _decode(await self._link.call(_SEND_TO_TEAM, request), type=TeamReply)

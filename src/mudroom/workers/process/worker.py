@@ -271,7 +271,7 @@ class ProcessWorker:
         )
         if assigned.recorded.get(brief.run_id):
             now = self._services.clock.now()
-            await self._services.journal.append(
-                RunFinished(at=now, run=brief.run_id, report=report)
-            )
+            ended = RunFinished(at=now, run=brief.run_id, report=report)
+            await self._services.journal.append(ended)
+            self._services.teams.observe(ended)
         return report

@@ -1,0 +1,158 @@
+"""Members of the team of one run: the names of its children, and those that work."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from ..._core.agents import Agent
+from ..._core.events import TeamMessageSent
+from ..._core.ports import RunHandle
+from ..._core.runs import Brief, InboxMessage
+from ...projections.team import Teammate, TeammateState
+from ..run_context import RunContext
+from ..team_text import check_name, make_agent_name, normalize_name
+
+
+class ActiveChild(Struct):
+    """A named child that works, or that begins.
+
+    Arguments:
+        run_id: of the run. first_run: of the first run of the child.
+        handle: None until the worker has the run.
+        sent: ids of the messages that the run has.
+        is_stopping: true if the parent stops it: no message starts it again.
+    """
+
+    run_id: str
+    first_run: str
+    handle: RunHandle | None = None
+    sent: set[str] = field(default_factory=set[str])
+    is_stopping: bool = False
+
+
+class TeamMembers:
+    """The named children of one run.
+
+    Attributes:
+        run: the run, their parent.
+        active: the children that work, by name.
+    """
+
+    def __init__(self, run: RunContext) -> None:
+        self.run = run
+        self.active: dict[str, ActiveChild] = {}
+        self._teams = run.services.teams
+
+    def find(self, name: str) -> Teammate | None:
+        """Return the named child with a name, or to which a run belongs; the newest one."""
+        name = normalize_name(name)
+        active = self.active.get(name)
+        return self._teams.roster.find(self.run.run_id, active.first_run if active else name)
+
+    def list_all(self) -> list[Teammate]:
+        """Return the named children of the run and of the runs that it continues."""
+        return self._teams.roster.list_teammates(self.run.run_id)
+
+    def list_names(self) -> list[str]:
+        """Return the names of the children that messages reach."""
+        known = [each.name for each in self.list_all() if each.state is not TeammateState.STOPPED]
+        return list(dict.fromkeys((*known, *self.active)))
+
+    def list_own_runs(self, teammate: Teammate) -> list[str]:
+        """Return the ids of the runs of a child under this run of its parent."""
+        run_id = self.run.run_id
+        return [brief.run_id for brief in teammate.briefs if brief.parent == run_id]
+
+    def describe_others(self, name: str, place: str) -> tuple[str, ...]:
+        """Return name and agent of the other named children, for a run that begins.
+
+        Those that other calls of the same answer start are among them.
+
+        Arguments:
+            place: id of the run.
+        """
+        if recorded := self._teams.find_brief(place):
+            return recorded.teammates
+        agents = {each.name: each.agent for each in self.list_all()}
+        task = self.run.tools.get("task")
+        for call in self.run.batch.calls.values():
+            arguments = task.rename_arguments(call.arguments) if task else {}
+            if isinstance(called := arguments.get("name"), str) and called:
+                agents[normalize_name(called)] = str(arguments.get("agent", "general"))
+        agents.pop(name, None)
+        return tuple(f"{other} ({agent})" for other, agent in agents.items())
+
+    def reserve(self, requested: str, agent: Agent, place: str, *, needs_name: bool) -> str:
+        """Return the name of a child that begins, "" for none. It is taken until `release`.
+
+        Arguments:
+            requested: name in the call. needs_name: true if the child must have one.
+            place: id of its run.
+
+        Raises ValueError if the child may not have the name.
+        """
+        if recorded := self._teams.find_brief(place):
+            name = recorded.name
+        elif requested:
+            name = self._check_requested(normalize_name(requested))
+        elif agent.is_teammate or needs_name:
+            base = make_agent_name(agent.name)
+            name = base
+            number = 1
+            while name in self.active:
+                number += 1
+                name = f"{base}-{number}"
+        else:
+            name = ""
+        if name:
+            self.active.setdefault(name, ActiveChild(place, place))
+        return name
+
+    def _check_requested(self, name: str) -> str:
+        if refusal := check_name(name):
+            raise ValueError(refusal)
+        if name in self.active:
+            raise ValueError(
+                f"name: {name!r} is the name of a child that works; choose another one, "
+                "or send it a message"
+            )
+        return name
+
+    def attach(self, brief: Brief, handle: RunHandle) -> None:
+        """Add the handle of a run that the worker has."""
+        active = self.active.get(brief.name)
+        if active and active.run_id == brief.run_id:
+            active.handle = handle
+
+    def release(self, name: str, run_id: str) -> bool:
+        """Remove a run that has ended, or not begun. Return False if a later one has begun."""
+        active = self.active.get(name)
+        if active is None or active.run_id != run_id:
+            return False
+        del self.active[name]
+        return True
+
+    async def record(self, name: str, first_run: str, message: InboxMessage) -> None:
+        """Store a message to a named child."""
+        recorder = self.run.recorder
+        await recorder.record(
+            recorder.make_event(TeamMessageSent, to=name, child=first_run, message=message)
+        )
+
+    def pass_on(self, teammate: Teammate) -> None:
+        """Send the messages that a child has not read to its run, if one works."""
+        active = self.active.get(teammate.name)
+        if active is None or active.handle is None or active.run_id != teammate.run_id:
+            return
+        for message in list(teammate.unread.values()):
+            if message.id in active.sent:
+                continue
+            if not active.handle.send(message):
+                return
+            active.sent.add(message.id)
+
+    def wrap_up(self, teammate: Teammate) -> None:
+        """Have the run of a child that works end with a summary."""
+        active = self.active.get(teammate.name)
+        if active and active.handle and active.first_run == teammate.first_run:
+            active.handle.wrap_up()

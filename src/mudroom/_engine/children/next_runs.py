@@ -1,0 +1,118 @@
+"""Next runs of named children: each begins with messages, and continues the conversation."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..._core.budgets import Grant
+from ..._core.messages import ToolCallBlock
+from ..._core.runs import Brief, InboxMessage
+from ...errors import MudroomError
+from ...projections.team import MESSAGE_TOOL, Teammate
+from ..call_context import CallContext
+from ..phase import Phase
+from ..team_registry import MAX_RUNS, make_first_id, make_next_id
+from .child_brief import allocate, make_next_brief
+from .child_run import ChildRun, find_refusal
+from .members import ActiveChild, TeamMembers
+
+
+class NextRuns:
+    """Starter of the next runs of the named children of one run."""
+
+    def __init__(self, members: TeamMembers) -> None:
+        self._members = members
+        self._run = members.run
+
+    @property
+    def may_start(self) -> bool:
+        """True unless the parent is ending."""
+        return self._run.control.phase is Phase.RUNNING
+
+    def has_all(self, teammate: Teammate) -> bool:
+        """Return whether a child has had all its runs for this prompt."""
+        return len(self._members.list_own_runs(teammate)) >= MAX_RUNS
+
+    async def prepare(
+        self, teammate: Teammate, messages: list[InboxMessage], call_id: str = ""
+    ) -> tuple[Brief, Grant]:
+        """Return brief and budget of the next run of a child, which begins with messages.
+
+        Arguments:
+            call_id: the parent's call that sends the last message, if one does.
+
+        Raises ValueError if the budget does not suffice, or a hook refuses the run.
+        """
+        run = self._run
+        earlier = teammate.briefs[-1]
+        run_id = self._choose_run_id(teammate, messages[0])
+        try:
+            grant = await allocate(run, run_id, earlier.agent, earlier.budget.turns)
+            teammates = self._members.describe_others(teammate.name, run_id)
+            brief = make_next_brief(
+                run, earlier, messages, grant, call_id=call_id, teammates=teammates
+            )
+            refusal = await find_refusal(run, brief, grant)
+        except MudroomError as error:
+            raise ValueError(str(error)) from None
+        if refusal:
+            raise ValueError(refusal)
+        return brief, grant
+
+    def _choose_run_id(self, teammate: Teammate, message: InboxMessage) -> str:
+        """Return the id of a run that begins with a message.
+
+        It is the place of the call if the parent's call begins the run.
+        """
+        run_id = self._run.run_id
+        is_broadcast = message.id.endswith(f":{teammate.name}")
+        if message.sender == run_id and not is_broadcast:
+            return message.id
+        own = self._members.list_own_runs(teammate)
+        first = own[0].partition("~")[0] if own else make_first_id(run_id, teammate.name)
+        return make_next_id(first, len(own) + 1)
+
+    def start(self, brief: Brief, grant: Grant, first_run: str) -> None:
+        """Start a run in the background."""
+        call = ToolCallBlock(brief.call_id, MESSAGE_TOOL, {}) if brief.call_id else None
+        turn, position = brief.run_id.removeprefix(f"{self._run.run_id}.").split(".")
+        context = CallContext(self._run, call, position, int(turn))
+        self._members.active[brief.name] = ActiveChild(brief.run_id, first_run)
+        child = ChildRun(context, brief, grant, self.handle_end)
+        self._members.attach(brief, child.handle)
+        child.work_in_background()
+
+    async def handle_end(self, brief: Brief) -> None:
+        """Handle the end of a run: start the next one if messages wait for it."""
+        active = self._members.active.get(brief.name)
+        if not self._members.release(brief.name, brief.run_id):
+            return
+        teammate = self._members.find(brief.run_id)
+        if teammate and active and not active.is_stopping:
+            await self.start_if_due(teammate)
+
+    async def start_if_due(self, teammate: Teammate) -> None:
+        """Start the next run of a child that is idle, if it has unread messages."""
+        if not teammate.unread or teammate.is_stopped:
+            return
+        if not self.may_start or self.has_all(teammate):
+            return  # The report of the parent lists the messages.
+        try:
+            brief, grant = await self.prepare(teammate, list(teammate.unread.values()))
+        except ValueError:
+            return
+        self.start(brief, grant, teammate.first_run)
+
+    async def restart(self) -> None:
+        """Continue the runs of an earlier process, and start those that are due."""
+        run = self._run
+        for teammate in self._members.list_all():
+            brief = teammate.briefs[-1]
+            if brief.parent != run.run_id or teammate.name in self._members.active:
+                continue
+            if brief.message_ids and not run.background.is_reported(brief.run_id):
+                grant = run.services.meters.reopen(run.meter, brief.run_id, brief.budget)
+                history = run.services.teams.list_history(brief.continues)
+                self.start(replace(brief, history=history), grant, teammate.first_run)
+            elif teammate.report is not None:
+                await self.start_if_due(teammate)

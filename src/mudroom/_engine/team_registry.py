@@ -1,0 +1,143 @@
+"""Teams: the named children of all runs in this process, and the way of their messages."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from .._core.events import StoredEvent
+from .._core.messages import Message
+from .._core.runs import Brief
+from ..projections.team import Roster, Teammate
+from .recorded_conversations import RecordedRuns
+
+PARENT = "parent"
+"""Name of the parent in messages of a named child."""
+
+PARENT_NAMES = (PARENT, "main", "lead", "team-lead")
+ALL = "*"
+"""Receiver that stands for all children, or for all teammates of the sender."""
+
+
+MAX_RUNS = 20
+"""Runs of one name under one run of the parent: two children must not wake each other for ever."""
+
+
+def make_next_id(first: str, number: int) -> str:
+    """Return the id of a run that the engine begins. `number`: of the child's runs here, from 1."""
+    return f"{first}~{number}"
+
+
+def make_first_id(parent: str, name: str) -> str:
+    """Return the first part of the ids of a child's runs under a run that has not started it."""
+    return f"{parent}.0.{name}"
+
+
+def list_next_ids(first: str, number: int) -> list[str]:
+    """Return the possible ids of the runs that the engine begins, from a number on."""
+    return [make_next_id(first, each) for each in range(number, MAX_RUNS + 1)]
+
+
+class TeamRequest(Struct, frozen=True):
+    """A message to named children of a run, or from one of them to that run.
+
+    Arguments:
+        parent: id of the run.
+        sender: "user", or the id of the run that sends.
+        id: id of the message: the place of the call that sends it.
+        to: a name, the id of a run of a named child, PARENT, or ALL.
+        approve: see `InboxMessage`.
+        call_id: id of the call, if the run itself sends.
+    """
+
+    parent: str
+    sender: str
+    id: str
+    to: str
+    text: str
+    approve: bool | None = None
+    call_id: str = ""
+
+
+class TeamReply(Struct, frozen=True):
+    """What became of a message, as its sender reads it."""
+
+    text: str
+    is_error: bool = False
+
+
+class OpenTeam(Protocol):
+    """The named children of a run that works."""
+
+    async def send(self, request: TeamRequest) -> TeamReply:
+        """Send a message. When this returns, the record has it."""
+        ...
+
+    def observe(self, teammate: Teammate, event: StoredEvent) -> None:
+        """Handle an event of a named child."""
+        ...
+
+    def close(self) -> None:
+        """End all timers."""
+        ...
+
+
+class Teams:
+    """Named children of all runs, and the teams of the runs that work in this process.
+
+    Attributes:
+        roster: the named children, from all events so far.
+    """
+
+    def __init__(self) -> None:
+        self.roster = Roster()
+        self._conversations = RecordedRuns()
+        self._open: dict[str, OpenTeam] = {}
+
+    def observe(self, event: StoredEvent) -> None:
+        """Add an event of any run, in the order of the record."""
+        self.roster.apply(event)
+        teammate = self.roster.get(event.run)
+        if teammate is None:
+            return
+        self._conversations.apply(event)
+        if team := self._open.get(teammate.briefs[-1].parent):
+            team.observe(teammate, event)
+
+    def open(self, parent: str, team: OpenTeam) -> None:
+        """Add the team of a run that works."""
+        self._open[parent] = team
+
+    def get(self, parent: str) -> OpenTeam | None:
+        """Return the team of a run that works in this process."""
+        return self._open.get(parent)
+
+    def find_parent(self, name: str) -> str:
+        """Return the id of a run that works and has a child with a name, "" if there is none."""
+        return next((parent for parent in self._open if self.roster.find(parent, name)), "")
+
+    def close(self, parent: str) -> None:
+        """Remove the team of a run that ends."""
+        if team := self._open.pop(parent, None):
+            team.close()
+
+    def find_brief(self, run_id: str) -> Brief | None:
+        """Return the recorded brief of a run of a named child."""
+        teammate = self.roster.get(run_id)
+        return teammate and next(each for each in teammate.briefs if each.run_id == run_id)
+
+    def list_history(self, run_id: str) -> tuple[Message, ...]:
+        """Return the messages that the next run of a named child continues."""
+        return self._conversations.list_next_history(run_id)
+
+    def count_unread(self, parent: str) -> dict[str, int]:
+        """Return the numbers of messages that the named children of a run have not read."""
+        return self.roster.count_unread(parent)
+
+    async def send(self, request: TeamRequest) -> TeamReply:
+        """Send a message by the team of the parent."""
+        team = self._open.get(request.parent)
+        if team is None:
+            return TeamReply("Nothing was sent: the parent does not work.", is_error=True)
+        return await team.send(request)

@@ -1,0 +1,68 @@
+"""Names of children, and the texts that tell a model about them."""
+
+from __future__ import annotations
+
+import re
+
+from .._core.runs import Brief
+from .team_registry import ALL, PARENT, PARENT_NAMES
+
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_RESERVED = {*PARENT_NAMES, ALL, "all", "user", "mudroom"}
+
+_TEAM_TEXT = (
+    "You are {name}; your lead is {parent}{teammates}. send_message reaches them. "
+    "Your last answer goes to the lead."
+)
+_PLAN_TEXT = " You may only read for now: end with your plan, and wait for its approval."
+
+_SHUTDOWN_TEXT = (
+    "[You are asked to stop. Finish, and report. You may refuse once: send_message to parent with "
+    "approve: false and the reason.]"
+)
+
+EXCHANGE_NOTE = (
+    "[From mudroom: {count} messages in a row between {names}, and no other act. After {maximum} "
+    "no more are sent. Work, or report.]"
+)
+
+REPLACED_NOTE = "[From mudroom: this is a newer {name}, who knows nothing of the one before.]"
+
+PLAN_NOTE = (
+    "[This is its plan; nothing is changed yet. Answer with send_message(to={name!r}, "
+    "approve=true or false, message=...): it then goes on, or plans again.]"
+)
+
+
+def normalize_name(text: str) -> str:
+    """Return a name as children have it: in lower case, without "@" and spaces."""
+    return "-".join(text.strip().lower().removeprefix("@").split())
+
+
+def check_name(name: str) -> str:
+    """Return the reason why a child may not have a name, "" if it may."""
+    if name in _RESERVED:
+        return f"name: {name!r} is reserved; choose another one"
+    if not _NAME.fullmatch(name):
+        return f"name: {name!r} is not a letter and up to 31 letters, digits, - or _"
+    return ""
+
+
+def make_agent_name(agent: str) -> str:
+    """Return the name of a child that has that of its agent."""
+    name = re.sub(r"[^a-z0-9_-]+", "-", agent.lower()).strip("-_0123456789")[:24]
+    return f"{name}-1" if not name or check_name(name) else name
+
+
+def format_team(brief: Brief) -> str:
+    """Return the text about its team for the system prompt of a named child, "" for others."""
+    if not brief.name:
+        return ""
+    teammates = f", teammates: {', '.join(brief.teammates)}" if brief.teammates else ""
+    text = _TEAM_TEXT.format(name=brief.name, parent=PARENT, teammates=teammates)
+    return text + _PLAN_TEXT if brief.is_plan else text
+
+
+def format_shutdown(reason: str) -> str:
+    """Return the text of a request to stop."""
+    return f"{_SHUTDOWN_TEXT}\n{reason}".strip()

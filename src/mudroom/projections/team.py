@@ -1,0 +1,282 @@
+"""Teammates: the named children of a session, their state, and the messages they have not read.
+
+roster = Roster()
+for event in events:
+    roster.apply(event)
+for teammate in roster.list_teammates("1"):
+    print(teammate.name, teammate.state, teammate.unread)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct, field
+
+from .._core.events import (
+    MessageDelivered,
+    MessageSent,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    TeamMessageSent,
+    ToolCallFinished,
+    TurnFinished,
+)
+from .._core.messages import Usage
+from .._core.runs import Brief, InboxMessage, Report
+
+MESSAGE_TOOL = "send_message"
+"""Tool whose calls are no work: messages without any other call may go back and forth for ever."""
+
+
+class TeammateState(StrEnum):
+    """State of a named child."""
+
+    WORKING = "working"
+    IDLE = "idle"
+    """Its last run has ended. A message starts the next one."""
+    WAITS_FOR_APPROVAL = "waits for approval"
+    """Its last run ended with a plan, which its parent approves or refuses."""
+    STOPPED = "stopped"
+    """It was stopped. No message starts it again, and another child may have its name."""
+
+
+class Teammate(Struct, kw_only=True, eq=False):
+    """One named child: a conversation of one or more runs. Only Roster changes it.
+
+    Arguments:
+        briefs: of its runs, oldest first.
+        started_at, last_event_at: seconds since 1970.
+        report: of the last run; None while it works.
+        unread: messages that none of its runs has read, by id.
+        shutdown: the request to stop that is open, and `shutdown_at` its time.
+        turns_after_shutdown: answers after it read that request.
+        has_refused: true if it has refused a request to stop; it may do so once.
+        is_replaced: true if a newer child has the name.
+    """
+
+    name: str
+    briefs: list[Brief]
+    started_at: float
+    last_event_at: float
+    report: Report | None = None
+    usage: Usage = Usage()
+    unread: dict[str, InboxMessage] = field(default_factory=dict[str, InboxMessage])
+    shutdown: InboxMessage | None = None
+    shutdown_at: float = 0.0
+    turns_after_shutdown: int = 0
+    has_refused: bool = False
+    is_stopped: bool = False
+    is_replaced: bool = False
+
+    @property
+    def first_run(self) -> str:
+        """Id of its first run, which no other child has."""
+        return self.briefs[0].run_id
+
+    @property
+    def run_id(self) -> str:
+        """Id of its last run."""
+        return self.briefs[-1].run_id
+
+    @property
+    def agent(self) -> str:
+        """Name of its agent."""
+        return self.briefs[-1].agent.name
+
+    @property
+    def state(self) -> TeammateState:
+        """The state after the last event."""
+        if self.report is None:
+            return TeammateState.WORKING
+        if self.is_stopped:
+            return TeammateState.STOPPED
+        if self.briefs[-1].is_plan:
+            return TeammateState.WAITS_FOR_APPROVAL
+        return TeammateState.IDLE
+
+
+class Roster:
+    """The named children of all runs of a session, built from its events."""
+
+    def __init__(self) -> None:
+        self.teammates: list[Teammate] = []
+        self._by_run: dict[str, Teammate] = {}
+        self._continued: dict[str, str] = {}
+        self._early: dict[str, list[TeamMessageSent]] = {}
+        self._message_ids: set[str] = set()
+        self._exchanges: dict[frozenset[str], int] = {}
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            RunStarted: self._start_run,
+            RunFinished: self._finish_run,
+            TurnFinished: self._finish_turn,
+            TeamMessageSent: self._add_team_message,
+            MessageSent: self._add_message_to_parent,
+            MessageDelivered: self._deliver,
+            ToolCallFinished: self._finish_call,
+        }
+
+    def apply(self, event: StoredEvent) -> None:
+        """Add the next event."""
+        handler = self._handlers.get(type(event))
+        if handler:
+            handler(event)
+
+    def has_message(self, message_id: str) -> bool:
+        """Return whether a message to a named child has this id."""
+        return message_id in self._message_ids
+
+    def get(self, run_id: str) -> Teammate | None:
+        """Return the named child that a run belongs to."""
+        return self._by_run.get(run_id)
+
+    def find(self, parent: str, name: str) -> Teammate | None:
+        """Return the named child of a run, or of the runs that it continues; the newest one.
+
+        Arguments:
+            name: its name, or the id of one of its runs.
+        """
+        parents = self._list_conversation(parent)
+        for teammate in reversed(self.teammates):
+            if any(brief.parent in parents for brief in teammate.briefs) and (
+                teammate.name == name or self._by_run.get(name) is teammate
+            ):
+                return teammate
+        return None
+
+    def list_teammates(self, parent: str) -> list[Teammate]:
+        """Return the named children of a run and of the runs that it continues, oldest first."""
+        parents = self._list_conversation(parent)
+        return [
+            teammate
+            for teammate in self.teammates
+            if any(brief.parent in parents for brief in teammate.briefs)
+        ]
+
+    def find_by_name(self, name: str) -> Teammate | None:
+        """Return the newest named child of the session with a name."""
+        return next((each for each in reversed(self.teammates) if each.name == name), None)
+
+    def count_exchanges(self, first: Teammate, second: Teammate) -> int:
+        """Return the number of messages in a row between two, without another act of either."""
+        return self._exchanges.get(frozenset((first.first_run, second.first_run)), 0)
+
+    def count_unread(self, parent: str) -> dict[str, int]:
+        """Return the numbers of messages that the named children of a run have not read, by name.
+
+        Those to children that have not begun count, too.
+        """
+        counts: dict[str, int] = {}
+        for event in (event for events in self._early.values() for event in events):
+            if event.run == parent:
+                counts[event.to] = counts.get(event.to, 0) + 1
+        for teammate in self.list_teammates(parent):
+            if teammate.unread:
+                counts[teammate.name] = counts.get(teammate.name, 0) + len(teammate.unread)
+        return counts
+
+    def _list_conversation(self, run_id: str) -> set[str]:
+        """Return the ids of a run and of the runs that it continues."""
+        runs: set[str] = set()
+        while run_id and run_id not in runs:
+            runs.add(run_id)
+            run_id = self._continued.get(run_id, "")
+        return runs
+
+    def _start_run(self, event: RunStarted) -> None:
+        brief = event.brief
+        if brief.continues:
+            self._continued[event.run] = brief.continues
+        if not brief.name or brief.is_compaction or event.run in self._by_run:
+            return
+        teammate = self._by_run.get(brief.continues)
+        if teammate is None:
+            if older := self.find(brief.parent, brief.name):
+                older.is_replaced = True
+            teammate = Teammate(
+                name=brief.name, briefs=[], started_at=event.at, last_event_at=event.at
+            )
+            self.teammates.append(teammate)
+            for early in self._early.pop(event.run, ()):
+                self._add_message(teammate, early)
+        teammate.briefs.append(brief)
+        teammate.report = None
+        teammate.last_event_at = event.at
+        self._by_run[event.run] = teammate
+        for message_id in brief.message_ids:
+            teammate.unread.pop(message_id, None)
+
+    def _finish_run(self, event: RunFinished) -> None:
+        teammate = self._by_run.get(event.run)
+        if teammate is None or teammate.run_id != event.run:
+            return
+        teammate.report = event.report
+        teammate.last_event_at = event.at
+        if teammate.shutdown:
+            teammate.is_stopped = True
+            teammate.unread.pop(teammate.shutdown.id, None)
+            teammate.shutdown = None
+
+    def _finish_turn(self, event: TurnFinished) -> None:
+        teammate = self._by_run.get(event.run)
+        if teammate is None:
+            return
+        teammate.usage += event.message.usage
+        teammate.last_event_at = event.at
+        if teammate.shutdown and teammate.shutdown.id not in teammate.unread:
+            teammate.turns_after_shutdown += 1
+
+    def _add_team_message(self, event: TeamMessageSent) -> None:
+        self._message_ids.add(event.message.id)
+        teammate = self._by_run.get(event.child)
+        if teammate is None:
+            self._early.setdefault(event.child, []).append(event)
+            return
+        self._add_message(teammate, event)
+        sender = self._by_run.get(event.message.sender)
+        if sender is None:
+            self._end_exchanges(teammate.first_run)
+            return
+        pair = frozenset((sender.first_run, teammate.first_run))
+        count = self._exchanges.pop(pair, 0)
+        self._end_exchanges(sender.first_run)
+        self._end_exchanges(teammate.first_run)
+        self._exchanges[pair] = count + 1
+
+    def _add_message(self, teammate: Teammate, event: TeamMessageSent) -> None:
+        message = event.message
+        if message.kind == "shutdown" and teammate.report:
+            teammate.is_stopped = True
+            return
+        teammate.unread[message.id] = message
+        if message.kind == "shutdown":
+            teammate.shutdown = message
+            teammate.shutdown_at = event.at
+            teammate.turns_after_shutdown = 0
+
+    def _add_message_to_parent(self, event: MessageSent) -> None:
+        teammate = self._by_run.get(event.message.sender)
+        if teammate is None or event.message.kind != "message":
+            return
+        self._end_exchanges(teammate.first_run)
+        if event.message.approve is False and teammate.shutdown and not teammate.has_refused:
+            teammate.has_refused = True
+            teammate.shutdown = None
+
+    def _deliver(self, event: MessageDelivered) -> None:
+        if teammate := self._by_run.get(event.run):
+            teammate.unread.pop(event.message_id, None)
+
+    def _finish_call(self, event: ToolCallFinished) -> None:
+        if (caller := self._by_run.get(event.run)) and event.name != MESSAGE_TOOL:
+            self._end_exchanges(caller.first_run)
+        stopped = event.result.detail.get("stopped")
+        if stopped and (teammate := self.find(event.run, stopped)):
+            teammate.is_stopped = True
+
+    def _end_exchanges(self, first_run: str) -> None:
+        for pair in [pair for pair in self._exchanges if first_run in pair]:
+            del self._exchanges[pair]
