@@ -75,7 +75,7 @@ const describeCalls = (runs, tone, isMeant) => {
     .map(([tool, items]) => ({
       tone,
       words: `${plural(items.length, "call")} of ${tool} ${verb}`,
-      more: `${callTitle(items[0])}: ${items[0].result?.text ?? ""}`,
+      more: [callTitle(items[0]), items[0].result?.text].filter(Boolean).join(": "),
       go: place(items[0].run, items[0]),
     }));
 };

@@ -60,14 +60,15 @@ const drawCompaction = (item) => {
   );
 };
 
-const drawContextSide = (words, sums, tokens, maximum, go) =>
-  h(
+const drawContextSide = (words, sums, tokens, maximum, go) => {
+  const [bar, legend] = drawShares(sums, Math.max(tokens, 1), `Shares of the context ${words}`);
+  bar.style.setProperty("width", `${Math.max(2, (100 * tokens) / maximum)}%`);
+  const name = `context ${words}`;
+  return h(
     "div",
     { class: "context-side" },
-    go ? goButton(go, { class: "more" }, `context ${words}`) : h("span", null, `context ${words}`),
-    h(
-      "div",
-      { style: { width: `${Math.max(2, (100 * tokens) / maximum)}%` } },
-      drawShares(sums, Math.max(tokens, 1), `Shares of the context ${words}`),
-    ),
+    go ? goButton(go, { class: "more" }, name) : h("span", null, name),
+    bar,
+    legend,
   );
+};

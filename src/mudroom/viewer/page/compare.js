@@ -78,7 +78,7 @@ const loadFold = async (session) => {
 const withDescendants = (run) => [run, ...run.children.flatMap(withDescendants)];
 
 const FIGURES = [
-  ["outcome", (run) => (run.report ? run.report.reason : "unfinished"), String],
+  ["outcome", runOutcome, String],
   ["time", (run) => (run.finished || run.lastAt) - run.started, formatSeconds],
   ["cost", (run) => run.usd, (usd) => (usd === null ? "–" : formatMoney(usd))],
   ["tokens read", (run) => run.usage.input + run.below.input, formatTokens],
@@ -182,6 +182,7 @@ const formatChange = (a, b) => {
   if (typeof a !== "number" || typeof b !== "number" || a === b) return "";
   if (!a) return "";
   const change = Math.round((100 * (b - a)) / a);
+  if (!change) return "";
   return Math.abs(change) > 999
     ? `×${formatCount(b / a)}`
     : `${change > 0 ? "+" : "−"}${Math.abs(change)}%`;
@@ -276,6 +277,7 @@ const drawTexts = (words, a, b) => {
               "div",
               { class: "side text" },
               drawCopyButton(() => text, words.toLowerCase()),
+              h("h3", null, words),
               renderMarkdown(text || "(none)"),
             ),
           ),

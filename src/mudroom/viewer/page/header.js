@@ -96,12 +96,10 @@ const drawFilters = (fold) => {
 };
 
 const drawTabs = (fold) => {
+  const share = savedShare(computeLedger(fold));
   const count = {
     context: app.selection.turn ? ` · ${app.selection.turn}` : "",
-    ledger:
-      fold.runs.size > fold.roots.length
-        ? ` · ~${formatTokens(fold.read.bytes / BYTES_PER_TOKEN)}`
-        : "",
+    ledger: share >= MIN_SAVED_SHARE ? ` · ${formatShare(share, 1)}` : "",
   };
   setChildren(
     $("tabs"),

@@ -262,7 +262,7 @@ const INLINE = new RegExp(
 
 /** Return a paragraph's text as elements: code, emphasis, links, line breaks. */
 const renderInline = (text, depth = 0) => {
-  if (text.length > MAX_STYLED || depth > MAX_NESTING) return [h("span", { class: "lines" }, text)];
+  if (text.length > MAX_STYLED || depth > MAX_NESTING) return [h("span", { class: "plain" }, text)];
   const out = [];
   let at = 0;
   for (const match of text.matchAll(INLINE)) {

@@ -187,6 +187,8 @@ const VIEW_RENDERERS = {
   run: (item) => {
     const child = item.child;
     const figures = child ? runFigures(child, app.now()) : [];
+    const background = isInBackground(item);
+    const report = item.result?.text ?? "";
     return h(
       "div",
       { class: "child" },
@@ -206,7 +208,10 @@ const VIEW_RENDERERS = {
           h("em", null, figures.join(" · ")),
           h("u", null, "open →"),
         ),
+      background &&
+        h("p", { class: "aside" }, "in the background: its report arrives as a message"),
       item.result &&
+        !background &&
         h(
           "div",
           { class: "back" },
@@ -216,11 +221,11 @@ const VIEW_RENDERERS = {
             h(
               "h3",
               null,
-              `report · ${formatBytes(byteLength(item.result.text))} · ~${formatTokens(byteLength(item.result.text) / BYTES_PER_TOKEN)} tokens`,
+              `report · ${formatBytes(byteLength(report))} · ~${formatTokens(byteLength(report) / BYTES_PER_TOKEN)} tokens`,
             ),
-            drawCopyButton(() => item.result.text, "the report"),
+            drawCopyButton(() => report, "the report"),
           ),
-          drawMarkdownBox(item, "result", item.result.text, FOLDED_LINES),
+          drawMarkdownBox(item, "result", report, FOLDED_LINES),
         ),
     );
   },

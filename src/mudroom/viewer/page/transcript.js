@@ -15,7 +15,8 @@ const runFigures = (run, now) => {
 const runOutcome = (run) => {
   const state = displayState(run, app.live);
   if (!run.report) return state;
-  return run.report.recovered ? `${run.report.reason}, recovered` : run.report.reason;
+  const reason = run.report.reason === "GOAL" ? "Done" : run.report.reason;
+  return run.report.recovered ? `${reason}, recovered` : reason;
 };
 
 const drawStateDot = (run) =>
@@ -48,16 +49,6 @@ const drawFoldedText = (item, summary) =>
     h("div", null, sanitize(item.text)),
   );
 
-const drawNotice = (name, text) =>
-  h("div", { class: "notice" }, h("b", null, name), h("span", null, sanitize(text)));
-
-/** Return the name of the sender of a note or a message. */
-const noteOrigin = ({ origin }) => {
-  if (origin === "user") return "you";
-  const sender = app.fold.runs.get(origin);
-  return sender ? `message from ${sender.agent} ${sender.id}` : origin;
-};
-
 const ITEM_RENDERERS = {
   prompt: (item) =>
     h(
@@ -69,7 +60,7 @@ const ITEM_RENDERERS = {
       drawContinuesButton(item.run),
     ),
 
-  note: (item) => drawNotice(noteOrigin(item), item.text),
+  note: (item) => drawNote(item),
 
   resumed: () => drawNotice("resumed", "another process continued the run from here"),
 

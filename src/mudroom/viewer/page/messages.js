@@ -1,0 +1,54 @@
+// Notes, messages between runs, and notifications of background work, in a transcript.
+"use strict";
+
+const MESSAGE = /^<message from="[^"]*">\n?([^]*?)\n?<\/message>\s*$/;
+const NOTIFICATION =
+  /^<task-notification>[^]*?<task-id>(.*?)<\/task-id>\n<status>(.*?)<\/status>\n<task>(.*?)<\/task>\n<result>\n([^]*)\n<\/result>\n<\/task-notification>\s*$/;
+const STATUS_STATES = { completed: "done", failed: "failed", stopped: "stopped" };
+
+const drawNotice = (name, text) =>
+  h("div", { class: "notice" }, h("b", null, name), h("span", null, sanitize(text)));
+
+/** Return a note of the engine, of the user or of a hook, or a message of another run. */
+const drawNote = (item) => {
+  const [, id, status, title, result] = NOTIFICATION.exec(item.text) ?? [];
+  if (id) return drawNotification(item, { id, status, title, result });
+  if (item.origin === "user") return drawNotice("you", item.text);
+  const sender = app.fold.runs.get(item.origin);
+  if (!sender) return drawNotice(item.origin, item.text);
+  const text = MESSAGE.exec(item.text)?.[1] ?? item.text;
+  return drawArrival(item, sender, `message from ${sender.agent} ${sender.id}`, text);
+};
+
+/** Return the card of the notification that background work has ended. */
+const drawNotification = (item, { id, status, title, result }) => {
+  const child = app.fold.runs.get(id);
+  return drawArrival(
+    item,
+    child,
+    `${child ? `${child.agent} ${id}` : id} ${status} in the background`,
+    result,
+    STATUS_STATES[status] ?? "done",
+    title,
+  );
+};
+
+const drawArrival = (item, sender, words, text, state = "message", title = "") =>
+  h(
+    "article",
+    { class: "call arrival" },
+    h(
+      "div",
+      { class: "callhead" },
+      h("i", { class: `dot ${state}` }),
+      h("b", null, words),
+      h("span", { class: "call-title" }, oneLine(title, 120)),
+      drawCopyButton(() => text, "the message"),
+      sender && goButton(place(sender), { class: "more" }, "open →"),
+    ),
+    h("div", { class: "arrived" }, drawMarkdownBox(item, "message", text, FOLDED_LINES)),
+  );
+
+/** Return true if a child goes on after the call that started it has its result. */
+const isInBackground = ({ child, result, span }) =>
+  Boolean(child && result && span?.to && (!child.finished || child.finished > span.to));

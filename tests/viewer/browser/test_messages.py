@@ -1,0 +1,97 @@
+"""Background children, messages between runs and compactions in the transcript of the viewer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.compaction.conftest import Stage, make_talker
+from tests.viewer.sessions import SessionBuilder
+
+from mudroom import Session
+from mudroom.events import StoredEvent
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+
+from .conftest import Page
+from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
+
+
+async def record_background(folder: Path) -> SessionBuilder:
+    """Run a session whose root run sends a message to a background child and waits for it."""
+    is_sent = asyncio.Event()
+
+    async def answer(request: Request) -> Answer:
+        if request.prompt.startswith("Look"):
+            if request.turn == 0:
+                await is_sent.wait()
+                return [call("read", path="a.py")]
+            return "**Nothing** wrong."
+        if request.turn == 0:
+            return [
+                call("task", prompt="Look at a.py.", description="find errors", background=True)
+            ]
+        if request.turn == 1:
+            return [call("send_message", to="1.1.1", message="Also look for `typos`.")]
+        is_sent.set()
+        return "I wait." if request.turn == 2 else "All is well."
+
+    folder.mkdir()
+    (folder / "a.py").write_text("x = 1\n", encoding="utf-8")
+    journal = MemoryJournal()
+    options: dict[str, Any] = {"cwd": str(folder), "home": str(folder.parent / "home")}
+    model = ScriptedModel(answer)
+    async with Session(**options, model=model, environ={}, journal=journal) as session:
+        await session.run("Check a.py.")
+    return make_script(list(journal.events), session.id)
+
+
+def make_script(events: list[StoredEvent], session: str) -> SessionBuilder:
+    return SessionBuilder(session=session, events=events)
+
+
+async def test_messages_and_notifications_are_cards_that_lead_to_their_runs(
+    page: Page, tmp_path: Path
+) -> None:
+    script = await record_background(tmp_path / "work")
+    async with open_page(page, script, "&run=1"):
+        cards = await read_texts(page, ".arrival .callhead b")
+        assert cards == ["general 1.1.1 completed in the background"]
+        assert await page.run("document.querySelector('.arrived strong').textContent") == "Nothing"
+        assert "its report arrives as a message" in "".join(await read_texts(page, ".child .aside"))
+        assert await read_texts(page, ".child .back") == []
+        notices = "".join(await read_texts(page, ".notice"))
+        assert "waits" in notices and "1 background run" in notices
+        await page.save_picture(SCREENSHOTS / "background.png")
+        await page.run("document.querySelector('.arrival .more').click()")
+        assert (await read_selection(page))[0] == "1.1.1"
+        await page.wait_until("document.querySelector('.arrival code')")
+        assert await read_texts(page, ".arrival .callhead b") == ["message from main 1"]
+        assert await read_texts(page, ".arrived code") == ["typos"]
+
+
+async def test_a_compaction_shows_the_context_before_and_after_it(
+    page: Page, tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path)
+    stage.write_files(40)
+    async with stage.open(make_talker(14)) as session:
+        await session.run("Read all files. Never touch 3.txt.")
+    script = make_script(stage.events, session.id)
+    show = "app.reader.show(app.shown.findIndex(item => item.kind === 'compacted'))"
+    async with open_page(page, script, "&run=1"):
+        await page.run(show)
+        await page.wait_until("document.querySelector('.compaction')")
+        widths = await page.run(
+            "[...document.querySelectorAll('.compaction .stack')].map(bar => bar.offsetWidth)"
+        )
+        assert len(widths) == 2 and widths[0] > 3 * widths[1]
+        turns = await page.run("app.run.items.find(item => item.kind === 'compacted').turn")
+        for number, turn in enumerate((turns, turns + 1)):
+            await page.run(f"app.navigate({{ run: '1', turn: 0, tab: 'transcript' }}); {show}")
+            await page.wait_until("document.querySelectorAll('.compaction .more').length === 2")
+            await page.run(f"document.querySelectorAll('.compaction .more')[{number}].click()")
+            assert (await read_selection(page))[1:4] == (turn, "", "context")
+        await page.run("app.navigate({ tab: 'summary' })")
+        assert "the context was compacted" in "".join(await read_texts(page, ".attention"))
