@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from mudroom._platform.http1 import pacer as pacer_module
-from mudroom._platform.http1.connection import Connection
+from mudroom._platform.http1.connection import Connection, make_shared_parts
 from mudroom._platform.http1.errors import ConnectionLost
 from mudroom._platform.http1.pacer import Pacer
 from mudroom._platform.http1.pool import ConnectionPool
-from mudroom._platform.wake_queue import WakeQueue
 
 from ..waiting import SECONDS, wait_until
 from .test_http1 import FRAMINGS, HELLO, OK, RawServer, make_certificate, open_pool, post
@@ -110,7 +109,7 @@ async def test_streams_that_end_are_not_counted() -> None:
     server = RawServer(HELLO)
     async with open_pool(server) as pool:
         url = f"http://127.0.0.1:{server.port}/"
-        pacer = pool._pacer  # pyright: ignore[reportPrivateUsage]
+        pacer = pool._shared.pacer  # pyright: ignore[reportPrivateUsage]
         for is_answered in (True, False):
             response = await pool.get(url, {})
             assert pacer.open_streams == 1
@@ -272,16 +271,24 @@ class CountingPacer(Pacer):
         return False
 
 
+def receive(connection: Connection, data: bytes) -> None:
+    """Read data as an event loop does."""
+    connection.get_buffer(-1)[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
 async def test_only_small_reads_of_incomplete_bodies_wait() -> None:
     pacer = CountingPacer()
-    connection = Connection(lambda connection: None, pacer, WakeQueue())
+    shared = make_shared_parts(lambda connection: None)
+    shared.pacer = pacer
+    connection = Connection(shared)
     connection.connection_made(SilentTransport())
     connection.send(b"", b"")
-    connection.data_received(OK + b"Content-Length: 100100\r\n\r\n")
+    receive(connection, OK + b"Content-Length: 100100\r\n\r\n")
     assert pacer.count == 1
-    connection.data_received(b"x" * 100_000)
+    receive(connection, b"x" * 100_000)
     assert pacer.count == 1
-    connection.data_received(b"x" * 50)
+    receive(connection, b"x" * 50)
     assert pacer.count == 2
-    connection.data_received(b"x" * 50)
+    receive(connection, b"x" * 50)
     assert pacer.count == 2

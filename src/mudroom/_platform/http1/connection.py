@@ -7,11 +7,15 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
+from msgspec import Struct
+
 from ..wake_queue import WakeQueue
 from .errors import ConnectionLost, HttpError, SilentServer
 from .pacer import Pacer
 from .parser import ResponseParser
 
+_MAX_READ = 256 * 1024
+"""Bytes of one read."""
 _MAX_UNREAD = 256 * 1024
 """Bytes of a body that may wait for their reader; then the connection is not read."""
 _SMALL_READ = 16 * 1024
@@ -20,13 +24,32 @@ _SMALL_BODY = 64 * 1024
 """Bytes up to which head and body are joined, so that they leave in one packet."""
 
 
-class Connection(asyncio.Protocol):
-    """A connection that carries one request at a time.
+class SharedParts(Struct, eq=False):
+    """The parts that all connections of a pool share.
 
     Arguments:
-        on_idle: called when a released response has ended, so that the connection is free.
+        on_idle: called with a connection when its released response has ended, so that it is free.
         pacer: decides when the next bytes of a long stream are read.
         wakes: wakes the readers of many connections.
+        buffer: memory for one read. asyncio would allocate it for each read, which takes longer
+            than the read.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    on_idle: Callable[[Connection], None]
+    pacer: Pacer
+    wakes: WakeQueue
+    buffer: memoryview
+
+
+def make_shared_parts(on_idle: Callable[[Connection], None]) -> SharedParts:
+    """Return the parts for the connections of the running event loop."""
+    buffer = memoryview(bytearray(_MAX_READ))
+    return SharedParts(asyncio.get_running_loop(), on_idle, Pacer(), WakeQueue(), buffer)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """A connection that carries one request at a time.
 
     Attributes:
         transport: set by the event loop; `encrypt` changes it.
@@ -34,15 +57,11 @@ class Connection(asyncio.Protocol):
         last_active: time of the event loop at which bytes moved last, or the request ended.
     """
 
-    def __init__(
-        self, on_idle: Callable[[Connection], None], pacer: Pacer, wakes: WakeQueue
-    ) -> None:
+    def __init__(self, shared: SharedParts) -> None:
         self.transport: asyncio.Transport | None = None
         self.is_closed = False
         self.last_active = 0.0
-        self._on_idle = on_idle
-        self._pacer = pacer
-        self._wakes = wakes
+        self._shared = shared
         self._socket: asyncio.Transport | None = None
         self._parser: ResponseParser | None = None
         self._parts: list[bytes] = []
@@ -63,14 +82,19 @@ class Connection(asyncio.Protocol):
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
         """Encrypt the connection. Raises OSError, ssl.SSLError."""
         assert self.transport is not None
-        self.transport = await asyncio.get_running_loop().start_tls(
+        self.transport = await self._shared.loop.start_tls(
             self.transport, self, tls, server_hostname=host
         )
 
-    def data_received(self, data: bytes) -> None:
-        """Read bytes of the response (called by the event loop)."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return the memory for the next read (called by the event loop)."""
+        return self._shared.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Read bytes of the response from the buffer (called by the event loop)."""
+        data = bytes(self._shared.buffer[:nbytes])
         parser = self._parser
-        now = asyncio.get_running_loop().time()
+        now = self._shared.loop.time()
         gap = now - self.last_active
         self.last_active = now
         if parser is None:
@@ -90,10 +114,10 @@ class Connection(asyncio.Protocol):
             self._unread += len(part)
         if not self._started and parser.status:
             self._started = now
-            self._pacer.open_streams += 1
+            self._shared.pacer.open_streams += 1
         if len(data) < _SMALL_READ and self._started and not parser.is_complete:
             age = now - self._started
-            self._is_waiting = self._pacer.start_wait(self, now, age, gap)
+            self._is_waiting = self._shared.pacer.start_wait(self, now, age, gap)
         if self._is_waiting or self._unread > _MAX_UNREAD:
             self._pause()
         self._wake()
@@ -120,7 +144,7 @@ class Connection(asyncio.Protocol):
         self._end_stream()
         self._is_released = False
         self._unsent = 0
-        self.last_active = asyncio.get_running_loop().time()
+        self.last_active = self._shared.loop.time()
         if len(body) <= _SMALL_BODY:
             transport.write(head + body)
         else:
@@ -155,7 +179,7 @@ class Connection(asyncio.Protocol):
         """Read the next bytes of the stream (called by the pacer)."""
         if self._is_waiting:
             self._is_waiting = False
-            self.last_active = asyncio.get_running_loop().time()
+            self.last_active = self._shared.loop.time()
             if self._unread <= _MAX_UNREAD:
                 self._resume()
 
@@ -202,16 +226,16 @@ class Connection(asyncio.Protocol):
         self._is_waiting = False
         if self._started:
             self._started = 0.0
-            self._pacer.open_streams -= 1
+            self._shared.pacer.open_streams -= 1
 
     def _end_released(self, parser: ResponseParser) -> None:
         if not parser.is_complete:
             return
         self._parser = None
-        self.last_active = asyncio.get_running_loop().time()
+        self.last_active = self._shared.loop.time()
         if not parser.is_reusable or parser.surplus:
             self.abort()
-        self._on_idle(self)
+        self._shared.on_idle(self)
 
     def _pause(self) -> None:
         """Stop reading.
@@ -234,12 +258,12 @@ class Connection(asyncio.Protocol):
         """Wait until bytes have arrived. Raises the error that ended the connection."""
         if self._error is not None:
             raise self._error
-        self._waiter = asyncio.get_running_loop().create_future()
-        await self._waiter
+        self._waiter = waiter = self._shared.loop.create_future()
+        await waiter
         if self._error is not None and not self._parts:
             raise self._error
 
     def _wake(self) -> None:
         if self._waiter is not None:
-            self._wakes.wake(self._waiter)
+            self._shared.wakes.wake(self._waiter)
             self._waiter = None

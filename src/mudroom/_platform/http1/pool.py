@@ -12,9 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from ..open_files import get_open_file_limit
-from ..wake_queue import WakeQueue
 from .addresses import Address, parse_url
-from .connection import Connection
+from .connection import Connection, make_shared_parts
 from .errors import (
     CannotConnect,
     ForbiddenAddress,
@@ -23,7 +22,6 @@ from .errors import (
     TooManyOpenFiles,
     UntrustedServer,
 )
-from .pacer import Pacer
 from .parser import ResponseParser
 
 log = logging.getLogger("mudroom")
@@ -111,8 +109,7 @@ class ConnectionPool:
         self._names: dict[tuple[str, int], tuple[float, asyncio.Task[list[AddressInfo]]]] = {}
         self._tls: ssl.SSLContext | None = None
         self._has_warned = False
-        self._pacer = Pacer()
-        self._wakes = WakeQueue()
+        self._shared = make_shared_parts(self._add_idle)
 
     def post(
         self, url: str, headers: Mapping[str, str], make_body: Callable[[], bytes]
@@ -254,7 +251,7 @@ class ConnectionPool:
             self._start_timer()
 
     async def _connect(self, address: Address) -> Connection:
-        connection = Connection(self._add_idle, self._pacer, self._wakes)
+        connection = Connection(self._shared)
         peer = address.proxy or address
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT):
