@@ -14,15 +14,11 @@ async def wait_in_silence(watch: SilenceWatch, seconds: float, chunks: int = 0) 
     """Open a call that gets this number of chunks, one a second; return the age at its end."""
     loop = asyncio.get_running_loop()
     started_at = loop.time()
-    call = asyncio.timeout(None)
-    with pytest.raises(TimeoutError):
-        async with call:
-            watch.extend(call, seconds)
-            for _ in range(chunks):
-                await asyncio.sleep(1)
-                watch.extend(call, seconds)
-            await asyncio.Future()
-    watch.close(call)
+    with pytest.raises(TimeoutError, match="silent"), watch.watch_call(seconds) as call:
+        for _ in range(chunks):
+            await asyncio.sleep(1)
+            call.extend(seconds)
+        await asyncio.Future()
     return loop.time() - started_at
 
 
@@ -47,3 +43,29 @@ def test_a_silent_call_needs_few_checks(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(SilenceWatch, "_check", count)
     assert run_virtual(wait_in_silence(SilenceWatch(), 100, 30)) == pytest.approx(130, abs=0.6)
     assert checks <= 4
+
+
+def test_a_cancel_from_outside_stays_a_cancel() -> None:
+    async def run() -> None:
+        waiting = asyncio.create_task(wait_in_silence(SilenceWatch(), 2))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert waiting.cancelling() == 1
+
+    run_virtual(run())
+
+
+def test_a_cancel_at_the_moment_of_silence_stays_a_cancel() -> None:
+    async def run() -> None:
+        watch = SilenceWatch()
+        waiting = asyncio.create_task(wait_in_silence(watch, 2))
+        await asyncio.sleep(0)
+        (call,) = watch._calls
+        call.end()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    run_virtual(run())

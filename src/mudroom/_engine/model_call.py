@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 
 from .._core.budgets import Limit, LimitState
@@ -166,31 +164,20 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
     max_tokens = None if permit is None else permit.max_tokens
     answer: AssistantMessage | None = None
     items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
-    watch = run.services.silence_watch
-    # The watch sets its deadline.
-    call = asyncio.timeout(None)
-    watch.extend(call, SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
-    try:
-        async with call:
-            async for item in items:
-                if isinstance(item, StreamChunk):
-                    watch.extend(call, SILENCE_SECONDS)
-                    text = clean_text(item.text)
-                    run.conversation.add_streamed(item.kind, text)
-                    if item.kind:
-                        run.recorder.show_delta(item.kind, text)
-                elif isinstance(item, RetryNotice):
-                    watch.extend(call, item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
-                    run.conversation.discard_streamed()
-                    await _record_retry(run, item)
-                else:
-                    answer = item
-    except TimeoutError as error:
-        if call.expired():
-            raise TimeoutError("the model fell silent") from None
-        raise error from None
-    finally:
-        watch.close(call)
+    with run.services.silence_watch.watch_call(SILENCE_SECONDS + FIRST_CHUNK_SECONDS) as call:
+        async for item in items:
+            if isinstance(item, StreamChunk):
+                call.extend(SILENCE_SECONDS)
+                text = clean_text(item.text)
+                run.conversation.add_streamed(item.kind, text)
+                if item.kind:
+                    run.recorder.show_delta(item.kind, text)
+            elif isinstance(item, RetryNotice):
+                call.extend(item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
+                run.conversation.discard_streamed()
+                await _record_retry(run, item)
+            else:
+                answer = item
     if answer is None:
         raise ModelGarbled("the model's answer ended before it was whole", where=run.brief.model)
     count = len(answer.tool_calls)

@@ -45,7 +45,7 @@ class SessionMeter(Meter):
         """True if the session has a limit: all of them hold for its runs, too."""
         budget = self.budget
         is_timed = budget.turns is not None or budget.seconds is not None
-        return is_timed or super().has_shared_limits
+        return is_timed or bool(self.shared_limits)
 
     @contextmanager
     def count_time(self) -> Generator[None]:

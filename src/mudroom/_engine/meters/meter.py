@@ -111,9 +111,12 @@ class Meter:
     @property
     def has_shared_limits(self) -> bool:
         """True if a limit, here or above, holds for the runs below it, too."""
-        if self.shared_limits or self.parent is None:
-            return bool(self.shared_limits)
-        return self.parent.has_shared_limits
+        meter: Meter | ParentMeter | None = self
+        while isinstance(meter, Meter) and meter.is_run:
+            if meter.shared_limits:
+                return True
+            meter = meter.parent
+        return meter is not None and meter.has_shared_limits
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
         """Return a meter for a child and reserve the amounts that it requests.
@@ -226,8 +229,7 @@ class Meter:
         """Add tokens and money of this run, here and to every ancestor; see `add_usage`."""
         self._change_reserved(-1)
         self.usage += usage
-        self.estimate += estimate
-        self._add_money(usd)
+        self._add_costs(usd, estimate)
         self._change_reserved(1)
         if self.parent is not None:
             self.parent.add_usage(usage, usd, 0, estimate)
@@ -243,9 +245,8 @@ class Meter:
         """
         self._change_reserved(-1)
         self.descendant_usage += usage
-        self.estimate += estimate
         self.children += children
-        self._add_money(usd)
+        self._add_costs(usd, estimate)
         self._change_reserved(1)
         if self.parent is not None:
             self.parent.add_usage(usage, usd, children, estimate)
@@ -257,7 +258,9 @@ class Meter:
     def count_summary(self) -> None:
         """Count a summary that starts, here or below; only a session does."""
 
-    def _add_money(self, usd: float | None) -> None:
+    def _add_costs(self, usd: float | None, estimate: Usage) -> None:
+        if estimate is not NO_USAGE:
+            self.estimate += estimate
         if usd is None:
             self.is_price_known = False
         else:

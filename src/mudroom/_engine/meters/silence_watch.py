@@ -9,35 +9,85 @@ _MIN_INTERVAL = 0.5
 """Seconds between two checks at least."""
 
 
+class WatchedCall:
+    """An open model call. As a context manager it raises TimeoutError when the call is silent.
+
+    It works like `asyncio.timeout`, but without a timer and two coroutines of its own.
+
+    Attributes:
+        silent_at: time of the event loop at which the call counts as silent.
+    """
+
+    def __init__(self, watch: SilenceWatch) -> None:
+        self.silent_at = math.inf
+        self._watch = watch
+        self._task = asyncio.current_task()
+        self._cancels_before = self._task.cancelling() if self._task else 0
+        self._is_ended = False
+
+    def __enter__(self) -> WatchedCall:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._watch.close(self)
+        if not self._is_ended or self._task is None:
+            return
+        is_only_cancel = self._task.uncancel() <= self._cancels_before
+        if is_only_cancel and kind is asyncio.CancelledError:
+            raise TimeoutError("the model fell silent") from None
+
+    def extend(self, seconds: float) -> None:
+        """Set or move the time at which the call counts as silent to `seconds` from now."""
+        self._watch.extend(self, seconds)
+
+    def end(self) -> None:
+        """End the call: it is silent."""
+        if self._task is not None and not self._is_ended:
+            self._is_ended = True
+            self._task.cancel()
+
+
 class SilenceWatch:
-    """Open model calls, each with the time at which it counts as silent.
+    """Open model calls.
 
     One timer per call would have to be moved with each chunk, which is slower.
     """
 
     def __init__(self) -> None:
-        self._silent_at: dict[asyncio.Timeout, float] = {}
+        self._calls: set[WatchedCall] = set()
         self._check_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def extend(self, call: asyncio.Timeout, seconds: float) -> None:
+    def watch_call(self, seconds: float) -> WatchedCall:
+        """Return a context manager for a call of the current task.
+
+        Arguments:
+            seconds: time until it counts as silent.
+        """
+        call = WatchedCall(self)
+        self._calls.add(call)
+        self.extend(call, seconds)
+        return call
+
+    def extend(self, call: WatchedCall, seconds: float) -> None:
         """Set or move the time at which a call counts as silent to `seconds` from now."""
         loop = self._loop
         if loop is None:
             # Kept, because finding the loop takes a system call.
             self._loop = loop = asyncio.get_running_loop()
-        now = loop.time()
-        self._silent_at[call] = now + seconds
-        check_at = now + max(seconds, _MIN_INTERVAL)
-        if check_at < self._check_at:
-            self._check_later(loop, check_at)
+        call.silent_at = silent_at = loop.time() + seconds
+        if silent_at < self._check_at:
+            self._check_later(loop, silent_at)
 
-    def close(self, call: asyncio.Timeout) -> None:
+    def close(self, call: WatchedCall) -> None:
         """Remove a call that has ended."""
-        del self._silent_at[call]
+        self._calls.discard(call)
 
-    def _check_later(self, loop: asyncio.AbstractEventLoop, check_at: float) -> None:
+    def _check_later(self, loop: asyncio.AbstractEventLoop, silent_at: float) -> None:
+        check_at = max(silent_at, loop.time() + _MIN_INTERVAL)
+        if check_at >= self._check_at:
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._check_at = check_at
@@ -46,9 +96,8 @@ class SilenceWatch:
     def _check(self, loop: asyncio.AbstractEventLoop) -> None:
         self._check_at = math.inf
         now = loop.time()
-        for call, silent_at in self._silent_at.items():
-            if now >= silent_at and not call.expired():
-                call.reschedule(now)
-        if self._silent_at:
-            next_at = min(self._silent_at.values())
-            self._check_later(loop, max(next_at, now + _MIN_INTERVAL))
+        for call in self._calls:
+            if now >= call.silent_at:
+                call.end()
+        if self._calls:
+            self._check_later(loop, min(call.silent_at for call in self._calls))
