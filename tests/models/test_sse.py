@@ -24,8 +24,17 @@ def test_any_split_of_the_bytes_gives_the_same_events(newline: bytes) -> None:
     assert read([stream[at : at + 1] for at in range(len(stream))]) == EVENTS
 
 
+@pytest.mark.parametrize("chunks", [[b"\n", b"\n"], [b"\n", b"\r", b"\n"], [b"\r", b"\n\r", b"\n"]])
+def test_an_event_is_returned_with_the_last_byte_of_its_blank_line(chunks: list[bytes]) -> None:
+    sse = SseParser()
+    events = [sse.feed(chunk) for chunk in (b"data: x", *chunks)]
+    assert events[-1] == [b"x"]
+
+
 def test_a_byte_order_mark_is_ignored() -> None:
-    assert read([b"\xef\xbb\xbfdata: x\n\n"]) == [b"x"]
+    stream = b"\xef\xbb\xbfdata: x\n\n"
+    assert read([stream]) == [b"x"]
+    assert read([stream[at : at + 1] for at in range(len(stream))]) == [b"x"]
 
 
 def test_the_last_event_needs_no_blank_line() -> None:

@@ -247,11 +247,6 @@ class AnthropicReader:
     def _read_frame(self, event: _Event, data: bytes) -> Sequence[StreamChunk]:
         """Read an event that is no delta of a block."""
         match event.type:
-            case "message_start" if event.message is not None and self._start is None:
-                self._start = event.message
-                self._add_counts(event.message.usage)
-            case "message_start":
-                raise ModelGarbled("two messages in one stream")
             case "content_block_start" if event.content_block is not None:
                 index = len(self._blocks) if event.index is None else event.index
                 raw = self._read_search(event.content_block, data)
@@ -261,6 +256,11 @@ class AnthropicReader:
                 return self._announce_search(index, is_start=False)
             case "content_block_stop" if event.index is not None:
                 return self._announce_search(event.index, is_start=True)
+            case "message_start" if event.message is not None and self._start is None:
+                self._start = event.message
+                self._add_counts(event.message.usage)
+            case "message_start":
+                raise ModelGarbled("two messages in one stream")
             case "message_delta":
                 self._stop = event.delta.stop_reason if event.delta is not None else None
                 self._add_counts(event.usage)

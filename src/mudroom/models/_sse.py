@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DATA_LINE = re.compile(rb"\ndata: ?([^\n]*)")
+
 
 class SseParser:
     """Parser for one stream.
@@ -10,11 +15,11 @@ class SseParser:
     """
 
     def __init__(self) -> None:
-        self._line: list[bytes] = []
-        self._data: list[bytes] = []
+        # The start of an event whose blank line has not arrived.
+        self._parts: list[bytes] = []
         # A CR at the end of a chunk may be the first half of a CRLF.
         self._pending_cr = b""
-        self._is_first_line = True
+        self._is_start = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that this chunk completes."""
@@ -26,32 +31,29 @@ class SseParser:
                 chunk = chunk[:-1]
                 self._pending_cr = b"\r"
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        if b"\n" not in chunk:
-            self._line.append(chunk)
+        if not chunk:
             return []
-        lines = chunk.split(b"\n")
-        lines[0] = b"".join((*self._line, lines[0]))
-        self._line = [lines.pop()]
-        return self._parse_lines(lines)
+        parts = self._parts
+        ends_blank_line = chunk[:1] == b"\n" and parts and parts[-1][-1:] == b"\n"
+        parts.append(chunk)
+        if b"\n\n" not in chunk and not ends_blank_line:
+            return []
+        complete, _, rest = b"".join(parts).rpartition(b"\n\n")
+        self._parts = [rest] if rest else []
+        return self._parse_events(complete)
 
     def flush(self) -> list[bytes]:
         """Return the last event if only its blank line is missing; its data may be incomplete."""
-        return self._parse_lines([b"".join(self._line), b""])
+        return self._parse_events(b"".join(self._parts))
 
-    def _parse_lines(self, lines: list[bytes]) -> list[bytes]:
-        if self._is_first_line and lines:
-            # Drop a UTF-8 byte order mark.
-            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
-            self._is_first_line = False
+    def _parse_events(self, text: bytes) -> list[bytes]:
+        if self._is_start:
+            text = text.removeprefix(_BYTE_ORDER_MARK)
+            self._is_start = False
         events: list[bytes] = []
-        data = self._data
-        for line in lines:
-            if not line:
-                if data:
-                    events.append(data[0] if len(data) == 1 else b"\n".join(data))
-                    data.clear()
-            elif line.startswith(b"data:"):
-                data.append(line[5:].removeprefix(b" "))
+        for event in text.split(b"\n\n"):
+            if data := _DATA_LINE.findall(b"\n" + event):
+                events.append(b"\n".join(data))
         return events
 
 

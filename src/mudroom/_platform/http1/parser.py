@@ -18,6 +18,7 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
 _HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?")
 _PLAIN_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})\r\n")
+_NEXT_CHUNK_SIZE = re.compile(rb"\r\n([0-9A-Fa-f]{1,15})\r\n")
 
 
 class ResponseParser:
@@ -192,10 +193,12 @@ def _read_whole_chunks(data: bytes, parts: list[bytes]) -> int:
     It stops before a chunk that is incomplete, the last one, or not in the usual form.
     """
     position = 0
-    while match := _PLAIN_CHUNK_SIZE.match(data, position):
-        start = match.end()
-        end = start + int(match[1], 16)
-        if start == end or data[end : end + 2] != b"\r\n":
+    size = _PLAIN_CHUNK_SIZE.match(data)
+    while size:
+        start = size.end()
+        end = start + int(size[1], 16)
+        size = _NEXT_CHUNK_SIZE.match(data, end)
+        if start == end or (size is None and data[end : end + 2] != b"\r\n"):
             break
         parts.append(data[start:end])
         position = end + 2
