@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """A decoded JSON or YAML value of any shape; `isinstance` narrows it level by level."""
 
-_OBJECTS = (dict, Mapping)
+OBJECT_TYPES = (dict, Mapping)
 _LISTS = (list, tuple)
 _NUMBERS = (int, float)
 
@@ -37,26 +37,29 @@ def clean_text(text: str) -> str:
     return text
 
 
-def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
+def is_clean_json(value: Any, levels: int = MAX_DEPTH) -> bool:  # noqa: ANN401  (of any type)
     """Return whether a value can be recorded as it is, by a quick test.
 
     False also for a few values that can be recorded, such as texts that are not ASCII.
     """
-    if isinstance(value, str):
+    kind: type[object] = type(value)
+    if kind is str:
         return value.isascii()
-    if value is None or isinstance(value, bool):
+    if kind is int:
+        return value.bit_length() <= _INTEGER_BITS
+    if kind is bool or value is None:
         return True
-    if isinstance(value, _NUMBERS):
-        return not find_json_fault(value)
+    if kind is float:
+        return math.isfinite(value)
     if not levels:
         return False
-    if type(value) is dict:
-        for key, item in cast("dict[object, object]", value).items():
-            if not isinstance(key, str) or not key.isascii() or not is_clean_json(item, levels - 1):
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii() or not is_clean_json(item, levels - 1):
                 return False
         return True
-    if type(value) is list:
-        return all(is_clean_json(item, levels - 1) for item in cast("list[object]", value))
+    if kind is list:
+        return all(is_clean_json(item, levels - 1) for item in value)
     return False
 
 
@@ -72,7 +75,7 @@ def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
         return f"the number {value} does not exist in JSON"
     if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
         return f"a number has {value.bit_length()} bits; at most {_INTEGER_BITS} are allowed"
-    if isinstance(value, _OBJECTS):
+    if isinstance(value, OBJECT_TYPES):
         items = cast("Mapping[object, object]", value).values()
     elif isinstance(value, _LISTS):
         items = cast("list[object]", value)
@@ -99,7 +102,7 @@ def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
     if isinstance(value, _NUMBERS):
         fault = find_json_fault(value)
         return f"({fault})" if fault else value
-    is_object = isinstance(value, _OBJECTS)
+    is_object = isinstance(value, OBJECT_TYPES)
     if not is_object and not isinstance(value, _LISTS):
         return clean_text(repr(value))
     if not levels:

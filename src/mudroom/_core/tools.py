@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import MudroomError
-from .json_values import clean_json, clean_text, is_clean_json
+from .json_values import OBJECT_TYPES, clean_json, clean_text, is_clean_json
 from .messages import ImageBlock, ToolResultBlock
 
 
@@ -82,7 +82,7 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Raise TypeError for a field of another type: a record could not hold it."""
-        if not isinstance(self.error, bool) or not isinstance(self.detail, Mapping):
+        if not isinstance(self.error, bool) or not isinstance(self.detail, OBJECT_TYPES):
             raise TypeError("error of a ToolResult must be a bool, and detail a dict")
         if isinstance(self.reads, str) or isinstance(self.changes, str):
             raise TypeError("reads and changes of a ToolResult must be sequences of texts")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +48,21 @@ class CallContext:
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
-        self._loop = asyncio.get_running_loop()
+        self._workspace: Workspace | None = None
 
     @property
     def place(self) -> str:
         """Run, turn and position of the call: the id of the work that it starts."""
         return f"{self.run_id}.{self.turn}.{self.position}"
 
-    @cached_property
+    @property
     def workspace(self) -> Workspace:
         """The files that the tool may read; each write is recorded before it happens."""
+        if self._workspace is None:
+            self._workspace = self._make_workspace()
+        return self._workspace
+
+    def _make_workspace(self) -> Workspace:
         environment = self.run.environment
         recorded = RecordedWorkspace(environment.workspace, self._before_write, self._after_write)
         if self.call is None:
@@ -112,7 +115,9 @@ class CallContext:
             after=after,
         )
         run_from_any_thread(
-            self._loop, lambda: self._record_write(event), lambda: recorder.record_later(event)
+            self.run.control.barrier.loop,
+            lambda: self._record_write(event),
+            lambda: recorder.record_later(event),
         )
         workspace = self.run.environment.workspace
         if (versions := self.run.services.versions) and self._is_in_shared_folder:
@@ -137,7 +142,8 @@ class CallContext:
             watch.end_write(self.run.environment.workspace.root, path)
         if is_written:
             self.writes.append(path)
-        run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
+        loop = self.run.control.barrier.loop
+        run_from_any_thread(loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:
         self.run.control.barrier.leave()

@@ -196,7 +196,7 @@ class Conversation:
         self.last_text = self.answer_text or self.last_text
 
     def _add_call_ids(self, message: AssistantMessage) -> None:
-        self._used_call_ids.update(make_wire_id(call.id) for call in message.tool_calls)
+        self._used_call_ids.update([make_wire_id(call.id) for call in message.tool_calls])
 
     def ensure_unique_call_ids(self, message: AssistantMessage, turn: int) -> AssistantMessage:
         """Return the message with call ids that are not empty and not used in this conversation.

@@ -60,9 +60,13 @@ class WriteBarrier:
     """Counter of the file writes of one run, which run in other threads.
 
     After `close` no write starts; `close` waits for running ones (S8).
+
+    Attributes:
+        loop: event loop of the run.
     """
 
     def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
         self._running = 0
         self._is_closed = False
         self._idle: asyncio.Event | None = None

@@ -125,7 +125,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
         pending = None
         if answer is None:
             continue
-        outcomes = await run_tool_calls(run, answer.tool_calls)
+        outcomes = await run_tool_calls(run)
         ending = judge(run, answer, outcomes)
         if ending and ending.reason is Reason.GOAL:
             ending = await _confirm_goal(run, ending)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._core.messages import AssistantMessage
@@ -29,8 +29,6 @@ _WORK_ID = re.compile(r"(?<!\d)\d++(?:[.-]\d++)+")
 _EVIDENCE = re.compile(r"^\[evidence: .*\]$", re.MULTILINE)
 """The line of a report with times and ids, which are never the same."""
 
-Turn = Sequence[object]
-
 
 class LoopDetector:
     """History of the last turns of one run.
@@ -42,7 +40,8 @@ class LoopDetector:
     """
 
     def __init__(self) -> None:
-        self._turns: list[Turn] = []
+        self._turns: list[int] = []
+        """Hashes of the last turns."""
         self._equal_counts: dict[int, int] = {}
         """Period -> number of turns in a row that equal the turn one period before, if any."""
         self._work_ids: set[str] = set()
@@ -54,26 +53,29 @@ class LoopDetector:
         self._open_count -= 1
         self._notifications.append(hash(self._remove_differences(text)))
 
-    def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
+    def add_turn(self, message: AssistantMessage, outcomes: Sequence[CallOutcome]) -> int:
         """Add a turn and return how many times in a row the pattern came that ends with it.
 
         1 means that it is new, or inside a pattern.
         """
-        calls = {call.id: (call.name, call.arguments) for call in message.tool_calls}
+        calls = {call.id: call for call in message.tool_calls} if outcomes else {}
         results: list[object] = []
         for outcome in outcomes:
             self._add_work(outcome.result.detail)
-            name, arguments = calls[outcome.call_id]
-            texts = (repr(sorted(arguments.items())), outcome.result.text)
-            results.append((name, *(hash(self._remove_differences(text)) for text in texts)))
+            call = calls[outcome.call_id]
+            arguments = self._remove_differences(repr(sorted(call.arguments.items())))
+            text = self._remove_differences(outcome.result.text)
+            results.append((call.name, hash(arguments), hash(text)))
         results = results or [self._remove_differences(message.text.strip())]
-        turn = (self._open_count, self._notifications, results)
+        turn = hash((self._open_count, tuple(self._notifications), tuple(results)))
         self._notifications = []
         earlier_turns = self._turns
         earlier_counts = self._equal_counts
         self._turns = [*earlier_turns[1 - LONGEST_PERIOD :], turn]
         self._equal_counts = {}
         repeats = 1
+        if turn not in earlier_turns:
+            return repeats
         for period, earlier_turn in enumerate(reversed(earlier_turns), 1):
             if turn == earlier_turn:
                 count = earlier_counts.get(period, 0) + 1

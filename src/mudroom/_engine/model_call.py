@@ -180,8 +180,8 @@ async def _read_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage
                 answer = item
     if answer is None:
         raise ModelGarbled("the model's answer ended before it was whole", where=run.brief.model)
-    count = len(answer.tool_calls)
-    if count > MAX_CALLS:
+    count = len(answer.content)
+    if count > MAX_CALLS and (count := len(answer.tool_calls)) > MAX_CALLS:
         raise ModelGarbled(
             f"the answer has {count:,} tool calls; at most {MAX_CALLS:,} are allowed",
             where=run.brief.model,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 
 class SystemClock:
     """Real time, for one event loop."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._time: Callable[[], float] | None = None
 
     def now(self) -> float:
         """Return the seconds since 1970."""
@@ -18,11 +19,10 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Return the seconds of the event loop's clock, which asyncio's timeouts follow."""
-        loop = self._loop
-        if loop is None:
+        if self._time is None:
             # Kept, because finding the loop takes a system call.
-            self._loop = loop = asyncio.get_running_loop()
-        return loop.time()
+            self._time = asyncio.get_running_loop().time
+        return self._time()
 
     async def sleep(self, seconds: float) -> None:
         """Wait."""

@@ -21,10 +21,10 @@ log = logging.getLogger("mudroom")
 
 def has_images(message: UserMessage) -> bool:
     """Return True if a message or a tool result in it contains an image."""
-    return any(
-        isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images)
-        for block in message.content
-    )
+    for block in message.content:
+        if isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images):
+            return True
+    return False
 
 
 def replace_images(message: UserMessage) -> UserMessage:
@@ -40,13 +40,13 @@ def _replace_image(block: UserBlock) -> UserBlock:
     return block
 
 
-def warn_unsent_images(model: str, message: UserMessage, unsent: set[str]) -> None:
+def warn_unsent_images(model: str, unsent: set[str]) -> None:
     """Log once that a model gets placeholders in place of images.
 
     Arguments:
         unsent: names of what is logged already; "images" is added.
     """
-    if has_images(message) and "images" not in unsent:
+    if "images" not in unsent:
         unsent.add("images")
         log.warning(
             "%s: images are sent as a text with their type and size, because it is not known that "

@@ -22,14 +22,13 @@ from .._core.messages import (
     StopReason,
     TextBlock,
     ToolResultBlock,
-    UserMessage,
     join_texts,
     resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ._errors import RequestFailure
 from ._http import HttpClient, Remedy, StreamReader
-from ._images import replace_images, warn_unsent_images
+from ._images import has_images, replace_images, warn_unsent_images
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from .model_facts import ModelFacts, find_facts, find_room, learn_facts, remember_facts
@@ -239,8 +238,8 @@ class WireConversation:
             is_refused = message.provider_stop_reason == REFUSED_CALLS
             self._refused_count = self._refused_count + 1 if is_refused else 0
             message = self._remove_unoffered_blocks(message)
-        if isinstance(message, UserMessage) and not self._model.takes_images:
-            warn_unsent_images(self._model.name, message, self._model.unsent)
+        elif not self._model.takes_images and has_images(message):
+            warn_unsent_images(self._model.name, self._model.unsent)
             message = replace_images(message)
         for entry in self._model.encode_message(message, self._prefix.names):
             self.append_entry(entry)

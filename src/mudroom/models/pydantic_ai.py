@@ -21,7 +21,7 @@ from ._errors import (
     extract_error_text,
 )
 from ._http import StreamCut
-from ._images import replace_images, warn_unsent_images
+from ._images import has_images, replace_images, warn_unsent_images
 from ._json import clean
 from ._pydantic_ai_messages import (
     convert_answer,
@@ -110,8 +110,8 @@ class PydanticAIConversation:
     def append(self, message: Message) -> None:
         """Append a message; a message without sendable content is ignored."""
         if isinstance(message, UserMessage):
-            if not self._model.takes_images:
-                warn_unsent_images(self._model.name, message, self._model.unsent)
+            if not self._model.takes_images and has_images(message):
+                warn_unsent_images(self._model.name, self._model.unsent)
                 message = replace_images(message)
             converted = to_model_request(message, self._names)
         else:

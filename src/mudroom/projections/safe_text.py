@@ -48,8 +48,10 @@ def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> s
         tool: None for an unknown tool; the first text is the title then.
     """
     key = tool and (tool.title_argument or tool.rule_argument or tool.path_argument)
-    values = (arguments.get(key) if key else None, *arguments.values())
-    return sanitize_line(next((value for value in values if value and isinstance(value, str)), ""))
+    for value in (arguments.get(key) if key else None, *arguments.values()):
+        if value and isinstance(value, str):
+            return sanitize_line(value)
+    return ""
 
 
 def describe_call(call: ToolCallBlock, title: str = "") -> str:

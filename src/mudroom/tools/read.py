@@ -76,15 +76,16 @@ parse = build_parser(Arguments)
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Read the lines."""
-    path = ctx.workspace.locate(arguments.file_path)
-    if ctx.workspace.local is None:
-        return await asyncio.to_thread(_read_file, ctx.workspace, path, arguments)
-    start = _read_start(ctx.workspace, path)
+    workspace = ctx.workspace
+    path = workspace.locate(arguments.file_path)
+    if workspace.local is None:
+        return await asyncio.to_thread(_read_file, workspace, path, arguments)
+    start = _read_start(workspace, path)
     if isinstance(start, ToolResult):
         return start
     if len(start) <= _NO_THREAD:
         return _read(io.BytesIO(start), path, len(start), arguments)
-    return await asyncio.to_thread(_read_file, ctx.workspace, path, arguments)
+    return await asyncio.to_thread(_read_file, workspace, path, arguments)
 
 
 def _read_start(workspace: Workspace, path: str) -> bytes | ToolResult:

@@ -81,13 +81,7 @@ class SharedWorkspace:
 
     def _locate(self, path: str) -> str:
         """Return the path of the file system, relative or absolute as in `locate`."""
-        absolute = _join_path(self._root, path)
-        for folder in self._spellings:
-            if _is_inside(absolute, folder):
-                return absolute[len(folder) :].lstrip("/") or "."
-        if any(_is_inside(absolute, folder) for folder in self._readable):
-            return absolute
-        raise make_outside_error(path, self._root)
+        return _locate_in(self._root, self._spellings, self._readable, path)
 
     def stat(self, path: str) -> FileInfo:
         """Return facts about a regular file or a folder; the mode includes the file type.
@@ -227,7 +221,7 @@ class SharedWorkspace:
     def _open_located(self, located: str, flags: int) -> int:
         """Open a path from `locate` beneath the folder it belongs to. Raises WorkspaceError."""
         try:
-            if not os.path.isabs(located):
+            if not located.startswith("/"):
                 return self._opener(self._descriptor, located, flags)
             readable = next(folder for folder in self._readable if _is_inside(located, folder))
             base = os.open(readable, FOLDER_FLAGS | os.O_CLOEXEC)
@@ -297,10 +291,16 @@ def _read_range(descriptor: int, offset: int, size: int) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _join_path(root: str, path: str) -> str:
-    """Return the absolute path of a text; each call of a tool needs it several times."""
+def _locate_in(root: str, spellings: tuple[str, ...], readable: tuple[str, ...], path: str) -> str:
+    """Return the path of a text in a workspace; each call of a tool needs it several times."""
     _check_characters(path)
-    return os.path.normpath(os.path.join(root, path_from_text(path)))
+    absolute = os.path.normpath(os.path.join(root, path_from_text(path)))
+    for folder in spellings:
+        if _is_inside(absolute, folder):
+            return absolute[len(folder) :].lstrip("/") or "."
+    if any(_is_inside(absolute, folder) for folder in readable):
+        return absolute
+    raise make_outside_error(path, root)
 
 
 def _check_characters(path: str) -> None:

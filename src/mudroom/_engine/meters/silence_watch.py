@@ -18,11 +18,11 @@ class WatchedCall:
         silent_at: time of the event loop at which the call counts as silent.
     """
 
-    def __init__(self, watch: SilenceWatch) -> None:
+    def __init__(self, watch: SilenceWatch, task: asyncio.Task[object] | None) -> None:
         self.silent_at = math.inf
         self._watch = watch
-        self._task = asyncio.current_task()
-        self._cancels_before = self._task.cancelling() if self._task else 0
+        self._task = task
+        self._cancels_before = task.cancelling() if task else 0
         self._is_ended = False
 
     def __enter__(self) -> WatchedCall:
@@ -38,7 +38,7 @@ class WatchedCall:
 
     def extend(self, seconds: float) -> None:
         """Set or move the time at which the call counts as silent to `seconds` from now."""
-        self._watch.extend(self, seconds)
+        self.silent_at = self._watch.compute_deadline(seconds)
 
     def end(self) -> None:
         """End the call: it is silent."""
@@ -65,20 +65,22 @@ class SilenceWatch:
         Arguments:
             seconds: time until it counts as silent.
         """
-        call = WatchedCall(self)
+        if self._loop is None:
+            # Kept, because finding the loop takes a system call.
+            self._loop = asyncio.get_running_loop()
+        call = WatchedCall(self, asyncio.current_task(self._loop))
         self._calls.add(call)
-        self.extend(call, seconds)
+        call.extend(seconds)
         return call
 
-    def extend(self, call: WatchedCall, seconds: float) -> None:
-        """Set or move the time at which a call counts as silent to `seconds` from now."""
+    def compute_deadline(self, seconds: float) -> float:
+        """Return the time of the event loop after some seconds, at which a check is planned."""
         loop = self._loop
-        if loop is None:
-            # Kept, because finding the loop takes a system call.
-            self._loop = loop = asyncio.get_running_loop()
-        call.silent_at = silent_at = loop.time() + seconds
+        assert loop is not None
+        silent_at = loop.time() + seconds
         if silent_at < self._check_at:
             self._check_later(loop, silent_at)
+        return silent_at
 
     def close(self, call: WatchedCall) -> None:
         """Remove a call that has ended."""

@@ -7,7 +7,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from ..._core.events import ToolCallFinished, ToolCallStarted
-from ..._core.messages import ToolCallBlock
 from ..._core.ports.hooks import check_hook_result
 from ..._core.tools import Effect, ToolResult, clean_result
 from ...projections.safe_text import make_call_title
@@ -32,12 +31,12 @@ ALL_FAILED = (
 )
 
 
-async def run_tool_calls(run: RunContext, calls: Sequence[ToolCallBlock]) -> list[CallOutcome]:
-    """Run the calls of an answer that have no outcome yet, and queue all results for the model.
+async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
+    """Run the calls of the batch that have no outcome yet, and queue all results for the model.
 
     Returns the outcomes in the order of the calls.
     """
-    if not calls:
+    if not run.batch.calls:
         return []
     scheduler = CallScheduler()
     tasks: list[Coroutine[Any, Any, None]] = []
