@@ -16,7 +16,7 @@ from mudroom._core.messages import (
     ToolResultBlock,
     Usage,
 )
-from mudroom._core.ports import ModelConversation
+from mudroom._core.ports import ModelConversation, RequestConfig
 from mudroom._engine.context_policy import (
     LOOK_UP_SIZE,
     ContextPolicy,
@@ -43,10 +43,10 @@ class Sink:
 
 
 async def test_a_conversation_keeps_no_copy_of_its_messages() -> None:
-    def start_model() -> ModelConversation:
+    def start_model(config: RequestConfig) -> ModelConversation:
         return Sink()
 
-    conversation = Conversation(start_model, (), (TextBlock("read all"),))
+    conversation = Conversation(start_model, RequestConfig(system=""), (), (TextBlock("read all"),))
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

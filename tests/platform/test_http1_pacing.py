@@ -105,8 +105,8 @@ async def test_a_stream_with_two_pieces_in_an_interval_does_not_wait() -> None:
     assert pacer.start_wait(Stream(), now, age=60.0, gap=0.011)
 
 
-async def test_streams_that_end_are_not_counted() -> None:
-    server = RawServer(HELLO)
+async def test_open_streams_are_counted() -> None:
+    server = RawServer(OK + b"Content-Length: 5\r\n\r\nhel")
     async with open_pool(server) as pool:
         url = f"http://127.0.0.1:{server.port}/"
         pacer = pool._shared.pacer  # pyright: ignore[reportPrivateUsage]

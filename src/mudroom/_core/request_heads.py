@@ -14,6 +14,7 @@ from .runs import RequestHead, ToolDescription
 
 _ID_LENGTH = 16
 """Hexadecimal digits of an id."""
+_MAX_CACHED_HEADS = 32
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
@@ -23,6 +24,8 @@ class RequestHeads:
 
     def __init__(self) -> None:
         self._recorded: set[str] = set()
+        # Tools are compared by identity: a cached config keeps its tools alive.
+        self._cache: dict[object, tuple[RequestConfig, RequestHead]] = {}
 
     def load(self, events: Iterable[StoredEvent]) -> None:
         """Add the heads of recorded events."""
@@ -32,6 +35,16 @@ class RequestHeads:
 
     def describe(self, config: RequestConfig) -> RequestHead:
         """Return the head of a run for its event. It contains only what is not recorded yet."""
+        key = (config.system, tuple(map(id, config.tools)), config.server_tools)
+        if key in self._cache:
+            return self._cache[key][1]
+        head = self._describe(config)
+        if len(self._cache) >= _MAX_CACHED_HEADS:
+            self._cache.clear()
+        self._cache[key] = (config, RequestHead(head.id))
+        return head
+
+    def _describe(self, config: RequestConfig) -> RequestHead:
         tools = [
             ToolDescription(tool.name, tool.description, tool.parameters) for tool in config.tools
         ]

@@ -19,7 +19,7 @@ from .._core.messages import (
     UserBlock,
     UserMessage,
 )
-from .._core.ports import ModelConversation, RetryNotice, StreamChunk
+from .._core.ports import ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .._core.token_counts import CHARACTERS_PER_TOKEN, estimate_block_tokens, estimate_tokens
 from .normalize import make_wire_id, normalize_conversation
 
@@ -55,6 +55,7 @@ class Conversation:
 
     Arguments:
         start_model: starts an empty conversation with the model.
+        config: the part of a request that is the same in all turns.
 
     Attributes:
         queued: blocks of the next user message.
@@ -72,12 +73,14 @@ class Conversation:
 
     def __init__(
         self,
-        start_model: Callable[[], ModelConversation],
+        start_model: Callable[[RequestConfig], ModelConversation],
+        config: RequestConfig,
         history: Iterable[Message],
         prompt: Iterable[UserBlock],
     ) -> None:
+        self.config = config
         self._start_model = start_model
-        self._model = start_model()
+        self._model = start_model(config)
         self._used_call_ids: set[str] = set()
         self.queued: list[UserBlock] = list(prompt)
         self.new_tokens = estimate_block_tokens(self.queued)
@@ -101,7 +104,7 @@ class Conversation:
         self.sent_tokens = max(0, tokens)
         self.new_tokens = estimate_block_tokens(self.queued)
         self.is_unanswered = False
-        self._model = self._start_model()
+        self._model = self._start_model(self.config)
         for message in messages:
             self._model.append(message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from .._core.budgets import Limit, LimitState
@@ -75,10 +74,11 @@ class RunContext:
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
         model = services.get_model(brief.model)
-        start_model = partial(model.start_conversation, self.make_request_config())
-        self.conversation = Conversation(start_model, brief.history, brief.blocks)
+        self.conversation = Conversation(
+            model.start_conversation, self._make_request_config(), brief.history, brief.blocks
+        )
 
-    def make_request_config(self) -> RequestConfig:
+    def _make_request_config(self) -> RequestConfig:
         """Return the part of a request that is the same in all turns."""
         agent = self.brief.agent
         texts = [agent.instructions, self.services.context_texts.get(agent.context_files, "")]
@@ -97,7 +97,7 @@ class RunContext:
 
     def describe_head(self) -> RequestHead:
         """Return system prompt and tools for the record."""
-        return self.services.request_heads.describe(self.make_request_config())
+        return self.services.request_heads.describe(self.conversation.config)
 
     def _list_server_tools(self) -> tuple[str, ...]:
         """Return the tools that the provider may run. It does not ask, so ASK means no."""
@@ -119,7 +119,7 @@ class RunContext:
 
     def _describe_head(self) -> tuple[str, list[tuple[Any, ...]]]:
         """Return the system prompt, and names, descriptions and parameters of the tools."""
-        config = self.make_request_config()
+        config = self.conversation.config
         tools = [(tool.name, tool.description, tool.parameters) for tool in config.tools]
         return config.system, tools
 

@@ -232,7 +232,7 @@ class _Exchange:
         self._events: LineParser | SseParser = SseParser()
         self._slot: RequestSlot | None = None
         self._response: Response | None = None
-        self._shown_at = 0.0
+        self._silent_since: float | None = None
         self.is_complete = False
 
     async def send(self, make_body: Callable[[], bytes]) -> None:
@@ -253,7 +253,6 @@ class _Exchange:
         if content_type == "application/x-ndjson":
             self._events = LineParser()
         client.limiter.record_accepted(slot)
-        self._shown_at = client.clock.monotonic()
 
     async def read(self) -> Sequence[StreamChunk]:
         """Wait for data and return the visible chunks in it, or an empty one as a heartbeat."""
@@ -267,12 +266,20 @@ class _Exchange:
         else:
             chunks = self._read_last_event()
             self.is_complete = True
-        now = self._client.clock.monotonic()
-        if not chunks and now - self._shown_at > _HEARTBEAT_SECONDS:
-            chunks = [StreamChunk("", "")]
         if chunks:
-            self._shown_at = now
+            self._silent_since = None
+        elif self._is_heartbeat_due():
+            chunks = [StreamChunk("", "")]
         return chunks
+
+    def _is_heartbeat_due(self) -> bool:
+        now = self._client.clock.monotonic()
+        if self._silent_since is None:
+            self._silent_since = now
+        if now - self._silent_since <= _HEARTBEAT_SECONDS:
+            return False
+        self._silent_since = now
+        return True
 
     def finish(self) -> AssistantMessage:
         """Return the whole message and close. Raises StreamCut, ModelGarbled."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_DATA_LINE = re.compile(rb"\ndata: ?([^\n]*)")
+_find_data = re.compile(rb"\ndata: ?([^\n]*)").findall
 
 
 class SseParser:
@@ -50,11 +50,8 @@ class SseParser:
         if self._is_start:
             text = text.removeprefix(_BYTE_ORDER_MARK)
             self._is_start = False
-        events: list[bytes] = []
-        for event in text.split(b"\n\n"):
-            if data := _DATA_LINE.findall(b"\n" + event):
-                events.append(b"\n".join(data))
-        return events
+        lines = [_find_data(b"\n" + event) for event in text.split(b"\n\n")]
+        return [b"\n".join(data) for data in lines if data]
 
 
 class LineParser:

@@ -111,12 +111,9 @@ class Meter:
     @property
     def has_shared_limits(self) -> bool:
         """True if a limit, here or above, holds for the runs below it, too."""
-        meter: Meter | ParentMeter | None = self
-        while isinstance(meter, Meter) and meter.is_run:
-            if meter.shared_limits:
-                return True
-            meter = meter.parent
-        return meter is not None and meter.has_shared_limits
+        if self.shared_limits or self.parent is None:
+            return bool(self.shared_limits)
+        return self.parent.has_shared_limits
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
         """Return a meter for a child and reserve the amounts that it requests.

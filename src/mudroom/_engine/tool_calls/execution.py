@@ -64,11 +64,12 @@ async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:
 
 def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
     """Return the result without secrets."""
-    text = run.services.redact(result.text)
-    display = run.services.redact(result.display)
-    if text == result.text and display == result.display:
+    redact = run.services.redact
+    # One pass finds out that neither text has a secret, which is usual.
+    both = f"{result.text}\0{result.display}"
+    if redact(both) == both:
         return result
-    return structs.replace(result, text=text, display=display)
+    return structs.replace(result, text=redact(result.text), display=redact(result.display))
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:

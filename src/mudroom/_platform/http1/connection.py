@@ -112,15 +112,20 @@ class Connection(asyncio.BufferedProtocol):
         if part:
             self._parts.append(part)
             self._unread += len(part)
-        if not self._started and parser.status:
-            self._started = now
-            self._shared.pacer.open_streams += 1
-        if len(data) < _SMALL_READ and self._started and not parser.is_complete:
-            age = now - self._started
-            self._is_waiting = self._shared.pacer.start_wait(self, now, age, gap)
+        if parser.status and not parser.is_complete:
+            self._start_wait(now, gap, is_small=nbytes < _SMALL_READ)
         if self._is_waiting or self._unread > _MAX_UNREAD:
             self._pause()
         self._wake()
+
+    def _start_wait(self, now: float, gap: float, *, is_small: bool) -> None:
+        """Let an open stream wait for its next read, if the pacer says so."""
+        pacer = self._shared.pacer
+        if not self._started:
+            self._started = now
+            pacer.open_streams += 1
+        if is_small:
+            self._is_waiting = pacer.start_wait(self, now, now - self._started, gap)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Read the end of the connection (called by the event loop)."""
