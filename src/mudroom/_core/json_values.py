@@ -37,29 +37,28 @@ def clean_text(text: str) -> str:
     return text
 
 
-def is_clean_json(value: Any, levels: int = MAX_DEPTH) -> bool:  # noqa: ANN401  (of any type)
+def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
     """Return whether a value can be recorded as it is, by a quick test.
 
     False also for a few values that can be recorded, such as texts that are not ASCII.
     """
-    kind: type[object] = type(value)
-    if kind is str:
+    if type(value) is str:
         return value.isascii()
-    if kind is int:
+    if type(value) is int:
         return value.bit_length() <= _INTEGER_BITS
-    if kind is bool or value is None:
+    if type(value) is bool or value is None:
         return True
-    if kind is float:
+    if type(value) is float:
         return math.isfinite(value)
     if not levels:
         return False
-    if kind is dict:
-        for key, item in value.items():
+    if type(value) is dict:
+        for key, item in cast("dict[object, object]", value).items():
             if type(key) is not str or not key.isascii() or not is_clean_json(item, levels - 1):
                 return False
         return True
-    if kind is list:
-        return all(is_clean_json(item, levels - 1) for item in value)
+    if type(value) is list:
+        return all(is_clean_json(item, levels - 1) for item in cast("list[object]", value))
     return False
 
 

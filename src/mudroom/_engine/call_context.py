@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -71,6 +72,10 @@ class CallContext:
         return environment.policy.filter_workspace(recorded, tool, self.run.brief)
 
     @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self.run.control.barrier.loop
+
+    @property
     def _is_in_shared_folder(self) -> bool:
         return self.run.brief.workspace.kind is WorkspaceKind.SHARED
 
@@ -115,9 +120,7 @@ class CallContext:
             after=after,
         )
         run_from_any_thread(
-            self.run.control.barrier.loop,
-            lambda: self._record_write(event),
-            lambda: recorder.record_later(event),
+            self._loop, lambda: self._record_write(event), lambda: recorder.record_later(event)
         )
         workspace = self.run.environment.workspace
         if (versions := self.run.services.versions) and self._is_in_shared_folder:
@@ -142,8 +145,7 @@ class CallContext:
             watch.end_write(self.run.environment.workspace.root, path)
         if is_written:
             self.writes.append(path)
-        loop = self.run.control.barrier.loop
-        run_from_any_thread(loop, self._leave_barrier, lambda: None)
+        run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:
         self.run.control.barrier.leave()
