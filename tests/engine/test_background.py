@@ -36,11 +36,11 @@ async def wait_forever(request: Request) -> Answer:
     return "half of the cellar"
 
 
-async def check_record(stage: Stage) -> list[StoredEvent]:
+async def check_record(stage: Stage, *, timed: bool = True) -> list[StoredEvent]:
     """Check the promises of the record, and that its replay is equal. Return its events."""
     journal = stage.session._require_open().resources.journal  # pyright: ignore[reportPrivateUsage]
     events = [event async for event in journal.read()]
-    assert not find_violations(events)
+    assert not find_violations(events, timed=timed)
     assert await replay(events) == events
     return events
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +11,12 @@ from tests.engine.conftest import Stage, block_texts
 from tests.engine.test_background import check_record, list_notifications
 from tests.engine.test_inbox import list_texts
 
-from mudroom import Agent, Budget, Reason, ToolCallBlock
-from mudroom._core.events import MessageDelivered, RunStarted, TeamMessageSent
+from mudroom import Agent, Budget, Mode, Reason, ToolCallBlock
+from mudroom._core.events import MessageDelivered, RunStarted, TeamMessageSent, ToolCallFinished
+from mudroom._engine.child_report import format_evidence
+from mudroom._engine.team_registry import MAX_RUNS
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.testing.clock import VirtualLoop
 
 Arguments = dict[str, Any]
 
@@ -231,3 +236,362 @@ async def test_a_named_child_works_again_in_a_later_prompt(stage: Stage) -> None
         await check_record(stage)
     assert stage.runs == ["1", "1.1.1", "2", "2.1.1"]
     assert stage.reports["2.1.1"].text == "second"
+
+
+async def test_a_plan_is_only_read_and_approval_gives_the_mode_of_the_parent(stage: Stage) -> None:
+    def alice(request: Request) -> Answer:
+        if request.turn == 0:
+            return [call("write", file_path="plan.txt", content="too early")]
+        if request.turn == 1:
+            return "my plan: write one file"
+        if request.turn == 2:
+            return [call("write", file_path="plan.txt", content="approved")]
+        return "it is written"
+
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE", plan=True)],
+            [send("alice", "", approve=True)],
+            "I wait.",
+            "the end",
+        ],
+        "ALICE": [alice],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    assert (briefs["1.1.1"].mode, briefs["1.1.1"].is_plan) == (Mode.PLAN, True)
+    assert (briefs["1.2.1"].mode, briefs["1.2.1"].is_plan) == (briefs["1"].mode, False)
+    assert "send_message(to='alice', approve=true or false" in stage.results[0].text
+    assert (stage.folder / "plan.txt").read_text() == "approved"
+    first = [e for e in stage.events if isinstance(e, ToolCallFinished) and e.run == "1.1.1"]
+    assert first[0].refused and first[0].result.error
+
+
+async def test_a_refused_plan_is_planned_again(stage: Stage) -> None:
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE", plan=True)],
+            [call("review_plan", request_id="1.1.1", approve=False, feedback="smaller")],
+            "I wait.",
+            [send("alice", "good", approve=True)],
+            "I wait.",
+            "the end",
+        ],
+        "ALICE": ["a plan", "a smaller plan", "done"],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+    briefs = [e.brief for e in stage.events if isinstance(e, RunStarted) and e.brief.name]
+    assert [(brief.run_id, brief.mode is Mode.PLAN) for brief in briefs] == [
+        ("1.1.1", True),
+        ("1.2.1", True),
+        ("1.4.1", False),
+    ]
+    assert 'approve="false">\nsmaller' in briefs[1].prompt
+
+
+async def test_only_an_open_request_is_answered_and_only_by_the_parent(stage: Stage) -> None:
+    async def bob(request: Request) -> Answer:
+        await stage.wait_until(lambda: "1.1.1" in stage.reports)
+        calls = [[send("alice", "fine", approve=True)], [send("parent", "no", approve=False)], "ok"]
+        return calls[request.turn]
+
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE", plan=True), name("bob", "BOB", background=True)],
+            [call("wait", until="all")],
+            [send("bob", "well done", approve=True)],
+            "the end",
+        ],
+        "ALICE": ["a plan"],
+        "BOB": [bob],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+    refusals = [
+        event.result.text
+        for event in stage.events
+        if isinstance(event, ToolCallFinished) and event.result.error
+    ]
+    assert refusals == [
+        "Nothing was sent to alice: only its parent approves a plan",
+        "Nothing was sent: no request is open that you could answer.",
+        "Nothing was sent to bob: it has no open request that you could approve or refuse",
+    ]
+
+
+def run_with_virtual_clock(stage: Stage, script: dict[str, Any], **options: Any) -> float:
+    """Run a prompt in a loop whose time passes at once; return its seconds. Check the record."""
+
+    async def run() -> float:
+        async with stage.open(script, **options) as session:
+            began = asyncio.get_running_loop().time()
+            await session.run("PARENT")
+            seconds = asyncio.get_running_loop().time() - began
+            await check_record(stage, timed=False)
+        return seconds
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(run())
+
+
+async def work_in_turns(request: Request) -> Answer:
+    """Take a turn every 25 seconds, until a summary is requested."""
+    if not request.tools:
+        return "half of it"
+    await asyncio.sleep(25)
+    return [call("read", file_path="notes.txt", offset=request.turn % 3 + 1)]
+
+
+def test_a_child_that_does_not_answer_a_request_to_stop_is_stopped(stage: Stage) -> None:
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE", background=True)],
+            [call("shutdown_request", teammate="alice", reason="the work is done")],
+            "I wait.",
+            [send("alice", "one more thing")],
+            [name("alice", "SECOND")],
+            "the end",
+        ],
+        "ALICE": [work_in_turns],
+        "SECOND": ["a new alice"],
+    }
+    seconds = run_with_virtual_clock(stage, script)
+    child = stage.reports["1.1.1"]
+    assert (child.reason, child.recovered, child.text) == (Reason.CANCELLED, True, "half of it")
+    assert 50 <= seconds < 90
+    assert any("the work is done" in text for text in stage.list_notes("1.1.1"))
+    assert stage.results[2].error and "it was stopped" in stage.results[2].text
+    assert stage.results[3].text.startswith("a new alice")
+
+
+def test_a_child_may_refuse_to_stop_once(stage: Stage) -> None:
+    async def alice(request: Request) -> Answer:
+        if not request.tools:
+            return "stopped in the end"
+        await asyncio.sleep(25)
+        asked = "[You are asked to stop." in str(request.messages[-1])
+        if asked:
+            return [send("parent", "I am nearly done", approve=False)]
+        return [call("read", file_path="notes.txt", offset=request.turn % 3 + 1)]
+
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE", background=True)],
+            [call("task_stop", to="alice", how="ask")],
+            [call("wait")],
+            [call("task_stop", to="alice", how="ask")],
+            "I wait.",
+            "the end",
+        ],
+        "ALICE": [alice],
+    }
+    run_with_virtual_clock(stage, script)
+    assert '<message from="alice" approve="false">\nI am nearly done\n</message>' in (
+        stage.list_notes()
+    )
+    errors = [
+        e.result.text for e in stage.events if isinstance(e, ToolCallFinished) and e.result.error
+    ]
+    assert "Nothing was sent: you have refused to stop before. Finish, and report." in errors
+    assert stage.reports["1.1.1"].reason is Reason.CANCELLED
+
+
+def test_a_child_that_agrees_to_stop_is_stopped_at_once(stage: Stage) -> None:
+    async def alice(request: Request) -> Answer:
+        if "[You are asked to stop." in str(request.messages[-1]) and request.tools:
+            return [call("shutdown_response", approve=True)]
+        return await work_in_turns(request)
+
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE", background=True)],
+            [call("task_stop", to="alice", how="ask")],
+            "I wait.",
+            "the end",
+        ],
+        "ALICE": [alice],
+    }
+    assert run_with_virtual_clock(stage, script) < 60
+    assert stage.reports["1.1.1"].text == "half of it"
+
+
+async def test_an_idle_child_is_stopped_at_once_and_its_name_is_free(stage: Stage) -> None:
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE")],
+            [call("task_stop", to="alice")],
+            [send("alice", "go on")],
+            [call("list_teammates")],
+            "the end",
+        ],
+        "ALICE": ["done"],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+        assert [each.state for each in session.teammates] == ["stopped"]
+    assert stage.results[1].text == "alice is idle, and is not started again: its name is free."
+    assert stage.results[2].error and "it was stopped" in stage.results[2].text
+    assert stage.results[3].text == "alice (general, 1.1.1): stopped"
+
+
+async def test_two_children_that_only_write_to_each_other_are_warned_and_stopped(
+    stage: Stage,
+) -> None:
+    results: list[str] = []
+
+    def chat(other: str) -> Callable[[Request], Answer]:
+        def answer(request: Request) -> Answer:
+            last = "\n".join(block_texts(request.messages[-1]))
+            if "Nothing was sent to" in last:
+                results.append(last)
+                return "I stop."
+            if "<message" in last or (other == "bob" and request.turn == 0):
+                return [send(other, f"turn {request.turn}")]
+            return "I wait."
+
+        return answer
+
+    def bob(request: Request) -> Answer:
+        return chat("alice")(request) if request.turn else "here"
+
+    script = {
+        "PARENT": [
+            [name("bob", "BOB")],
+            [name("alice", "ALICE", background=True)],
+            "I wait.",
+        ],
+        "ALICE": [chat("bob")],
+        "BOB": [bob],
+    }
+    async with stage.open(script) as session:
+        report = await session.run("PARENT")
+        await check_record(stage)
+    assert report.ok
+    sent = [event for event in stage.events if isinstance(event, TeamMessageSent)]
+    warned = [n for n, event in enumerate(sent, 1) if "messages in a row" in event.message.text]
+    assert len(sent) == 12 and warned == list(range(6, 13))
+    assert "12 messages in a row between you two" in results[0]
+
+
+async def test_a_name_has_twenty_runs_for_one_prompt(stage: Stage) -> None:
+    def parent(request: Request) -> Answer:
+        if request.turn == 0:
+            return [name("alice", "ALICE")]
+        has_report = request.turn == 1 or "<task-id>" in str(request.messages[-1])
+        return [send("alice", "again")] if has_report else "I wait."
+
+    script = {"PARENT": [parent], "ALICE": ["done"]}
+    async with stage.open(script) as session:
+        report = await session.run("PARENT")
+        assert report.ok and report.unread_messages == {}
+        await check_record(stage)
+    assert sum(run != "1" for run in stage.runs) == MAX_RUNS
+    (error,) = [result.text for result in stage.results if result.error]
+    assert error == "Nothing was sent to alice: it has had 20 runs for this prompt, the maximum"
+
+
+async def test_the_budget_of_a_next_run_is_reserved_from_the_parent(stage: Stage) -> None:
+    script = {
+        "PARENT": [[name("alice", "ALICE")], [send("alice", "again")], "the end"],
+        "ALICE": ["done"],
+    }
+    async with stage.open(script, prompt_budget=Budget(children=1)) as session:
+        report = await session.run("PARENT")
+        await check_record(stage)
+    assert stage.runs == ["1", "1.1.1"] and report.ok
+    assert stage.results[1].text == (
+        "Nothing was sent to alice: the budget of 1 children is used up"
+    )
+    assert not [e for e in stage.events if isinstance(e, TeamMessageSent)]
+
+
+async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
+    async def parent(request: Request) -> Answer:
+        if request.turn == 0:
+            return [name("alice", "ALICE")]
+        if request.turn == 1:
+            await stage.wait_until(lambda: "1.1.1~2" in stage.reports)
+        return "the end"
+
+    async def alice(request: Request) -> Answer:
+        if request.turn == 0:
+            return "idle"
+        if request.tools:
+            await asyncio.Event().wait()
+        return f"I read: {block_texts(request.messages[-2])[-1]}"
+
+    async with stage.open({"PARENT": [parent], "ALICE": [alice]}) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: len(stage.results) == 1)
+        assert await session.send_durably("alice", "look at the roof")
+        await stage.wait_until(lambda: len(stage.list_requests("ALICE")) == 2)
+        (row,) = session.teammates
+        assert (row.name, row.state, row.run_id) == ("alice", "working", "1.1.1~2")
+        assert session.wrap_up("alice")
+        await running
+        await check_record(stage)
+        assert not await session.send_durably("alice", "too late: no prompt runs")
+        assert not await session.send_durably("carol", "who?")
+    sent = next(event for event in stage.events if isinstance(event, TeamMessageSent))
+    assert (sent.message.sender, sent.message.name) == ("user", "")
+    brief = next(e.brief for e in stage.events if isinstance(e, RunStarted) and e.run == "1.1.1~2")
+    assert brief.prompt == "look at the roof"
+
+
+async def test_messages_that_are_never_read_are_in_the_evidence(stage: Stage) -> None:
+    async def alice_at_work(request: Request) -> Answer:
+        await asyncio.Event().wait()
+        return ""
+
+    async def write(request: Request) -> Answer:
+        await stage.wait_until(lambda: stage.list_requests("ALICE"))
+        return [send("alice", "do you read this?")]
+
+    async def cancel(request: Request) -> Answer:
+        stage.session.cancel("1")
+        return "the end"
+
+    script = {
+        "PARENT": [[name("alice", "ALICE", background=True)], write, cancel],
+        "ALICE": [alice_at_work],
+    }
+    async with stage.open(script) as session:
+        report = await session.run("PARENT")
+        await check_record(stage)
+    assert report.unread_messages == {"alice": 1}
+    assert "messages that were not read: 1 to alice" in format_evidence(report)
+
+
+async def test_a_broadcast_reaches_named_children_at_work_and_idle_ones(stage: Stage) -> None:
+    async def bob(request: Request) -> Answer:
+        if request.turn == 0:
+            await stage.wait_until(lambda: len(stage.results) >= 3)
+            return [call("todo", todos=[])]
+        return block_texts(request.messages[-1])[-1]
+
+    async def write(request: Request) -> Answer:
+        await stage.wait_until(lambda: stage.list_requests("BOB"))
+        return [call("broadcast", content="phase 1 is complete")]
+
+    script = {
+        "PARENT": [
+            [name("alice", "ALICE")],
+            [name("bob", "BOB", background=True)],
+            write,
+            "I wait.",
+        ],
+        "ALICE": ["idle", "thank you"],
+        "BOB": [bob],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+    assert stage.runs == ["1", "1.1.1", "1.2.1", "1.1.1~2"]
+    assert "phase 1 is complete" in stage.reports["1.2.1"].text
+    assert stage.reports["1.1.1~2"].text == "thank you"

@@ -4,9 +4,9 @@
 
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
-must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT or BACKGROUND. The requests to
-the model are appended to REQUESTS. Each answer is a line: exit code, number of points passed, and
-the report as JSON, separated by tabs.
+must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND or TEAM. The requests
+to the model are appended to REQUESTS. Each answer is a line: exit code, number of points passed,
+and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end.
@@ -186,6 +186,36 @@ def background_parent(request: Request, turn: int) -> Answer:
     return [call("wait", until="all")]
 
 
+def team_parent(request: Request, turn: int) -> Answer:
+    """Start two named children, write to each, and wait until both have read that."""
+    if turn == 0:
+        return [
+            call("task", prompt=f"TEAM {name}", name=name, background=name == "ann")
+            for name in ("ann", "ben")
+        ]
+    texts = str([message.content for message in request.messages])
+    if turn == 1:
+        return [
+            call("send_message", to="ann", message="PARENT TO ann"),
+            call("send_message", to="ben", message="PARENT TO ben"),
+        ]
+    if "ann has read" in texts and "ben has read" in texts:
+        return "both have read"
+    return [call("wait")] if "Nothing works in the background" not in texts else "none works"
+
+
+def team_child(request: Request, name: str, turn: int) -> Answer:
+    """Write to the other one, and end when the message of the parent is read."""
+    if turn == 0:
+        other = {"ann": "ben", "ben": "ann"}[name]
+        return [
+            call("send_message", to=other, message=f"{name} TO {other}"),
+            call("todo", todos=[]),
+        ]
+    texts = str([message.content for message in request.messages])
+    return f"{name} has read" if f"PARENT TO {name}" in texts else f"{name} is idle"
+
+
 def small_child(name: str, turn: int) -> Answer:
     return [[call("bash", command=make_effect_command(name))], f"child {name} is done"][turn]
 
@@ -199,6 +229,10 @@ def script(requests: str) -> Callable[[Request], Answer]:
             file.write(f"{request.prompt} {turn}\n")
         if request.prompt == "BACKGROUND":
             return background_parent(request, turn)
+        if request.prompt == "TEAM":
+            return team_parent(request, turn)
+        if request.prompt.startswith("TEAM"):
+            return team_child(request, request.prompt.split()[1], turn)
         if request.prompt.startswith("SMALL"):
             return small_child(request.prompt[-1], turn)
         return parent(turn) if request.prompt == "PARENT" else child(request.prompt[-1], turn)

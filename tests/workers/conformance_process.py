@@ -17,6 +17,7 @@ from mudroom.workers.process.channel import Channel
 from mudroom.workers.process.messages import ToWorker, WorkerConfig
 from mudroom.workers.process.remote_services import RemoteApprover, RemoteJournal, SessionLink
 from mudroom.workers.process.serve import RunServer
+from mudroom.workers.process.session_calls import RemoteTeams
 
 
 async def serve(connection: socket.socket) -> None:
@@ -32,6 +33,7 @@ async def serve(connection: socket.socket) -> None:
         approver=RemoteApprover(link),
         past_events=past_events,
         watchers=[link.show],
+        teams=RemoteTeams(link),
         meters=Meters(),
     )
     await RunServer(link, services, past_events, config.max_children).serve(channel)

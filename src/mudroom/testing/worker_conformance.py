@@ -28,6 +28,7 @@ from .._core.events import (
     RunResumed,
     RunStarted,
     StoredEvent,
+    TeamMessageSent,
     ToolCallFinished,
     TurnFinished,
 )
@@ -232,6 +233,23 @@ async def check_each_message_is_delivered_once(open_worker: OpenWorker, folder: 
     sent = [event.message.id for event in events if isinstance(event, MessageSent)]
     delivered = [event.text for event in events if isinstance(event, MessageDelivered)]
     assert sent == ["m1", "m2"] and delivered == ["first", "second"]
+
+
+async def check_a_named_child_starts_another_one(open_worker: OpenWorker, folder: Path) -> None:
+    """Check that a child writes to one that is idle, which begins its next run with the message."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "TEAM")
+        await stage.wait_for_runs("1.1.2")
+        await stage.wait_until(lambda: "1.1.1" in stage.reports())
+        stage.release()
+        assert (await handle.report()).ok
+    reports = stage.reports()
+    assert reports["1.1.2"].failed == 0 and reports["1.1.1~2"].text == "ANN has read it"
+    briefs = {e.run: e.brief for e in stage.journal.events if isinstance(e, RunStarted)}
+    assert (briefs["1.1.1~2"].parent, briefs["1.1.1~2"].continues) == ("1", "1.1.1")
+    sent = [event for event in stage.journal.events if isinstance(event, TeamMessageSent)]
+    assert [event.message.id for event in sent] == list(briefs["1.1.1~2"].message_ids)
 
 
 async def check_the_approver_is_asked(open_worker: OpenWorker, folder: Path) -> None:

@@ -25,6 +25,7 @@ from .._core.ports import (
 from .._core.runs import Brief, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .._engine.children.task_tool import make_task_tool
+from .._engine.run_tools.send_message import SEND_MESSAGE
 from .._engine.session_context import SessionServices, SingleEnvironment
 from ..journals.memory import MemoryJournal
 from ..models.scripted import Answer, Request, ScriptedModel, call
@@ -37,6 +38,20 @@ _POLL_SECONDS = 0.005
 _AGENTS = {"general": Agent(name="general", description="does any work")}
 
 
+_TEAM: dict[str, list[Answer]] = {
+    "TEAM": [
+        [
+            call("task", prompt="ANN", name="ann", background=True),
+            call("task", prompt="BEN", name="ben", background=True),
+        ],
+        "TEAM is done",
+    ],
+    "ANN": ["ANN is idle", "ANN has read it"],
+    "BEN": [[call("wait")], [call("send_message", to="ann", message="read this")], "BEN is done"],
+}
+"""Answers of named children and of their parent, by turn."""
+
+
 def _answer(request: Request) -> Answer:
     """Answer by the first word of the prompt."""
     kind = request.prompt.split()[0]
@@ -47,6 +62,8 @@ def _answer(request: Request) -> Answer:
     if kind == "SPEND":
         content = (TextBlock("so far"), ToolCallBlock(f"c{request.turn}", "count", {}))
         return AssistantMessage(content, usage=Usage(100, 100))
+    if kind in _TEAM:
+        return _TEAM[kind][min(request.turn, len(_TEAM[kind]) - 1)]
     if request.turn:
         return f"{kind} is done"
     calls: dict[str, list[ToolCallBlock]] = {
@@ -80,6 +97,7 @@ def conformance_tools() -> dict[str, Tool]:
             needs_confirmation=True,
         ),
         make_task_tool(_AGENTS),
+        SEND_MESSAGE,
     ]
     return {tool.name: tool for tool in tools}
 

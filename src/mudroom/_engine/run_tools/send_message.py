@@ -56,6 +56,11 @@ def _parse(arguments: dict[str, Any]) -> Arguments:
     return parsed
 
 
+def _get_key(_: Arguments) -> str:
+    """Return one key for all messages of an answer: they are sent in the order of the calls."""
+    return MESSAGE_TOOL
+
+
 async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     run = context.run
     to = arguments.to or arguments.request_id.removesuffix("#end")
@@ -156,6 +161,7 @@ SEND_MESSAGE = Tool(
     parse=_parse,
     run=_run,
     effect=Effect.KEYED,
+    get_key=_get_key,
     category=ToolCategory.AGENT,
     needs_children=True,
     title_argument="message",

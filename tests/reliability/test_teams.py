@@ -1,0 +1,198 @@
+"""Messages to named children, cut off after each record and killed at any point: each read once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
+
+from mudroom import Report, Session
+from mudroom._core.events import (
+    MessageDelivered,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    TeamMessageSent,
+    TurnFinished,
+)
+from mudroom.journals.sqlite.folder import get_session_path
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.projections.team import Roster
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+NAMES = ("ann", "ben", "cat", "dan", "eve", "fay", "gus", "hal")
+MESSAGES_PER_TURN = 5
+
+
+def make_script(names: tuple[str, ...], turns: int) -> ScriptedModel:
+    """Return a model: each child writes to others for some turns, and ends.
+
+    It answers from the messages alone, so a resumed process continues in the same way.
+    """
+
+    def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            if request.turn == 0:
+                return [call("task", prompt=f"CHILD {n}", name=n, background=True) for n in names]
+            return "I wait."
+        name = request.prompt.split()[1]
+        if request.turn >= turns:
+            return f"{name} is done"
+        chance = random.Random(f"{name} {request.turn}")
+        others = [other for other in names if other != name]
+        calls = [
+            call("send_message", to=chance.choice(others), message=f"{name} {request.turn}.{n}")
+            for n in range(MESSAGES_PER_TURN)
+        ]
+        return [*calls, call("todo", todos=[])]
+
+    return ScriptedModel(answer)
+
+
+def list_read_texts(events: list[StoredEvent]) -> dict[str, list[str]]:
+    """Return the texts that each name has read, in order."""
+    names: dict[str, str] = {}
+    sent = {e.message.id: e.message.text for e in events if isinstance(e, TeamMessageSent)}
+    read: dict[str, list[str]] = {}
+    for event in events:
+        if isinstance(event, RunStarted) and event.brief.name:
+            names[event.run] = event.brief.name
+            texts = read.setdefault(event.brief.name, [])
+            texts += [sent[message_id] for message_id in event.brief.message_ids]
+        elif isinstance(event, MessageDelivered) and event.message_id in sent:
+            read[names[event.run]].append(sent[event.message_id])
+    return read
+
+
+def check_team_record(events: list[StoredEvent]) -> int:
+    """Check that each message was read once, in the order of its pair; return their number."""
+    assert not find_violations(events)
+    sent = [event for event in events if isinstance(event, TeamMessageSent)]
+    assert max(Counter(event.message.id for event in sent).values(), default=1) == 1
+    read = list_read_texts(events)
+    for name, texts in read.items():
+        expected = [event.message.text for event in sent if event.to == name]
+        assert Counter(texts) == Counter(expected), name
+        for sender in NAMES:
+            own = [text for text in texts if text.startswith(sender)]
+            assert own == [text for text in expected if text.startswith(sender)], (name, sender)
+    answers = Counter(
+        (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
+    )
+    assert set(answers.values()) == {1}
+    ended = Counter(event.run for event in events if isinstance(event, RunFinished))
+    assert ended == Counter({event.run: 1 for event in events if isinstance(event, RunStarted)})
+    return len(sent)
+
+
+async def run_to_end(
+    folder: Path, work: Path, model: ScriptedModel, resumed: str = ""
+) -> tuple[str, Report | None]:
+    """Run the prompt, or the rest of a session; return its id and report."""
+    async with Session(
+        model=model, cwd=str(work), home=str(folder), resume=resumed, sandbox="off"
+    ) as session:
+        if resumed:
+            return session.id, await session.resume_unfinished()
+        return session.id, await session.run("PARENT")
+
+
+def read_record(folder: Path, session: str) -> list[StoredEvent]:
+    return list(open_reader(get_session_path(folder, session)).read())
+
+
+@pytest.mark.timeout(1_200)
+async def test_s11_a_thousand_messages_of_eight_names_are_each_read_once(
+    tmp_path: Path, figure: Figure
+) -> None:
+    home = tmp_path / "home"
+    began = asyncio.get_running_loop().time()
+    session, report = await run_to_end(home, tmp_path, make_script(NAMES, 25))
+    seconds = asyncio.get_running_loop().time() - began
+    assert report and report.ok and report.unread_messages == {}
+    events = read_record(home, session)
+    assert check_team_record(events) == 1_000
+    assert await replay(events) == events
+    chance = random.Random(7)
+    cuts = sorted(chance.sample(range(20, len(events) - 1), 500 if LONG else 2))
+    for cut in cuts:
+        await check_cut(tmp_path / str(cut), tmp_path, events[:cut], session, NAMES, 25)
+    figure("1,000 messages among 8 names", f"{seconds:.1f} s; {len(cuts)} cuts, each read once")
+
+
+async def check_cut(
+    folder: Path,
+    work: Path,
+    events: list[StoredEvent],
+    session: str,
+    names: tuple[str, ...],
+    turns: int,
+) -> None:
+    """Continue a record that ends early; each message must be read once."""
+    path = get_session_path(folder, session)
+    journal = SqliteJournal.open(path, session=session, create=True)
+    await journal.append(*events)
+    await journal.close()
+    await run_to_end(folder, work, make_script(names, turns), session)
+    record = read_record(folder, session)
+    assert check_team_record(record) == len(names) * turns * MESSAGES_PER_TURN, len(events)
+    assert await replay(record) == record, f"cut off after {len(events)} records"
+
+
+@pytest.mark.timeout(1_200)
+async def test_s11_messages_are_read_once_after_a_cut_at_each_record(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    names = NAMES[:3]
+    session, _ = await run_to_end(home, tmp_path, make_script(names, 2))
+    events = read_record(home, session)
+    assert check_team_record(events) == 30
+    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
+    for cut in range(first, len(events) - 1, 1 if LONG else 5):
+        await check_cut(tmp_path / str(cut), tmp_path, events[:cut], session, names, 2)
+
+
+@pytest.mark.timeout(3_000)
+def test_s11_killed_at_any_point_each_message_of_a_team_is_read_once(
+    tmp_path: Path, figure: Figure
+) -> None:
+    program = CrashProgram({"CRASH_PROMPT": "TEAM"})
+    try:
+        undisturbed = KilledSession(tmp_path / "undisturbed", program)
+        points, report = undisturbed.run()
+        assert report and report.text == "both have read"
+        check_killed_team(undisturbed.events())
+        kills = range(1, points + 1, 1 if LONG else 9)
+        for point in kills:
+            session = KilledSession(tmp_path / str(point), program)
+            session.run(Kill(point))
+            _, report = session.run()
+            assert report and report.text == "both have read", f"killed at point {point}"
+            check_killed_team(session.events())
+    finally:
+        program.close()
+    figure("killed around every append of a team", f"{len(kills)} points, each message read once")
+
+
+def check_killed_team(events: list[StoredEvent]) -> None:
+    """Check that each message was sent and read once, and that the list of names agrees."""
+    check_team_record(events)
+    sent = Counter(e.message.text for e in events if isinstance(e, TeamMessageSent))
+    assert {text: count for text, count in sent.items() if text.startswith("PARENT")} == {
+        "PARENT TO ann": 1,
+        "PARENT TO ben": 1,
+    }
+    assert max(sent.values()) == 1
+    roster = Roster()
+    for event in events:
+        roster.apply(event)
+    assert [(each.name, each.unread) for each in roster.teammates] == [("ann", {}), ("ben", {})]
+    assert asyncio.run(replay(events)) == events, "the record does not replay"
