@@ -1,4 +1,31 @@
-"""Events of a session: every event class, for watchers and for readers of journals."""
+"""Events of a session: every event class, for watchers and for readers of journals.
+
+Example:
+    def describe(event: AnyEvent) -> str:
+        match event:
+            case SessionOpened() | SessionClosed():
+                return "session"
+            case RunStarted() | RunResumed() | RunWaiting():
+                return f"run {event.run}"
+            case TurnStarted() | TurnFinished() | TurnFailed() | ModelCallRetried():
+                return f"turn {event.turn} of run {event.run}"
+            case ToolCallStarted() | ToolCallFinished() | PermissionDecided() | FileWriteIntended():
+                return "tool call"
+            case NoteInjected() | MessageSent() | MessageDelivered():
+                return "text for the next request"
+            case ResultsCleared() | Compacted():
+                return "the conversation is shorter"
+            case Delta():
+                return event.text
+            case RunFinished():
+                return event.report.text
+            case _:
+                return type(event).__name__
+
+    history: list[StoredEvent] = []
+    latest: Event | None = None
+    session.watch(lambda event: print(describe(event)))
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Fixture with `scripts/site` as a module."""
+"""Fixtures with `scripts/site` and `scripts/reference_pages.py` as modules."""
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -9,15 +11,22 @@ from types import ModuleType
 
 import pytest
 
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+sys.path.append(str(SCRIPTS))
+
 
 @pytest.fixture(scope="session")
 def site() -> ModuleType:
-    """Its functions: lay_out, build, faults, documented, example."""
-    loader = SourceFileLoader(
-        "site_of_mudroom", str(Path(__file__).parents[2] / "scripts" / "site")
-    )
+    """Return the script that builds the site."""
+    loader = SourceFileLoader("site_of_mudroom", str(SCRIPTS / "site"))
     spec = spec_from_loader(loader.name, loader)
     assert spec
     module = module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def reference() -> ModuleType:
+    """Return the script that writes the API reference."""
+    return import_module("reference_pages")

@@ -1,23 +1,22 @@
-"""Every public name has an example in its docstring, and every example runs."""
+"""Every public name has an example in its docstring or in that of its module, and all run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
-import mudroom
 from mudroom import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 RUNNER = """
 import ast, asyncio, contextlib, io, json, sys, traceback
+from importlib import import_module
 import mudroom
 
 
@@ -30,8 +29,10 @@ class AssertComparisons(ast.NodeTransformer):
         return ast.copy_location(ast.Assert(node.value), node)
 
 
-async def run_examples(code, session):
-    names = {name: getattr(mudroom, name) for name in mudroom.__all__} | {"session": session}
+async def run_examples(door, code, session):
+    names = {"session": session, "mudroom": mudroom, "asyncio": asyncio}
+    for module in (mudroom, import_module(door)):
+        names |= {name: getattr(module, name) for name in module.__all__}
     tree = ast.fix_missing_locations(AssertComparisons().visit(ast.parse(code)))
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -45,11 +46,12 @@ async def run_examples(code, session):
 
 
 async def main():
-    async def one(code):
+    async def run_one(door, code):
         async with mudroom.Session(journal="memory") as session:
-            return await run_examples(code, session)
+            return await run_examples(door, code, session)
 
-    print(json.dumps({name: await one(code) for name, code in json.load(sys.stdin).items()}))
+    examples = json.load(sys.stdin)
+    print(json.dumps([await run_one(door, code) for door, code in examples]))
 
 
 asyncio.run(main())
@@ -68,24 +70,19 @@ def answer(asked: ServerRequest) -> ServerAnswer:
     )
 
 
-@pytest.fixture(scope="module")
-def errors(tmp_path_factory: pytest.TempPathFactory, site: ModuleType) -> dict[str, str]:
-    """Run all examples in one process, in the folder of a small project.
-
-    Return their errors by name.
-    """
-    place = tmp_path_factory.mktemp("project")
-    (place / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
-    (place / ".git").mkdir()
-    return asyncio.run(
-        run_examples(
-            {name: site.extract_example(site.find_docstring(name)) for name in mudroom.__all__},
-            place,
-        )
-    )
+def list_examples(reference: ModuleType) -> dict[str, tuple[str, str]]:
+    """Return module and example of each public module and name that has one."""
+    examples: dict[str, tuple[str, str]] = {}
+    for door in reference.DOORS:
+        for name in ("", *reference.list_names(door)):
+            thing = reference.get_object(door, name) if name else reference.get_door(door)
+            code = reference.extract_example(reference.get_text(thing))
+            if code:
+                examples[f"{door}.{name}" if name else door] = (door, code)
+    return examples
 
 
-async def run_examples(programs: dict[str, str], place: Path) -> dict[str, str]:
+async def run_examples(examples: list[tuple[str, str]], place: Path) -> list[str]:
     async with ModelServer(answer) as server:
         env = {
             "PATH": os.environ["PATH"],
@@ -100,18 +97,24 @@ async def run_examples(programs: dict[str, str], place: Path) -> dict[str, str]:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", RUNNER, cwd=place, env=env, **pipes
         )
-        out, err = await process.communicate(json.dumps(programs).encode())
+        out, err = await process.communicate(json.dumps(examples).encode())
         assert process.returncode == 0, err.decode()
         return json.loads(out.decode().splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", mudroom.__all__)
-def test_a_public_name_has_an_example(name: str, site: ModuleType) -> None:
-    assert name in site.extract_example(site.find_docstring(name)), (
-        f"{name} has no example that uses it"
-    )
+async def test_every_example_runs(tmp_path: Path, reference: ModuleType) -> None:
+    place = tmp_path / "project"
+    (place / ".git").mkdir(parents=True)
+    (place / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
+    examples = list_examples(reference)
+    errors = await run_examples(list(examples.values()), place)
+    assert {name: error for name, error in zip(examples, errors, strict=True) if error} == {}
 
 
-@pytest.mark.parametrize("name", mudroom.__all__)
-def test_the_example_of_a_public_name_runs(name: str, errors: dict[str, str]) -> None:
-    assert errors[name] == ""
+def test_every_public_name_has_an_example(reference: ModuleType) -> None:
+    examples = list_examples(reference)
+    for door in reference.DOORS:
+        for name in reference.list_names(door):
+            own = examples.get(f"{door}.{name}", ("", ""))[1]
+            shared = examples.get(door, ("", ""))[1]
+            assert re.search(rf"\b{name}\b", own or shared), f"{door}.{name} has no example"

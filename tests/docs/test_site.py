@@ -27,7 +27,9 @@ def test_the_site_builds_without_faults(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     assert done.stdout.strip().endswith("build/site/index.html")
-    reference = (tmp_path / "build" / "site" / "docs" / "reference.html").read_text("utf-8")
+    reference = (tmp_path / "build" / "site" / "docs" / "reference" / "mudroom.html").read_text(
+        "utf-8"
+    )
     assert all(f'id="{name.lower()}"' in reference for name in mudroom.__all__)
 
 

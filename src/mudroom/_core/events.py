@@ -52,6 +52,8 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     """A session was opened in a folder.
 
     Arguments:
+        cwd: folder of the session.
+        version: version of mudroom that opened it.
         sandbox: tier in which commands run.
         granted: rights beyond the sandbox that the user or a program gave: network, allow rules.
     """
@@ -184,6 +186,7 @@ class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
     """A model call failed and is repeated after a delay.
 
     Arguments:
+        attempt: number of the attempt that failed, from 1.
         delay: seconds until the next attempt.
         status: HTTP status, 0 for a lost connection.
     """
@@ -326,6 +329,7 @@ StoredEvent = (
     | ToolCallFinished
     | RunFinished
 )
+"""One event of the journal: every event except streamed text."""
 AnyEvent = StoredEvent | Delta
 """One event as a watcher receives it. The page "journal and ledger" lists all of them.
 

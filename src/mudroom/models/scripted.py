@@ -69,6 +69,7 @@ class Request(Struct, frozen=True):
 
 Block = str | AssistantBlock
 Answer = Block | Sequence[Block] | AssistantMessage | BaseException
+"""Answer of a scripted model: a text, blocks, a whole message, or an exception to raise."""
 Script = Callable[[Request], "Answer | Awaitable[Answer]"] | Sequence[Answer]
 
 

@@ -194,7 +194,11 @@ class Permissions(Struct, frozen=True, kw_only=True):
     ) -> Permissions:
         """Create permissions from the texts of rules. Raises UsageError.
 
-        With any `allow` rule, everything else except reading is refused.
+        Arguments:
+            allow: rules that allow calls; with any, everything else except reading is refused.
+            ask: rules for calls that someone must confirm.
+            deny: rules that refuse calls; they come first.
+            mode: permission mode, which decides where no rule matches.
         """
         texts = {Verdict.DENY: deny, Verdict.ASK: ask, Verdict.ALLOW: allow}
         rules = tuple(rule for verdict in texts for rule in parse_rules(texts[verdict], verdict))

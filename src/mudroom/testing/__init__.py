@@ -9,6 +9,27 @@
 
 Suites for adapters are in `mudroom.testing.journal_conformance`, `store_conformance`,
 `workspace_conformance` and `worker_conformance`; `invariants` checks a record.
+
+Example:
+    def answer(request: Request) -> Answer:
+        return "It is about mud." if request.results else [call("read", file_path="paper.md")]
+
+    async with mudroom.Session(model=ScriptedModel(answer), store=MemoryStore()) as scripted:
+        report = await scripted.run("What is it about?")
+    report.text == "It is about mud."
+
+    def refuse(request: ServerRequest) -> Fault:
+        return Fault(status=529, headers={"Retry-After": "1"})
+
+    async with ModelServer(refuse) as server:
+        print(server.url)
+
+    clock = FakeClock()
+    clock.advance(3600)
+    journal = MemoryJournal()
+
+    def test_an_hour_passes_at_once() -> None:
+        run_virtual(asyncio.sleep(3600))
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ def load_replay_model(path: str | Path) -> ReplayModel:
     A request that differs from the recorded one raises ModelRefused with the difference.
 
     Example:
-        model = load_replay_model("tests/fixture.jsonl")
-        async with Session(model=model, cwd=folder, journal="memory") as session:
-            report = await session.run("the recorded prompt")
+        def test_the_agent() -> None:
+            model = load_replay_model("tests/fixture.jsonl")
+            report = Session.run_sync("the recorded prompt", model=model, journal="memory")
+            assert report.ok, report.error
     """
     lines = Path(path).read_bytes().splitlines()
     events = [decode(upgrade(line)) for line in lines if line.strip()]

@@ -171,7 +171,10 @@ class ModelServer:
 
     Example:
         async with ModelServer(lambda request: "Hello.") as server:
-            model = AnthropicModel("any", http=http, key="k", base_url=server.url)
+            environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+            async with Session(environ=environ, journal="memory") as served:
+                report = await served.run("Greet me.")
+        report.text == "Hello."
     """
 
     def __init__(

@@ -39,7 +39,11 @@ class ApprovalRequest(Struct, frozen=True):
 
 
 class ApprovalDecision(Struct, frozen=True):
-    """Answer to an approval request. `why`: text for the model if the call is denied.
+    """Answer to an approval request.
+
+    Arguments:
+        allowed: true if the call may run.
+        why: text for the model if the call is denied.
 
     Example:
         ApprovalDecision(False, "Use the tests instead.")

@@ -23,11 +23,20 @@ class ToolContext(Protocol):
     """
 
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """Id of the run."""
+        ...
+
     @property
-    def workspace(self) -> Workspace: ...
+    def workspace(self) -> Workspace:
+        """The files that the run sees, filtered by the permission rules."""
+        ...
+
     @property
-    def sandbox(self) -> Sandbox: ...
+    def sandbox(self) -> Sandbox:
+        """The place where commands of the run are executed."""
+        ...
+
     @property
     def memo(self) -> dict[str, Any]:
         """State that the tools of this run keep between calls, by tool name."""

@@ -74,7 +74,11 @@ class Workspace(Protocol):
         ...
 
     def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        """Write a whole file atomically and create missing folders. Return True if it is new."""
+        """Write a whole file atomically and create missing folders. Return True if it is new.
+
+        Arguments:
+            mode: permission bits; None keeps those of the old file.
+        """
         ...
 
     def remove(self, path: str) -> None:
