@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from ._engine.compaction.summary import has_summary
 from ._engine.recorded_conversations import group_by_run
 from ._engine.resume import find_report
 from .errors import JournalDamaged, UnknownName
-from .projections.context import ContextBuilder, clear_results
+from .projections.context import Cleared, ContextBuilder
 
 
 class ConversationRun(Struct, frozen=True):
@@ -24,13 +25,13 @@ class ConversationRun(Struct, frozen=True):
         continues: id of the root run before it; "" for the first.
         is_compacted: true if its messages replace those of the runs before it.
         messages: its prompt, answers and tool results, as the model sees them.
-        cleared: new texts of cleared results, by call id.
+        cleared: its cleared parts, and those of runs before it that it cleared.
     """
 
     continues: str
     is_compacted: bool
     messages: tuple[Message, ...]
-    cleared: Mapping[str, str]
+    cleared: Cleared
 
 
 class ConversationState:
@@ -138,16 +139,15 @@ class ConversationState:
     def _list_messages_until(self, run_id: str) -> tuple[Message, ...]:
         """Return the messages that a run after `run_id` continues, back to the last compaction."""
         known: list[tuple[Message, ...]] = []
-        cleared: dict[str, str] = {}
+        cleared = Cleared()
         while run_id in self._runs:
             run = self._runs[run_id]
             known.append(run.messages)
-            cleared = {**run.cleared, **cleared}
+            cleared = run.cleared.add(cleared)
             if run.is_compacted:
                 break
             run_id = run.continues
-        messages = (message for messages in reversed(known) for message in messages)
-        return clear_results(messages, cleared) if cleared else tuple(messages)
+        return cleared.clear_messages(chain.from_iterable(reversed(known)))
 
 
 def select_finished(events: Sequence[StoredEvent]) -> list[StoredEvent]:

@@ -6,8 +6,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from mudroom import Reason
-from mudroom._core.messages import Message
+from mudroom._core.agents import Mode
+from mudroom._core.events import ToolCallStarted
+from mudroom._core.messages import AssistantMessage, Message
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.permissions.rules import Permissions
 from mudroom.replay import replay
 
 from .conftest import Stage, is_valid, join_request, make_reader
@@ -129,3 +132,51 @@ async def test_the_record_is_private(stage: Stage) -> None:
     assert record.stat().st_mode & 0o777 == 0o600
     assert record.parent.stat().st_mode & 0o777 == 0o700
     assert "line of file 0 " in record.read_text()
+
+
+async def test_long_arguments_of_old_writes_are_cut_to_head_and_tail(stage: Stage) -> None:
+    def script(request: Request) -> Answer:
+        if request.turn >= 18:
+            return "done"
+        content = f"head {request.turn}\n{'x' * 8_000}\ntail {request.turn}\n"
+        return [call("write", file_path=f"{request.turn}.txt", content=content)]
+
+    async with stage.open(script, permissions=Permissions(mode=Mode.ACCEPT_EDITS)) as session:
+        await session.run("Write all files.")
+        await session.run("What did you write?")
+    assert stage.clearings and not stage.compactions
+    last = stage.model.requests[-1].messages
+    contents = [
+        block.arguments["content"]
+        for message in last
+        if isinstance(message, AssistantMessage)
+        for block in message.tool_calls
+    ]
+    first, newest = contents[0], contents[-1]
+    assert first.startswith("head 0\n") and first.endswith("\ntail 0\n")
+    assert "characters were cut to save space" in first and len(first) < 1_200
+    assert len(newest) > 8_000
+    assert stage.clearings[0].tokens >= 4_000
+    assert len((stage.folder / "0.txt").read_text()) > 8_000
+    async with stage.open(lambda request: "again", resume=session.id) as resumed:
+        await resumed.run("And now?")
+    assert stage.model.requests[0].messages[: len(last)] == last
+    assert await replay(stage.events) == stage.events
+
+
+async def test_results_of_repeated_calls_are_cleared_first(stage: Stage) -> None:
+    stage.write_files(12, length=9_000)
+
+    def script(request: Request) -> Answer:
+        if request.turn == 5:
+            (stage.folder / "2.txt").unlink()
+        if request.turn >= 12:
+            return "done"
+        number = request.turn % 3 if request.turn < 6 else request.turn - 3
+        return [call("read", file_path=f"{number}.txt")]
+
+    async with stage.open(script) as session:
+        await session.run("Read the files.")
+    cleared = set(stage.clearings[0].texts)
+    calls = [event.call.id for event in stage.select(ToolCallStarted)]
+    assert cleared == set(calls[:2]), "the later read of 2.txt failed, so its first result stays"

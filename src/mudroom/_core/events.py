@@ -25,6 +25,8 @@ stay readable. `gc=False`: see `messages`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, field
 
 from .messages import AssistantMessage, Message, ToolCallBlock, Usage
@@ -198,15 +200,17 @@ class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
 
 
 class ResultsCleared(Event, frozen=True, tag="results_cleared"):
-    """The next requests have short texts in place of old tool results.
+    """The next requests have short texts in place of old tool results and long arguments.
 
     Arguments:
         texts: the new text of each result, by call id.
         tokens: about how many tokens the requests have less.
+        arguments: the new arguments of calls whose long texts were cut, by call id.
     """
 
     texts: dict[str, str]
     tokens: int = 0
+    arguments: dict[str, dict[str, Any]] = {}
 
 
 class Compacted(Event, frozen=True, tag="compacted"):

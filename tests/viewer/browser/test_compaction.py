@@ -7,7 +7,15 @@ from pathlib import Path
 from tests.compaction.conftest import Stage, is_summary, list_message_texts, make_talker
 from tests.viewer.sessions import SessionBuilder
 
+from mudroom._core.events import ResultsCleared
 from mudroom.models.scripted import Request
+from mudroom.testing.event_builders import (
+    run_started,
+    tool_call,
+    tool_call_events,
+    turn_events,
+    turn_started,
+)
 
 from .conftest import Page
 from .test_page import open_page
@@ -52,3 +60,24 @@ async def test_contexts_before_and_after_a_compaction_are_those_of_the_requests(
             ".map(item => ITEM_RENDERERS.compacted(item).textContent)"
         )
         assert "1 message of the user · 11 files · notes of the model" in notices[0]
+
+
+async def test_long_arguments_that_were_cut_are_shown_as_they_were_sent(
+    page: Page, tmp_path: Path
+) -> None:
+    script = SessionBuilder()
+    write = tool_call("c1", "write", file_path="a.txt", content="long text")
+    script.events = [
+        run_started("1"),
+        *turn_events("1", write),
+        *tool_call_events("1", write, "written"),
+        ResultsCleared(at=1, run="1", turn=1, texts={}, arguments={"c1": {"content": "cut"}}),
+        turn_started("1", turn=2),
+    ]
+    shown = (
+        "contextBlocks(app.fold, app.fold.runs.get('1'), 2)"
+        ".filter(each => each.kind === 'call').map(each => each.text)"
+    )
+    async with open_page(page, script, "&run=1&tab=transcript"):
+        (text,) = await page.run(shown)
+    assert "cut" in text and "long text" not in text

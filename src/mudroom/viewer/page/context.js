@@ -88,9 +88,9 @@ const conversationBlocks = (fold, run, isEnd, own = false) => {
     if (isEnd(item)) break;
     if (item.kind === "turn") continue;
     if (item.kind === "cleared") {
-      blocks = clearBlocks(blocks, item.texts);
-      results = clearBlocks(results, item.texts);
-      unanswered = clearBlocks(unanswered, item.texts);
+      blocks = clearBlocks(blocks, item);
+      results = clearBlocks(results, item);
+      unanswered = clearBlocks(unanswered, item);
       continue;
     }
     if (item.kind === "compacted") {
@@ -110,14 +110,15 @@ const conversationBlocks = (fold, run, isEnd, own = false) => {
     else if (item.kind === "text")
       blocks.push(makeBlock("answer", `text of turn ${item.turn}`, item.text, item));
     else if (item.kind === "call") {
-      blocks.push(
-        makeBlock(
+      blocks.push({
+        ...makeBlock(
           "call",
           `${item.call.name} ${callTitle(item)}`,
           JSON.stringify(item.call.arguments ?? {}, null, 1),
           item,
         ),
-      );
+        callId: item.call.id,
+      });
       if (item.result)
         results.push({
           ...makeBlock(
@@ -135,9 +136,12 @@ const conversationBlocks = (fold, run, isEnd, own = false) => {
   return blocks;
 };
 
-const clearBlocks = (blocks, texts) =>
+const clearBlocks = (blocks, cleared) =>
   blocks.map((each) => {
-    const text = each.isResult ? texts[each.callId] : undefined;
+    const newArguments = each.isResult ? undefined : cleared.arguments?.[each.callId];
+    const text = each.isResult
+      ? cleared.texts[each.callId]
+      : newArguments && JSON.stringify(newArguments, null, 1);
     return text === undefined ? each : { ...each, text, bytes: byteLength(text) };
   });
 
