@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 import yaml
 from aiohttp import web
 from tests.docs.shell_page import STEP, PageShell, make_environ
 from tests.examples.test_docs import answer, run_blocks
+from tests.waiting import wait_until
 
 from mudroom import TextBlock, Usage
 from mudroom.ports import StopReason
-from mudroom.testing import ModelServer
+from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.wire_formats import WireAnswer, openai_stream
 
 FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
@@ -106,6 +110,43 @@ async def test_every_step_of_a_guide_works(page: Path, project: Path, tmp_path: 
         saved = {step["content"] for step in STEP.finditer(text) if step["path"]}
         if blocks := [block for block in BLOCK.findall(text) if block not in saved]:
             await run_blocks(blocks, place=project, env=env)
+
+
+async def test_the_web_server_has_one_writer_and_cancels_with_its_client(
+    project: Path, tmp_path: Path
+) -> None:
+    page = (FOLDER / "web-server.md").read_text("utf-8")
+    code = next(step["content"] for step in STEP.finditer(page) if step["path"] == "server.py")
+    (project / "server.py").write_text(code)
+    port = find_free_port()
+    url = f"http://127.0.0.1:{port}/ask"
+
+    async def answer_or_wait(request: ServerRequest) -> str:
+        if b"Wait." in request.body:
+            await asyncio.Event().wait()
+        return TEXT
+
+    async with ModelServer(answer_or_wait) as server, aiohttp.ClientSession() as client:
+        env = {**make_environ(tmp_path / "home"), "PORT": port, "PYTHONUNBUFFERED": "1"}
+        env |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "server.py", cwd=project, env=env, stdout=asyncio.subprocess.PIPE
+        )
+        try:
+            assert process.stdout and b"Running on" in await process.stdout.readline()
+            async with client.post(url, json={"prompt": "Greet."}) as first:
+                session = first.headers["X-Session"]
+                assert TEXT in await first.text()
+            question = {"prompt": "Wait.", "session": session}
+            async with client.post(url, json=question) as waiting:
+                await wait_until(lambda: server.in_flight)
+                async with client.post(url, json=question) as second:
+                    assert second.status == 409
+                waiting.close()
+            await wait_until(lambda: not server.in_flight)
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert await process.wait() == 0
 
 
 def test_the_workflow_runs_the_files_of_its_page(project: Path) -> None:
