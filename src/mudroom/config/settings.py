@@ -13,6 +13,8 @@ from ..options import PositiveInt, SessionOptions, SharedOptions
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
 SCREENS = ("auto", "plain")
+THEMES = ("auto", "dark", "light")
+NOTIFICATIONS = ("auto", "bell", "osc9", "osc777", "off")
 PERMISSION_MODES = tuple(mode.value for mode in Mode)
 
 PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
@@ -33,6 +35,11 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         output_format: one of OUTPUT_FORMATS.
         color: one of COLORS.
         screen: one of SCREENS. "plain" never moves the cursor, for screen readers.
+        theme: one of THEMES; "auto" asks the terminal for its background.
+        vi_keys: edit the input line with the keys of vi.
+        notifications: one of NOTIFICATIONS: how the terminal is told of a question or an end.
+        terminal_title: show the folder and the state in the title of the terminal.
+        status_line: command that prints the line below the prompt; "" for the built-in line.
         sandbox: one of SANDBOX_MODES.
         permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
@@ -52,6 +59,11 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     output_format: str = "text"
     color: str = "auto"
     screen: str = "auto"
+    theme: str = "auto"
+    vi_keys: bool = False
+    notifications: str = "auto"
+    terminal_title: bool = True
+    status_line: str = ""
     sandbox: str = "auto"
     permission_mode: str = ""
     allowed_tools: str = ""

@@ -10,12 +10,22 @@ import msgspec
 
 from .._core.ports.sandbox import SANDBOX_MODES
 from ..errors import UsageError, suggest_names
-from .settings import COLORS, OUTPUT_FORMATS, PERMISSION_MODES, SCREENS, Settings
+from .settings import (
+    COLORS,
+    NOTIFICATIONS,
+    OUTPUT_FORMATS,
+    PERMISSION_MODES,
+    SCREENS,
+    THEMES,
+    Settings,
+)
 
 _CHOICES = {
     "output_format": OUTPUT_FORMATS,
     "color": COLORS,
     "screen": SCREENS,
+    "theme": THEMES,
+    "notifications": NOTIFICATIONS,
     "sandbox": SANDBOX_MODES,
     "permission_mode": PERMISSION_MODES,
 }

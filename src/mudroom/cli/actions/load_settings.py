@@ -12,16 +12,19 @@ from msgspec.structs import replace
 from ... import config
 from ...errors import UsageError, suggest_names
 from ..output.progress import print_notice
+from ..output.theme import use_theme
 from .session_start import NEW_SESSION, StartOptions
 
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
-    """Return the settings that apply in a folder.
+    """Return the settings that apply in a folder, and use the theme that they name.
 
     Raises UsageError if the folder does not exist or a setting is wrong.
     """
     require_folder(cwd)
-    return config.load_settings(cwd=cwd, environ=os.environ, flags=flags)
+    settings = config.load_settings(cwd=cwd, environ=os.environ, flags=flags)
+    use_theme(settings.theme, os.environ)
+    return settings
 
 
 def require_folder(cwd: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 
@@ -155,7 +156,7 @@ class Conversation:
             return NextStep(exit_code=0)
         if not line:
             return None
-        if line.startswith(("/", "?")):
+        if line.startswith(("/", "?")) and not _begins_with_path(line):
             return await self._report_errors(self._run_command(line))
         if line.startswith("!"):
             return await self._report_errors(self._run_shell(line[1:].strip()))
@@ -182,6 +183,8 @@ class Conversation:
             await self._run_prompt_file(files[name], arguments.strip())
         else:
             nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
+            if nearest.startswith("Known:"):
+                nearest = "/help lists the commands."
             self.print_text(f"unknown command {name}. {nearest}", "yellow")
         return None
 
@@ -308,3 +311,9 @@ class Conversation:
             [(part, style)] for line in sanitize(text).splitlines() for part in wrap(line, columns)
         ]
         self.ui.scrollback.write_lines(*lines)
+
+
+def _begins_with_path(line: str) -> bool:
+    """Return whether a line begins with the path of a file, such as one that was dropped there."""
+    word = line.split()[0]
+    return word.count("/") > 1 and os.path.lexists(word)

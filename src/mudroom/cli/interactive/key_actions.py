@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import shlex
 import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
 
+from ...errors import UsageError
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
@@ -276,6 +280,23 @@ class KeyActions:
     def paste(self, text: str) -> None:
         """Insert pasted text, or a placeholder if it is long."""
         self.buffer.insert_text(self.pastes.add(text))
+
+    def paste_image(self) -> None:
+        """Ctrl+V: insert the path of the image in the clipboard; the prompt sends the image."""
+        if self.conversation:
+            self._start_task(self._insert_image(self.conversation))
+
+    async def _insert_image(self, conversation: Conversation) -> None:
+        from .terminal.clipboard_images import save_clipboard_image
+
+        try:
+            path = await asyncio.to_thread(
+                save_clipboard_image, conversation.settings.home, os.environ
+            )
+        except (UsageError, OSError) as error:
+            self._print(str(error))
+            return
+        self.buffer.insert_text(f"{shlex.quote(path)} ")
 
     def move_selection(self, step: int) -> None:
         """Arrow keys on an empty line: move the mark by `step` rows."""

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prompt_toolkit.filters import Condition, has_completions, has_focus
+from prompt_toolkit.filters import (
+    Condition,
+    has_completions,
+    has_focus,
+    vi_insert_mode,
+    vi_navigation_mode,
+)
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
 
 from .key_actions import KeyActions
@@ -31,7 +38,6 @@ def make_key_bindings(
     _bind_editing(keys, actions)
     for names, action in (
         (("c-s",), actions.steer),
-        (("escape",), actions.escape),
         (("c-c",), actions.interrupt),
         (("<sigint>",), actions.interrupt),
         (("c-o",), actions.show_full_result),
@@ -42,6 +48,10 @@ def make_key_bindings(
         (("escape", "p"), actions.choose_model),
     ):
         keys.add(*names, filter=focused)(_make_handler(action))
+    has_text = Condition(lambda: bool(actions.buffer.text) and not actions.is_choosing)
+    ends_vi_input = vi_insert_mode & has_text
+    keys.add("escape", filter=focused & ~ends_vi_input)(_make_handler(actions.escape))
+    keys.add("c-v", filter=focused & ~vi_navigation_mode)(_make_handler(actions.paste_image))
     busy = Condition(lambda: actions.is_busy)
     keys.add("c-b", filter=focused & busy)(_make_handler(actions.detach))
     keys.add("s-tab", filter=focused & ~has_completions)(_make_handler(actions.switch_mode))
@@ -60,6 +70,7 @@ def _bind_editing(keys: KeyBindings, actions: KeyActions) -> None:
             event.current_buffer.delete_before_cursor()
             event.current_buffer.insert_text("\n")
         else:
+            event.app.vi_state.input_mode = InputMode.INSERT
             actions.submit()
 
     @keys.add("c-j", filter=focused)

@@ -5,9 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.cursor_shapes import (
+    CursorShapeConfig,
+    DynamicCursorShapeConfig,
+    ModalCursorShapeConfig,
+)
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.layout import (
@@ -22,10 +29,11 @@ from prompt_toolkit.layout import (
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.styles import Style
+from prompt_toolkit.styles import Attrs, Style, StyleTransformation
 from prompt_toolkit.widgets import SearchToolbar
 
 from ..output.text import Line
+from ..output.theme import LIGHT_COLORS, is_light
 from .resize import ReflowRenderer, StableOutput
 
 MENU_ROWS = 8
@@ -50,6 +58,27 @@ _STYLE = Style.from_dict(
 )
 
 
+class _ThemeColors(StyleTransformation):
+    """Colors of the theme in place of ANSI colors."""
+
+    def transform_attrs(self, attrs: Attrs) -> Attrs:
+        """Return the attributes with the color of the theme."""
+        name = (attrs.color or "").removeprefix("ansi").removeprefix("bright")
+        if is_light() and name in LIGHT_COLORS:
+            return attrs._replace(color=LIGHT_COLORS[name][1])
+        return attrs
+
+    def invalidation_hash(self) -> bool:
+        """Return a value that changes with the theme."""
+        return is_light()
+
+
+def _choose_cursor() -> CursorShapeConfig | None:
+    """Return the cursor of the vi modes; without vi keys the terminal keeps its cursor."""
+    uses_vi = get_app().editing_mode is EditingMode.VI
+    return ModalCursorShapeConfig() if uses_vi else None
+
+
 def make_application(
     *,
     buffer: Buffer,
@@ -58,6 +87,7 @@ def make_application(
     prompt: FragmentSource,
     status: FragmentSource,
     color: bool,
+    vi_keys: bool,
 ) -> tuple[Application[None], ReflowRenderer]:
     """Create the application and its renderer.
 
@@ -65,16 +95,10 @@ def make_application(
         buffer: the input line.
         gap: returns the number of free rows above everything.
         panel, prompt, status: texts above, before and below the input line.
+        vi_keys: edit the input line with the keys of vi.
     """
     search = SearchToolbar(ignore_case=True)
     control = BufferControl(buffer, search_buffer_control=search.control, preview_search=True)
-
-    def make_line_prefix(line: int, wrap_count: int) -> StyleAndTextTuples:
-        text = prompt()
-        if line == wrap_count == 0:
-            return text
-        return [("", " " * sum(len(part[1]) for part in text))]
-
     rows = HSplit(
         [
             Window(height=gap),
@@ -83,7 +107,10 @@ def make_application(
                 Condition(lambda: bool(panel())),
             ),
             Window(
-                control, wrap_lines=True, dont_extend_height=True, get_line_prefix=make_line_prefix
+                control,
+                wrap_lines=True,
+                dont_extend_height=True,
+                get_line_prefix=partial(_make_line_prefix, prompt),
             ),
             search,
             Window(height=lambda: MENU_ROWS if buffer.complete_state else 0),
@@ -97,6 +124,9 @@ def make_application(
         layout=Layout(FloatContainer(rows, [menu]), control),
         style=_STYLE,
         color_depth=None if color else ColorDepth.DEPTH_1_BIT,
+        style_transformation=_ThemeColors(),
+        editing_mode=EditingMode.VI if vi_keys else EditingMode.EMACS,
+        cursor=DynamicCursorShapeConfig(_choose_cursor),
         erase_when_done=True,
         min_redraw_interval=0.03,
         output=output,
@@ -104,6 +134,14 @@ def make_application(
     renderer = ReflowRenderer(app, output)
     app.renderer = renderer
     return app, renderer
+
+
+def _make_line_prefix(prompt: FragmentSource, line: int, wrap_count: int) -> StyleAndTextTuples:
+    """Return the prompt for the first row of the input line, blanks of its width for the others."""
+    text = prompt()
+    if line == wrap_count == 0:
+        return text
+    return [("", " " * sum(len(part[1]) for part in text))]
 
 
 def _open_output() -> StableOutput:

@@ -22,6 +22,7 @@ from ..output.progress import should_color
 from ..output.scrollback import Scrollback
 from ..output.signals import handle_signals
 from ..output.text import Line, choose_glyphs
+from ..output.theme import use_theme
 from .conversation import Conversation
 from .input_line.line_queue import LineQueue
 from .questions.choice import match_answer
@@ -116,6 +117,14 @@ class PlainUI:
     def during_run(self) -> AbstractContextManager[object]:
         """Return a context manager in which Ctrl-C stops the run."""
         return handle_signals(self._conversation.interrupt if self._conversation else bool)
+
+    def use_theme(self, name: str) -> bool:
+        """Use a theme for later lines."""
+        use_theme(name, os.environ)
+        return self.scrollback.color
+
+    def toggle_vi_keys(self) -> bool | None:
+        """Return None: the terminal edits the lines."""
 
     async def _ask(self, prompt: str) -> str:
         self._write(prompt)

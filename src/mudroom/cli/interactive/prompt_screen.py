@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindingsBase
+from prompt_toolkit.key_binding.vi_state import InputMode
 
 from ..output.live_tree import DRAW_PERIOD, MAX_CPU_SHARE
 from ..output.scrollback import Scrollback
-from ..output.text import Glyphs
+from ..output.text import Glyphs, measure_width, truncate
 from .layout import MENU_ROWS, count_newlines, make_application, to_fragments
 from .panel import Panel
+from .terminal.background import BACKGROUND_QUERY, watch_background
 
 PROMPT = "mudroom >> "
 SHORT_PROMPT = ">> "
@@ -33,9 +36,12 @@ class PromptScreen:
         buffer: the input line.
         panel: the lines above the input line.
         color: use colors.
+        vi_keys: edit the input line with the keys of vi.
     """
 
-    def __init__(self, buffer: Buffer, panel: Panel, glyphs: Glyphs, *, color: bool) -> None:
+    def __init__(
+        self, buffer: Buffer, panel: Panel, glyphs: Glyphs, *, color: bool, vi_keys: bool = False
+    ) -> None:
         self._buffer = buffer
         self._panel = panel
         self._glyphs = glyphs
@@ -49,12 +55,15 @@ class PromptScreen:
             prompt=lambda: [("class:prompt", self.get_prompt_text())],
             status=self._draw_status,
             color=color,
+            vi_keys=vi_keys,
         )
         # Seconds to wait for the rest of an escape sequence, and of a key sequence.
         self._app.ttimeoutlen = 0.05
         self._app.timeoutlen = 0.25
         self._app.before_render += self._measure_drawing
         self._app.after_render += self._measure_drawing
+        self.custom_status: Callable[[], str] = str
+        """Returns the status line of the user, "" for the built-in one."""
         self._measured_at = 0.0
         self._draw_seconds = 0.0
         self._output: list[str] = []
@@ -66,6 +75,34 @@ class PromptScreen:
     def set_key_bindings(self, keys: KeyBindingsBase) -> None:
         """Set the keys of the application."""
         self._app.key_bindings = keys
+
+    @property
+    def uses_vi_keys(self) -> bool:
+        """True if the input line is edited with the keys of vi."""
+        return self._app.editing_mode is EditingMode.VI
+
+    @uses_vi_keys.setter
+    def uses_vi_keys(self, uses_vi: bool) -> None:
+        self._app.editing_mode = EditingMode.VI if uses_vi else EditingMode.EMACS
+        self.start_typing()
+
+    def start_typing(self) -> None:
+        """Let the next keys be text, also after a command of vi."""
+        self._app.vi_state.input_mode = InputMode.INSERT
+
+    def write_control(self, sequence: str) -> None:
+        """Write a control sequence that draws nothing."""
+        self._app.output.write_raw(sequence)
+        self._app.output.flush()
+
+    def query_background(self, on_reply: Callable[[bool], object]) -> None:
+        """Ask the terminal for its background; the reply comes later, or never.
+
+        Arguments:
+            on_reply: takes whether the background is light.
+        """
+        watch_background(self._app.input, on_reply)
+        self.write_control(BACKGROUND_QUERY)
 
     async def run(self) -> None:
         """Draw until `stop` is called or the terminal is closed."""
@@ -205,7 +242,14 @@ class PromptScreen:
         conversation = self._panel.conversation
         if self._renderer.is_settling or not conversation:
             return []
-        model, figures = conversation.status.format_line(
-            self._get_size()[0] - 1, self._glyphs, hint=self._panel.key_hint
-        )
+        columns = self._get_size()[0] - 1
+        hint = self._panel.key_hint
+        if self.uses_vi_keys and self._app.vi_state.input_mode is InputMode.NAVIGATION:
+            hint = hint or "vi: normal mode"
+        line = self.custom_status()
+        if line:
+            hint = f"{self._glyphs.dot}{hint}" if hint else ""
+            room = max(0, columns - measure_width(hint))
+            return [("", truncate(line, room, self._glyphs.more)), ("", hint)]
+        model, figures = conversation.status.format_line(columns, self._glyphs, hint=hint)
         return [("", model), ("", figures)]

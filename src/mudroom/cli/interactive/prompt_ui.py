@@ -7,10 +7,11 @@ session. `PromptUI` creates the first three and is the `UI` of the conversation.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
@@ -18,11 +19,12 @@ from prompt_toolkit.completion import ThreadedCompleter
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
-from ..._core.events import AnyEvent
+from ..._core.events import AnyEvent, RunFinished, RunStarted, TurnFinished
 from ...config import Settings
 from ...projections.safe_text import sanitize
 from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
+from ..output.theme import use_theme
 from .completion import PromptCompleter
 from .input_line.input_history import create_history_file
 from .input_line.line_queue import LineQueue
@@ -32,6 +34,8 @@ from .key_bindings import make_key_bindings
 from .panel import Panel
 from .prompt_screen import PromptScreen
 from .questions.choice import Choice
+from .terminal.attention import Attention, choose_channel
+from .terminal.status_command import StatusCommand
 
 if TYPE_CHECKING:
     from .conversation import Conversation
@@ -65,9 +69,18 @@ class PromptUI:
             tempfile_suffix=".md",
             on_text_changed=self._apply_text_to_choice,
         )
+        color = should_color(sys.stdout, settings.color)
         self._screen = PromptScreen(
-            self._buffer, self._panel, glyphs, color=should_color(sys.stdout, settings.color)
+            self._buffer, self._panel, glyphs, color=color, vi_keys=settings.vi_keys
         )
+        self._asks_background = color and settings.theme == "auto"
+        self._attention = Attention(
+            self._screen.write_control,
+            choose_channel(settings.notifications, os.environ),
+            has_title=settings.terminal_title,
+        )
+        self._status_command = StatusCommand(settings.status_line, self._screen.invalidate)
+        self._screen.custom_status = lambda: self._status_command.line
         self.scrollback = self._screen.scrollback
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
@@ -97,8 +110,10 @@ class PromptUI:
             self._group.create_task(self._run_screen()),
             self._group.create_task(self._screen.print_output()),
             self._group.create_task(self._screen.follow_run()),
+            self._group.create_task(self._status_command.run()),
         ]
         await asyncio.sleep(0)  # Draw the prompt before the session is opened.
+        self.use_theme("auto" if self._asks_background else "")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -110,6 +125,7 @@ class PromptUI:
             task.cancel()
         await self._group.__aexit__(None, None, None)
         self._screen.flush()
+        self._attention.close()
         for number in _CLOSING_SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
 
@@ -122,11 +138,15 @@ class PromptUI:
         self._conversation = conversation
         self._panel.conversation = conversation
         self._actions.conversation = conversation
+        self._attention.open(conversation.session.cwd)
+        self._status_command.attach(conversation)
         self._screen.invalidate()
 
     def apply(self, event: AnyEvent) -> None:
         """Handle an event that the conversation has already applied."""
         self._panel.apply(event)
+        if isinstance(event, TurnFinished | RunStarted | RunFinished):
+            self._status_command.refresh()
 
     async def read_line(self) -> str:
         """Return the next line of input and echo it. Raises EOFError when the prompt is closed."""
@@ -171,6 +191,8 @@ class PromptUI:
                 title, items, free_text=free_text, body=body, is_searchable=is_searchable
             )
             self._panel.choice = choice
+            self._screen.start_typing()
+            self._attention.ask(title)
             if is_searchable:
                 self._buffer.reset()
             self._screen.redraw()
@@ -178,11 +200,35 @@ class PromptUI:
                 return await choice.result
             finally:
                 self._panel.choice = None
+                self._attention.start_work()
                 self._screen.redraw()
 
-    def during_run(self) -> AbstractContextManager[object]:
-        """Return a context manager that redraws regularly while a run works."""
-        return self._screen.during_run()
+    @contextmanager
+    def during_run(self) -> Generator[None]:
+        """Redraw regularly while a run works, and notify the user of its end."""
+        self._attention.start_work()
+        try:
+            with self._screen.during_run():
+                yield
+        finally:
+            self._attention.finish_work()
+
+    def use_theme(self, name: str) -> bool:
+        """Use a theme from now on; "auto" asks the terminal, "" changes nothing."""
+        if name == "auto":
+            self._screen.query_background(self._use_background)
+        elif name:
+            use_theme(name)
+        self._screen.redraw()
+        return True
+
+    def _use_background(self, is_light: bool) -> None:
+        self.use_theme("light" if is_light else "dark")
+
+    def toggle_vi_keys(self) -> bool | None:
+        """Turn the keys of vi on or off; return whether they are on."""
+        self._screen.uses_vi_keys = not self._screen.uses_vi_keys
+        return self._screen.uses_vi_keys
 
     def _close(self, code: int = 0) -> None:
         """Close the prompt: stop the run and end the input."""

@@ -74,3 +74,11 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
     def during_run(self) -> AbstractContextManager[object]:
         """Return a context manager for the time of one run."""
         ...
+
+    def use_theme(self, name: str) -> bool:
+        """Use a theme from now on; return False if the UI has no colors of its own."""
+        ...
+
+    def toggle_vi_keys(self) -> bool | None:
+        """Turn the keys of vi on or off; return whether they are on, None if there are none."""
+        ...

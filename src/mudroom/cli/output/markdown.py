@@ -7,6 +7,7 @@ import re
 
 from ...projections.safe_text import sanitize
 from .text import STYLE_CODES, Line, wrap_last_lines
+from .theme import apply_theme
 
 MAX_RENDERED_CHARACTERS = 8_000
 """Length of an unfinished block up to which it is rendered; a longer one is shown as it is."""
@@ -78,13 +79,18 @@ def _complete_length(text: str) -> int:
 
 
 def render_markdown(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
-    """Render Markdown as lines for a terminal, with a blank line after it.
+    """Render Markdown as lines for a terminal in colors of the theme, with a blank line after it.
 
     Arguments:
         columns: width to wrap at.
         color: False to return the source text, only sanitized.
         ends: False for no blank line, because the same list continues.
     """
+    return apply_theme(_render(text, columns=columns, color=color, ends=ends))
+
+
+def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
+    """Render Markdown with ANSI colors."""
     end = "\n\n" if ends else "\n"
     text = sanitize(text).strip("\n")
     if not text:
@@ -125,7 +131,7 @@ def format_unfinished(text: str, *, columns: int, height: int, color: bool) -> l
         return []
     if not color or len(text) > MAX_RENDERED_CHARACTERS:
         return [[(row, "")] for row in wrap_last_lines(sanitize(text), columns, height)]
-    rendered = render_markdown(text, columns=columns + 1, color=True)
+    rendered = _render(text, columns=columns + 1, color=True)
     return [_parse_colors(row) for row in rendered.rstrip("\n").split("\n")[-height:]]
 
 

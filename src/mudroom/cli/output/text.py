@@ -12,6 +12,8 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from .theme import apply_theme
+
 Line = Sequence[tuple[str, str]]
 """One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
 
@@ -190,7 +192,7 @@ def choose_agent_color(agent: str) -> str:
 
 
 def paint(lines: Iterable[Line], *, color: bool) -> str:
-    """Return the lines as text, each with a line feed; with `color`, with ANSI styles."""
+    """Return the lines as text, each with a line feed; with `color`, in colors of the theme."""
     return "".join(
         "".join(_paint_part(text, style if color else "") for text, style in line) + "\n"
         for line in lines
@@ -199,4 +201,7 @@ def paint(lines: Iterable[Line], *, color: bool) -> str:
 
 def _paint_part(text: str, style: str) -> str:
     codes = ";".join(STYLE_CODES[name] for name in style.split())
-    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
+    if not (codes and text):
+        return text
+    start = apply_theme(f"\x1b[{codes}m")
+    return f"{start}{text}\x1b[0m"

@@ -29,9 +29,10 @@ _NEAREST = {
     "/share": "Use /export FILE.html.",
     "/stats /insights": "Use /cost or /view.",
     "/status": "The line below the prompt shows the state. Use /cost, /context or /doctor.",
-    "/statusline": "The line below the prompt cannot be changed.",
+    "/statusline": "Leave, then: mudroom config set status_line COMMAND",
     "/summarize /compress": "Use /compact.",
-    "/theme /themes": "There are no themes: colors are those of the terminal's palette.",
+    "/themes /color": "Use /theme.",
+    "/vi": "Use /vim.",
     "/todos": "Use /tasks to list the runs.",
     "/worktree": "Start mudroom in the worktree: mudroom -C DIR.",
 }

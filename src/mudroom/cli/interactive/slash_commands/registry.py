@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
 from ..prompts.prompt_files import load_prompt_files
-from . import files, info, permissions, pins, session
+from . import files, info, permissions, pins, session, terminal
 
 
 class SlashCommand(NamedTuple):
@@ -100,6 +100,8 @@ SLASH_COMMANDS = (
         session.export,
     ),
     SlashCommand("/copy", "", "copy the last answer to the clipboard", session.copy),
+    SlashCommand("/theme", "[NAME]", "colors for a dark or a light terminal", terminal.theme),
+    SlashCommand("/vim", "", "turn the keys of vi on or off", terminal.vim),
     SlashCommand("/view", "", "open the run viewer in a browser", info.view),
     SlashCommand("/doctor", "", "check your setup", info.doctor),
     SlashCommand("/init", "", "create AGENTS.md and a sample agent", info.init),
@@ -130,6 +132,7 @@ SHORTCUTS = (
     ("ctrl+o", "show the last tool result or thinking in full"),
     ("ctrl+t", "tasks"),
     ("ctrl+r", "search the history"),
+    ("ctrl+v", "insert the image in the clipboard"),
     ("ctrl+g", "edit the line in $EDITOR"),
     ("ctrl+j, alt+enter, \\ enter", "new line"),
     ("ctrl+l", "redraw the screen"),

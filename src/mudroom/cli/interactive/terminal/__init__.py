@@ -1,0 +1,1 @@
+"""Terminal of the prompt: its background, its title and notifications, its clipboard."""

@@ -1,0 +1,64 @@
+"""Theme of the terminal: the colors of names such as yellow, on dark and on light backgrounds.
+
+All texts are colored with the 16 ANSI colors. On a dark background the palette of the terminal
+applies. On a light one each color is replaced by a darker one of the 256 fixed colors. A process
+has one terminal, so there is one theme.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_SEQUENCE = re.compile(r"\x1b\[([\d;]+)m")
+
+LIGHT_COLORS = {
+    "red": (124, "af0000"),
+    "green": (22, "005f00"),
+    "yellow": (94, "875f00"),
+    "blue": (25, "005faf"),
+    "magenta": (90, "870087"),
+    "cyan": (23, "005f5f"),
+}
+"""Colors on a light background: number of 256, and RGB. Each has a contrast of 5 to 1 or more."""
+
+_LIGHT_CODES = {
+    f"{base + n}": f"38;5;{number}"
+    for base in (30, 90)
+    for n, (number, _) in enumerate(LIGHT_COLORS.values(), 1)
+} | {"37": "38;5;238", "90": "38;5;241", "97": "38;5;236"}
+
+
+class _Theme:
+    """The theme in use."""
+
+    is_light = False
+
+
+def use_theme(name: str, environ: Mapping[str, str] | None = None) -> None:
+    """Use a theme from now on.
+
+    Arguments:
+        name: "dark", "light", or "auto" for the one that $COLORFGBG states, else "dark".
+    """
+    if name == "auto":
+        background = (environ or {}).get("COLORFGBG", "").rpartition(";")[2]
+        name = "light" if background in ("7", "15") else "dark"
+    _Theme.is_light = name == "light"
+
+
+def is_light() -> bool:
+    """Return whether the theme for a light background is in use."""
+    return _Theme.is_light
+
+
+def apply_theme(text: str) -> str:
+    """Return a text with ANSI colors in the colors of the theme."""
+    return _SEQUENCE.sub(_replace_codes, text) if _Theme.is_light else text
+
+
+def _replace_codes(match: re.Match[str]) -> str:
+    codes = match[1].split(";")
+    if "38" in codes or "48" in codes:  # not one of the 16 colors
+        return match[0]
+    return f"\x1b[{';'.join(_LIGHT_CODES.get(code, code) for code in codes)}m"
