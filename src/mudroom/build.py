@@ -236,7 +236,7 @@ class _Builder:
             watchers=watchers,
             change_watch=ChangeWatch(self._home),
             versions=open_versions(options, self._home),
-            context_policy=make_context_policy(self._models, options),
+            context_policy=make_context_policy(self._models, options, self._home),
         )
 
     def _choose_listing_limits(self, model: str) -> ListingLimits:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ._core.compaction import CompactionOptions
 from ._engine.context_policy import ContextPolicy
+from .learnt_windows import LearntWindows
 from .model_registry import ModelRegistry, find_local_provider
 from .models.model_facts import ModelFacts, find_stated_window
 from .pricing import get_context_window
@@ -26,13 +27,21 @@ class ContextWindows:
     """Context windows in tokens, by model string.
 
     Arguments:
-        setting: window that the user set for all models, None for none.
+        setting: window that the user set for all models, None for none. It wins over windows
+            of earlier sessions.
+        kept: windows that refusals taught earlier sessions.
     """
 
-    def __init__(self, models: ModelRegistry, setting: int | None = None) -> None:
+    def __init__(
+        self,
+        models: ModelRegistry,
+        setting: int | None = None,
+        kept: LearntWindows | None = None,
+    ) -> None:
         self._models = models
         self._setting = setting
         self._learnt: dict[str, int] = {}
+        self._kept = kept or LearntWindows("")
 
     def find(self, name: str) -> int:
         """Return the window of a model, 0 if no fast source knows it.
@@ -43,8 +52,10 @@ class ContextWindows:
         return min(filter(None, [*known, self._learnt.get(name, 0)]), default=0)
 
     def _find_one(self, name: str) -> int:
-        stated = getattr(self._models.get_model(name), "context_window", 0)
-        return stated or _find_local_window(name)
+        model = self._models.get_model(name)
+        stated = getattr(model, "context_window", 0) or _find_local_window(name)
+        kept = self._kept.find(name, getattr(model, "base_url", ""))
+        return min(filter(None, (stated, kept)), default=0)
 
     def look_up(self, name: str) -> int:
         """Return the window of a model that `find` does not know, 0 if it has no limit."""
@@ -61,14 +72,22 @@ class ContextWindows:
         window = find_stated_window(refusal) or int(size * _REFUSED_PART)
         self._learnt[name] = min(window, self._learnt.get(name, window))
         model: Any = self._models.get_model(name)
+        if base_url := getattr(model, "base_url", ""):
+            self._kept.add(name, base_url, self._learnt[name])
         facts = getattr(model, "facts", None)
         if isinstance(facts, ModelFacts) and facts.context_window != self._learnt[name]:
             model.change_facts(replace(facts, context_window=self._learnt[name]))
 
 
-def make_context_policy(models: ModelRegistry, options: CompactionOptions) -> ContextPolicy:
-    """Return when the engine shortens conversations, as the options say."""
-    windows = ContextWindows(models, options.context_window)
+def make_context_policy(
+    models: ModelRegistry, options: CompactionOptions, home: str
+) -> ContextPolicy:
+    """Return when the engine shortens conversations, as the options say.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
+    windows = ContextWindows(models, options.context_window, LearntWindows(home))
     return ContextPolicy(
         is_automatic=options.auto_compact,
         clear_at=options.clear_at / 100,

@@ -158,7 +158,7 @@ def build_worker_services(
         change_watch=ChangeWatch(config.home),
         output_checks=RemoteOutputChecks(link),
         teams=RemoteTeams(link),
-        context_policy=make_context_policy(models, config.compaction),
+        context_policy=make_context_policy(models, config.compaction, config.home),
     )
 
 

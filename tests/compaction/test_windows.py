@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ from mudroom import Session, UsageError
 from mudroom._engine.context_policy import ContextPolicy
 from mudroom._platform.system_clock import SystemClock
 from mudroom.context_windows import ContextWindows
+from mudroom.learnt_windows import FILE_NAME, LearntWindows
 from mudroom.model_registry import ModelRegistry
+from mudroom.models import model_facts
 from mudroom.models.model_facts import find_stated_window
 from mudroom.models.scripted import ScriptedModel
 
@@ -102,3 +106,47 @@ async def test_a_wrong_threshold_is_refused(tmp_path: Path, name: str) -> None:
     options: dict[str, Any] = {"model": "offline", "cwd": str(tmp_path), name: 0}
     with pytest.raises(UsageError, match=name):
         Session(**options)
+
+
+def open_windows(home: Path, setting: int | None = None, *, now: float = 0.0) -> ContextWindows:
+    return ContextWindows(open_registry(), setting, LearntWindows(str(home), lambda: now))
+
+
+def test_a_learnt_window_holds_in_later_sessions_until_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "anthropic:claude-kept-window"
+    open_windows(tmp_path, now=5.0).learn(name, 100_000, "prompt is too long")
+    monkeypatch.setattr(model_facts, "_learnt", {})
+    assert open_windows(tmp_path, now=5.0 + 29 * 86_400).find(name) == 90_000
+    assert open_windows(tmp_path, 150_000).find(name) == 150_000, "a setting wins"
+    kept = LearntWindows(str(tmp_path), lambda: 5.0 + 2 * 86_400)
+    assert kept.describe() == f"{name} at api.anthropic.com 90,000 tokens, learnt 2 days ago"
+    assert kept.find(name, "http://127.0.0.1:1/v1") == 0, "another server may accept more"
+    assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert open_windows(tmp_path, now=6.0 + 30 * 86_400).find(name) == 200_000
+
+
+def test_processes_that_learn_at_once_lose_no_window(tmp_path: Path) -> None:
+    program = (
+        "import sys; from mudroom.learnt_windows import LearntWindows\n"
+        "home, name = sys.argv[1:]\n"
+        "for n in range(20): LearntWindows(home).add(f'{name}:{n}', 'http://h', n + 1)"
+    )
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name]) for name in "abcd"
+    ]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    kept = LearntWindows(str(tmp_path))
+    assert len(kept.read()) == 80
+    assert kept.find("d:19", "http://h") == 20
+
+
+def test_a_damaged_file_or_folder_keeps_no_window(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text("{")
+    kept = LearntWindows(str(tmp_path))
+    assert (kept.find("m", "http://h"), kept.describe()) == (0, "")
+    kept.add("m", "http://h", 7)
+    assert LearntWindows(str(tmp_path)).find("m", "http://h") == 7
+    (tmp_path / "file").touch()
+    LearntWindows(str(tmp_path / "file" / "below")).add("m", "http://h", 7)

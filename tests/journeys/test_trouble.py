@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.compaction.test_overflow_on_wires import LIMIT, TURNS, make_answer
 
 from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
@@ -224,6 +225,22 @@ async def test_a_damaged_journal_is_reported_and_the_others_are_listed(mudroom: 
     assert done.code == 1 and "fail" in [
         c["state"] for c in json.loads(done.out)["checks"] if c["name"] == "journals"
     ]
+
+
+async def test_a_window_that_a_refusal_taught_holds_in_the_next_session(mudroom: Mudroom) -> None:
+    for number in range(TURNS):
+        (mudroom.project / f"{number}.txt").write_text("a line of some file\n" * 300)
+    refused: list[int] = []
+    async with ModelServer(make_answer("anthropic:m")) as server:
+        for _ in range(2):
+            done = await mudroom("-p", "read all", "--model", "anthropic:m", url=server.url)
+            assert (done.code, done.out) == (0, "done\n")
+            refused.append(sum(len(request.body) > LIMIT for request in server.requests))
+        done = await mudroom("doctor", "--json", url=server.url)
+    assert refused[0] == refused[1] >= 1, "the second process is not refused"
+    checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
+    assert "22,000 tokens, learnt today" in checks["learnt windows"]["found"]
+    assert str(mudroom.home) in checks["learnt windows"]["remedy"]
 
 
 async def check_model_request(mudroom: Mudroom, answer: ServerAnswer) -> tuple[int, dict[str, str]]:

@@ -27,6 +27,7 @@ from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError, UsageError
 from ...journals.sessions import open_store, read_events
+from ...learnt_windows import LearntWindows
 from ...model_registry import ModelRegistry, choose_default_model, explain_unusable
 from ...models import providers
 from ...projections.safe_text import sanitize
@@ -194,6 +195,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield from _check_models(environ)
     yield _check_agents()
     yield from _check_child_models(environ)
+    yield from _check_learnt_windows(home)
     yield _check_permissions()
     yield _check_sandbox(environ)
     rg = find_ripgrep(os.getcwd())
@@ -347,6 +349,13 @@ def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
             for agent, model in models.items()
         )
         yield Check(name, "ok", "; ".join(rows))
+
+
+def _check_learnt_windows(home: str) -> Iterator[Check]:
+    windows = LearntWindows(home)
+    if result := windows.describe():
+        remedy = f"A setting context_window wins. Delete {windows.path} to forget these windows."
+        yield Check("learnt windows", "ok", result, remedy)
 
 
 def _check_permissions() -> Check:
