@@ -7,6 +7,7 @@ import os
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
@@ -196,3 +197,54 @@ def check_killed_team(events: list[StoredEvent]) -> None:
         roster.apply(event)
     assert [(each.name, each.unread) for each in roster.teammates] == [("ann", {}), ("ben", {})]
     assert asyncio.run(replay(events)) == events, "the record does not replay"
+
+
+def answer_in_two_prompts(request: Request) -> Answer:
+    """Two names begin in the first prompt; in the second one they write to each other."""
+    if request.prompt == "PARENT":
+        texts = [str(message.content) for message in request.messages]
+        if "SECOND" not in "".join(texts):
+            names = ("ann", "ben")
+            return [[call("task", prompt=n, name=n) for n in names], "both are idle"][request.turn]
+        if "SECOND" in texts[-1]:
+            return [call("send_message", to="ann", message="write to ben")]
+        return "I wait."
+    if "write to ben" in str(request.messages[-1]):
+        return [call("send_message", to="ben", message="from ann")]
+    return f"{request.prompt} has {len(request.messages)} messages"
+
+
+@pytest.mark.timeout(600)
+async def test_names_work_in_a_later_process_after_a_cut_at_each_record(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    options: dict[str, Any] = {"cwd": str(tmp_path), "sandbox": "off"}
+    async with Session(model=ScriptedModel(answer_in_two_prompts), home=str(home), **options) as s:
+        await s.run("PARENT")
+    async with Session(
+        model=ScriptedModel(answer_in_two_prompts), home=str(home), resume=s.id, **options
+    ) as resumed:
+        assert [(each.name, each.state) for each in resumed.teammates] == [
+            ("ann", "idle"),
+            ("ben", "idle"),
+        ]
+        await resumed.run("SECOND")
+    events = read_record(home, s.id)
+    check_second_prompt(events)
+    first = next(n for n, event in enumerate(events) if event.run == "2") + 1
+    for cut in range(first, len(events) - 1):
+        folder = tmp_path / str(cut)
+        path = get_session_path(folder, s.id)
+        journal = SqliteJournal.open(path, session=s.id, create=True)
+        await journal.append(*events[:cut])
+        await journal.close()
+        await run_to_end(folder, tmp_path, ScriptedModel(answer_in_two_prompts), s.id)
+        record = read_record(folder, s.id)
+        check_second_prompt(record)
+        assert await replay(record) == record, f"cut off after {cut} records"
+
+
+def check_second_prompt(events: list[StoredEvent]) -> None:
+    assert check_team_record(events) == 2
+    reports = {e.run: e.report.text for e in events if isinstance(e, RunFinished)}
+    assert reports.keys() == {"1", "1.1.1", "1.1.2", "2", "2.1.1", "2.0.ben~1"}
+    assert reports["2.0.ben~1"] == "ben has 3 messages"

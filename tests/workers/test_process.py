@@ -37,6 +37,8 @@ from mudroom._core.runs import Brief
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
 from mudroom.workers.process.worker import ProcessWorker
 
 
@@ -391,3 +393,29 @@ async def test_an_unknown_worker_is_refused(tmp_path: Path, worker: str) -> None
     with pytest.raises(UsageError, match=r"unknown worker.*N from 1 to 64"):
         async with open_session(tmp_path, ScriptedModel([]), worker=worker):
             pass
+
+
+async def test_named_children_in_other_processes_write_to_each_other(tmp_path: Path) -> None:
+    def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            if request.turn == 0:
+                return [
+                    call("task", prompt="ANN", name="ann"),
+                    call("task", prompt="BEN", name="ben", background=True),
+                ]
+            return "I wait."
+        if request.prompt == "BEN" and request.turn == 0:
+            return [call("send_message", to="ann", message="are you there?")]
+        return f"{request.prompt} read {str(request.messages[-1]).count('are you there?')}"
+
+    async with open_session(tmp_path, ScriptedModel(answer), worker="process:2") as session:
+        report = await session.run("PARENT")
+        (ann, ben) = session.teammates
+        journal = session._require_open().resources.journal
+        events = [event async for event in journal.read()]
+    assert report.ok and report.unread_messages == {}
+    assert (ann.state, ben.state, len(ben.briefs)) == ("idle", "idle", 1)
+    texts = [event.report.text for event in events if isinstance(event, RunFinished)]
+    assert "ANN read 1" in texts and "BEN read 0" in texts
+    assert not find_violations(events)
+    assert await replay(events) == events

@@ -179,14 +179,19 @@ def _format_section(title: str, rows: list[str]) -> Iterator[str]:
 
 
 def _format_open_children(facts: ConversationFacts) -> Iterator[str]:
-    for run, (brief, report) in facts.children.items():
+    for brief, report in facts.children.values():
         if report is None:
             task = sanitize_line(brief.prompt, _TASK_LENGTH)
-            yield f"{run} ({brief.agent.name}) {sanitize_line(brief.description)}: {task}"
+            yield f"{_format_child(brief)} {sanitize_line(brief.description)}: {task}"
 
 
 def _format_ended_children(facts: ConversationFacts) -> Iterator[str]:
-    for run, (brief, report) in facts.children.items():
+    for brief, report in facts.children.values():
         if report is not None:
             text = sanitize_line(report.text or report.error, _REPORT_LENGTH)
-            yield f"{run} ({brief.agent.name}) {brief.description}, {report.reason}: {text}"
+            yield f"{_format_child(brief)} {brief.description}, {report.reason}: {text}"
+
+
+def _format_child(brief: Brief) -> str:
+    name = f"{brief.name}, " if brief.name else ""
+    return f"{brief.run_id} ({name}{brief.agent.name})"

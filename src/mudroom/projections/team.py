@@ -107,7 +107,7 @@ class Roster:
         self._by_run: dict[str, Teammate] = {}
         self._continued: dict[str, str] = {}
         self._early: dict[str, list[TeamMessageSent]] = {}
-        self._message_ids: set[str] = set()
+        self._parents: dict[str, str] = {}
         self._exchanges: dict[frozenset[str], int] = {}
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             RunStarted: self._start_run,
@@ -127,7 +127,11 @@ class Roster:
 
     def has_message(self, message_id: str) -> bool:
         """Return whether a message to a named child has this id."""
-        return message_id in self._message_ids
+        return message_id in self._parents
+
+    def has_unread_of(self, parent: str, teammate: Teammate) -> bool:
+        """Return whether a named child has not read a message that was sent during a run."""
+        return any(self._parents[message_id] == parent for message_id in teammate.unread)
 
     def get(self, run_id: str) -> Teammate | None:
         """Return the named child that a run belongs to."""
@@ -230,7 +234,7 @@ class Roster:
             teammate.turns_after_shutdown += 1
 
     def _add_team_message(self, event: TeamMessageSent) -> None:
-        self._message_ids.add(event.message.id)
+        self._parents[event.message.id] = event.run
         teammate = self._by_run.get(event.child)
         if teammate is None:
             self._early.setdefault(event.child, []).append(event)

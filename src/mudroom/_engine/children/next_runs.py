@@ -106,13 +106,15 @@ class NextRuns:
     async def restart(self) -> None:
         """Continue the runs of an earlier process, and start those that are due."""
         run = self._run
+        roster = run.services.teams.roster
         for teammate in self._members.list_all():
             brief = teammate.briefs[-1]
-            if brief.parent != run.run_id or teammate.name in self._members.active:
+            if teammate.name in self._members.active:
                 continue
-            if brief.message_ids and not run.background.is_reported(brief.run_id):
+            is_own = brief.parent == run.run_id and bool(brief.message_ids)
+            if is_own and not run.background.is_reported(brief.run_id):
                 grant = run.services.meters.reopen(run.meter, brief.run_id, brief.budget)
                 history = run.services.teams.list_history(brief.continues)
                 self.start(replace(brief, history=history), grant, teammate.first_run)
-            elif teammate.report is not None:
+            elif teammate.report is not None and roster.has_unread_of(run.run_id, teammate):
                 await self.start_if_due(teammate)

@@ -65,6 +65,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     run = context.run
     to = arguments.to or arguments.request_id.removesuffix("#end")
     parent = _choose_parent(run, to)
+    is_team = parent != run.run_id or _is_named(run, to)
     results: list[ToolResult] = []
     if parent == run.run_id:
         unnamed = _select_unnamed(run)
@@ -72,9 +73,9 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
         handles = [unnamed[each] for each in receivers if each in unnamed]
         if handles:
             results.append(await _send_to_unnamed(context, handles, arguments.message))
-        elif refusal := _find_refusal(run, to):
-            return ToolResult(refusal, error=True)
-    if parent != run.run_id or open_team(run).members.find(to) or (to == ALL and _has_names(run)):
+        elif not is_team:
+            return ToolResult(_explain_unknown(run, to), error=True)
+    if is_team:
         request = TeamRequest(
             parent,
             run.run_id,
@@ -100,12 +101,16 @@ def _choose_parent(run: RunContext, to: str) -> str:
     if to == ALL:
         return run.run_id if "task" in run.tools else brief.parent
     background = run.background
-    is_own = to in background.titles or open_team(run).members.find(to) is not None
+    is_own = to in background.titles or _is_named(run, to)
     return run.run_id if is_own else brief.parent
 
 
-def _has_names(run: RunContext) -> bool:
-    return bool(open_team(run).members.list_names())
+def _is_named(run: RunContext, to: str) -> bool:
+    """Return whether a receiver is a named child of the run, or stands for all and there is one."""
+    members = open_team(run).members
+    if to == ALL:
+        return bool(members.list_names())
+    return normalize_name(to) in members.active or members.find(to) is not None
 
 
 def _select_unnamed(run: RunContext) -> dict[str, RunHandle]:
@@ -114,17 +119,13 @@ def _select_unnamed(run: RunContext) -> dict[str, RunHandle]:
     return {each: handle for each, handle in run.background.children.items() if each not in named}
 
 
-def _find_refusal(run: RunContext, to: str) -> str:
-    """Return the reason why no child of the run can get a message, "" if a named one may."""
-    members = open_team(run).members
-    names = members.list_names()
-    if members.find(to) or normalize_name(to) in members.active or (to == ALL and names):
-        return ""
+def _explain_unknown(run: RunContext, to: str) -> str:
+    """Return the reason why no child of the run gets a message."""
     if run.background.is_reported(to):
         return f"{to} has ended: start a new child."
-    known = [*run.background.children, *names]
     if normalize_name(to) in PARENT_NAMES:
         return "Nothing was sent: you have no parent. Write it in your answer."
+    known = [*run.background.children, *open_team(run).members.list_names()]
     return f"No child {to!r} works in the background. {suggest_names(to, known)}"
 
 
@@ -148,13 +149,13 @@ async def _send(context: CallContext, handle: RunHandle, text: str) -> bool:
 
 SEND_MESSAGE = Tool(
     name=MESSAGE_TOOL,
-    description="Send a message to a child that works, or to a named one: it works again with it.",
+    description="Send a message to a child. A named one works again with it.",
     parameters={
         "type": "object",
         "properties": {
             "to": {"type": "string", "description": "name, task id, or * for all"},
             "message": {"type": "string"},
-            "approve": {"type": "boolean", "description": "answers a request"},
+            "approve": {"type": "boolean"},
         },
         "required": ["to"],
     },
