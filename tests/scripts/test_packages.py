@@ -86,6 +86,9 @@ def test_each_extra_brings_its_packages(wheel: Path) -> None:
         names = [re.split(r"[^\w-]", package)[0] for package in packages]
         brought = [line for line in required if re.search(rf"extra == '{extra}'", line)]
         assert [re.split(r"[^\w-]", line)[0] for line in brought] == names
+    (library,) = (line for line in required if line.startswith("pydantic-ai-slim"))
+    # All other providers of the library use its extra `openai`.
+    assert "pydantic-ai-slim[bedrock,cohere,google,huggingface,openai]" in library
 
 
 def test_the_program_works_in_a_new_environment(wheel: Path, tmp_path: Path) -> None:
