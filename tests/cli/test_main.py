@@ -49,7 +49,7 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["--trust", "agents", "check"], "agents check has no option --trust"),
         (["-C", "/no/such/folder", "doctor"], "no such directory (/no/such/folder)"),
         (["help", "shw"], "Did you mean show?"),
-        (["show"], "Missing argument 'RUN'"),
+        (["rename"], "Missing argument 'ID'"),
         (["runs", "--jsn"], "--json"),
         (["-p", "one", "two"], "expected one prompt, but there are 2: one | two"),
         (["-p", ""], "the prompt is empty"),

@@ -34,7 +34,7 @@ def runs(as_json: bool, cwd: str | None, limit: int) -> int:
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("session", metavar="RUN")
+@click.argument("session", default="last", metavar="[ID]")
 @click.option(
     "--run",
     "run_id",
@@ -45,8 +45,8 @@ def runs(as_json: bool, cwd: str | None, limit: int) -> int:
 def show(session: str, run_id: str | None, no_color: bool) -> int:
     """Show a recorded session: its run tree, ledger and transcript.
 
-    RUN is an id from `mudroom runs`, the beginning of one, a name, or "last": the last session of
-    this folder.
+    ID is an id from `mudroom runs`, the beginning of one, a name, or "last": the last session of
+    this folder, which is also the default.
     """
     from ..actions.list_sessions import print_session
 
