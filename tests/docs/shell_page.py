@@ -114,7 +114,7 @@ class PageShell:
                 assert matches(shown, output), f"{command}\n{output}"
 
     def start(self, command: str) -> str:
-        """Start a program that goes on, and return its first line."""
+        """Start a program that keeps running, and return its first line."""
         process = subprocess.Popen(
             shlex.split(command),
             cwd=self.folder,
