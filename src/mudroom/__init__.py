@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .options import SessionOptions
     from .permissions.rules import Permissions
     from .projections.ledger import Ledger
+    from .projections.open_work import OpenWork
     from .run_stream import RunStream
     from .scope import ContextState as ContextState
     from .scope import ModelConfig as ModelConfig
@@ -74,6 +75,7 @@ _NAMES_BY_MODULE = {
     "options": "SessionOptions",
     "permissions.rules": "Permissions",
     "projections.ledger": "Ledger",
+    "projections.open_work": "OpenWork",
     "run_stream": "RunStream",
     # Names of the public module `mudroom.scope`; they can be imported from here, too.
     "scope": (
@@ -99,6 +101,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Usage",
     "ImageBlock",
     "Ledger",
+    "OpenWork",
     "AnyEvent",
     "tool",
     "Tool",

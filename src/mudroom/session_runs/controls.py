@@ -9,6 +9,8 @@ from .._core.ports import RunHandle
 from .._core.runs import InboxMessage
 from .._core.type_checks import check_type
 from .._engine.team_registry import TeamRequest
+from ..projections.open_work import BackgroundCommands, OpenWork, list_open_work
+from ..projections.run_tree import RunTree
 from ..projections.team import Teammate
 from .runner import SessionRunner
 
@@ -71,20 +73,41 @@ class RunControls(ABC):
         """
         if run_id is None:
             return self._require_open().detach_all()
-        parent = run_id.rsplit(".", 2)[0]
-        handle = self._find_run(parent) if parent != run_id else None
+        handle = self._find_parent(run_id)
         return handle is not None and handle.detach(run_id)
+
+    async def list_open_work(self) -> list[OpenWork]:
+        """Return the runs and background commands that work now, each after its parent.
+
+        Example:
+            for work in await session.list_open_work():
+                print(work.id, work.title, work.seconds)
+        """
+        resources = self._require_open().resources
+        tree = RunTree()
+        commands = BackgroundCommands()
+        async for event in resources.services.journal.read():
+            tree.apply(event)
+            commands.apply(event)
+        find = resources.worker.find
+        return [
+            work
+            for work in list_open_work(tree, commands, now=resources.services.clock.now())
+            if find(work.id if work.kind == "run" else work.parent)
+        ]
 
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop a run and all runs below it, with reason CANCELLED.
 
         Without an id, stop all: prompts, tasks, `map` and scopes, also those that wait for their
-        start. Return False if nothing is running.
+        start. The id of a background command stops the command. Return False if nothing is running.
         """
         if run_id is None:
             return self._require_open().cancel_all()
-        handle = self._find_run(run_id)
-        return handle is not None and handle.cancel()
+        if handle := self._find_run(run_id):
+            return handle.cancel()
+        parent = self._find_parent(run_id)
+        return parent is not None and parent.stop_command(run_id)
 
     @property
     def teammates(self) -> tuple[Teammate, ...]:
@@ -101,6 +124,12 @@ class RunControls(ABC):
         resources = self._require_open().resources
         teammate = resources.services.teams.roster.find_by_name(run_id)
         return resources.worker.find(teammate.run_id if teammate else run_id)
+
+    def _find_parent(self, work_id: str) -> RunHandle | None:
+        """Return the handle of the run that started a child or a command, if it works."""
+        check_type("run_id", work_id, str)
+        parent = work_id.rsplit(".", 2)[0]
+        return self._find_run(parent) if parent != work_id else None
 
     @abstractmethod
     def _require_open(self) -> SessionRunner:

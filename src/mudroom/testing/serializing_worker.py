@@ -59,6 +59,9 @@ class _SerializingHandle:
     def detach(self, work_id: str = "") -> bool:
         return self._inner.detach(work_id)
 
+    def stop_command(self, work_id: str) -> bool:
+        return self._inner.stop_command(work_id)
+
     async def wait(self) -> bool:
         return await self._inner.wait()
 

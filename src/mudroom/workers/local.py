@@ -119,6 +119,10 @@ class LocalRunHandle(TaskHandle):
         """Have calls of the run return whose work goes on in the background."""
         return self.run is not None and self.run.background.detach(work_id)
 
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run."""
+        return self.run is not None and self.run.background.stop_command(work_id)
+
 
 async def _wait_until_done(task: asyncio.Task[Report], done: asyncio.Future[None]) -> None:
     """Wait until a task ends or a future is done.

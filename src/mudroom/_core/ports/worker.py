@@ -60,6 +60,10 @@ class RunHandle(Protocol):
         """
         ...
 
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run. Return False if no such command works."""
+        ...
+
     async def wait(self) -> bool:
         """Wait for the end of the run, or for `release`; return whether the run has ended.
 

@@ -27,7 +27,7 @@ _COMMANDS_NOTE = (
 )
 
 
-class OpenWork(Struct, frozen=True):
+class WorkHandle(Struct, frozen=True):
     """Background work that goes on, and the task that waits for its end.
 
     Arguments:
@@ -57,7 +57,7 @@ class BackgroundWork:
         self, worker: Worker, inbox: Inbox, recorder: Recorder, control: RunControl
     ) -> None:
         self.worker = worker
-        self.open: dict[str, OpenWork] = {}
+        self.open: dict[str, WorkHandle] = {}
         self.interrupted: dict[str, ToolCallBlock] = {}
         self.titles: dict[str, str] = {}
         self.waited_for: dict[str, Callable[[], object]] = {}
@@ -95,7 +95,7 @@ class BackgroundWork:
 
         self.titles[handle.run_id] = title
         task = asyncio.create_task(wait_for_end())
-        self.open[handle.run_id] = OpenWork(title, task, handle.cancel, handle)
+        self.open[handle.run_id] = WorkHandle(title, task, handle.cancel, handle)
 
     def add_command(self, work_id: str, title: str, work: Coroutine[Any, Any, ToolResult]) -> None:
         """Run a command, and send a notification when it ends.
@@ -117,7 +117,7 @@ class BackgroundWork:
         task = asyncio.create_task(wait_for_end())
         # A task that is cancelled before its first step would not run at all.
         loop = asyncio.get_running_loop()
-        self.open[work_id] = OpenWork(title, task, lambda _: loop.call_soon(command.cancel))
+        self.open[work_id] = WorkHandle(title, task, lambda _: loop.call_soon(command.cancel))
 
     def _close(self, work_id: str, message: InboxMessage, result: ToolResult | None = None) -> None:
         """Remove work that has ended, and send its notification. `result`: of a command."""
@@ -184,6 +184,14 @@ class BackgroundWork:
             work.handle.wrap_up()
         else:
             work.cancel(Reason.CANCELLED)
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a command. Return False if no such command works."""
+        work = self.open.get(work_id)
+        if work is None or work.handle:
+            return False
+        work.cancel(Reason.CANCELLED)
+        return True
 
     def cancel(self, reason: Reason) -> None:
         """Stop all open work. `reason`: that of the reports of children."""

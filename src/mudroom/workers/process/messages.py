@@ -155,6 +155,13 @@ class Detach(Struct, frozen=True, tag=True):
     work_id: str = ""
 
 
+class StopCommand(Struct, frozen=True, tag=True):
+    """Stop a background command of a run."""
+
+    run_id: str
+    work_id: str
+
+
 class CallReply(Struct, frozen=True, tag=True):
     """Reply to a message with an id: the encoded result, or the exception."""
 
@@ -171,7 +178,15 @@ class ModelItem(Struct, frozen=True, tag=True):
 
 
 ToWorker = (
-    StartRun | SendMessage | WrapUp | Cancel | Detach | CallReply | ModelItem | ParentMeterState
+    StartRun
+    | SendMessage
+    | WrapUp
+    | Cancel
+    | Detach
+    | StopCommand
+    | CallReply
+    | ModelItem
+    | ParentMeterState
 )
 
 

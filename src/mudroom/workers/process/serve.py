@@ -19,6 +19,7 @@ from .messages import (
     RunReply,
     SendMessage,
     StartRun,
+    StopCommand,
     ToWorker,
     WrapUp,
 )
@@ -61,14 +62,7 @@ class RunServer:
         elif isinstance(message, StartRun):
             self._start(message)
         elif handle := self._worker.find(message.run_id):
-            if isinstance(message, SendMessage):
-                handle.send(message.message)
-            elif isinstance(message, WrapUp):
-                handle.wrap_up()
-            elif isinstance(message, Cancel):
-                handle.cancel(message.reason)
-            elif isinstance(message, Detach):
-                handle.detach(message.work_id)
+            _control(handle, message)
 
     def _start(self, message: StartRun) -> None:
         run_id = message.brief.run_id
@@ -95,3 +89,19 @@ class RunServer:
             for past_run in message.past:
                 self._past_events.pop(past_run, None)
         self._link.channel.send(ended)
+
+
+def _control(
+    handle: RunHandle, message: SendMessage | WrapUp | Cancel | Detach | StopCommand
+) -> None:
+    """Pass a message on to its run."""
+    if isinstance(message, SendMessage):
+        handle.send(message.message)
+    elif isinstance(message, WrapUp):
+        handle.wrap_up()
+    elif isinstance(message, Cancel):
+        handle.cancel(message.reason)
+    elif isinstance(message, Detach):
+        handle.detach(message.work_id)
+    else:
+        handle.stop_command(message.work_id)

@@ -18,7 +18,7 @@ from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.resume import find_report, walk_descendants
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
-from .messages import Cancel, Detach, SendMessage, WorkerConfig, WrapUp
+from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
 from .process_handle import AssignedRun, ProcessHandle, ProcessLost
 
 MAX_STARTS = 3
@@ -78,9 +78,16 @@ class RemoteRunHandle(TaskHandle):
 
     def detach(self, work_id: str = "") -> bool:
         """Have calls of the run return whose work goes on in the background."""
+        return self._request_for_work(Detach(self.run_id, work_id))
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run."""
+        return self._request_for_work(StopCommand(self.run_id, work_id))
+
+    def _request_for_work(self, request: Detach | StopCommand) -> bool:
         if self._process is None or self._has_ended():
             return False
-        self._process.send(Detach(self.run_id, work_id))
+        self._process.send(request)
         return True
 
     def _has_ended(self) -> bool:
@@ -127,6 +134,10 @@ class DescendantHandle:
     def detach(self, work_id: str = "") -> bool:
         """Have calls of the run return whose work goes on in the background."""
         return self._send(Detach(self.run_id, work_id))
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run."""
+        return self._send(StopCommand(self.run_id, work_id))
 
     async def wait(self) -> bool:
         """Raise RuntimeError, as `report` does."""
