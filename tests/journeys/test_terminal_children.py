@@ -293,6 +293,29 @@ async def test_ctrl_b_sends_a_command_to_the_background(tmux: Tmux, mudroom: Mud
         await tmux.expect("all told")
 
 
+async def test_a_background_command_is_listed_and_stopped_from_the_panel(tmux: Tmux) -> None:
+    def answer(asked: ServerRequest) -> ServerAnswer:
+        if asked.turn == 0:
+            return [ToolCallBlock("b", "bash", {"command": "sleep 600", "background": True})]
+        if asked.turn == 1:
+            return [ToolCallBlock("w", "wait", {})]
+        return "all told" if "<status>stopped</status>" in str(asked.messages[-1]) else "no end"
+
+    async with ModelServer(answer) as server:
+        await start_prompt(tmux, server)
+        await tmux.expect("$ sleep 600 · background")
+        await tmux.say("/runs")
+        await tmux.expect("1.1.1  $ sleep 600  (running)", "enter opens it")
+        await tmux.press("Up")
+        await tmux.expect("▸ $ sleep 600", "enter: output, x: stop")
+        await tmux.press("Enter")
+        await tmux.expect("The output of command#1.1.1 is in")
+        await tmux.press("m")
+        await tmux.expect("command#1.1.1 takes no message; x stops it.")
+        await tmux.press("x")
+        await tmux.expect("Stopped command#1.1.1", "all told")
+
+
 async def test_ctrl_b_sends_the_selected_child_to_the_background(tmux: Tmux) -> None:
     three = DetachedTasks()
     async with ModelServer(three) as server:

@@ -1,10 +1,6 @@
 """Open work: the runs and background commands of a session that have not ended.
 
-commands = BackgroundCommands()
-for event in events:
-    tree.apply(event)
-    commands.apply(event)
-for work in list_open_work(tree, commands, now=time.time()):
+for work in list_open_work(RunTree.from_events(events), now=time.time()):
     print(work.id, work.title, work.state)
 """
 
@@ -14,16 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from .._core.events import (
-    AnyEvent,
-    MessageSent,
-    RunFinished,
-    RunResumed,
-    ToolCallFinished,
-    ToolCallStarted,
-)
 from .run_tree import RunTree, RunView
-from .safe_text import make_call_title, sanitize_line
+from .safe_text import sanitize_line
 
 _MAX_TITLE = 200
 
@@ -42,8 +30,9 @@ class OpenWork(Struct, frozen=True, kw_only=True):
         tokens: of the run and of all runs below it.
 
     Example:
-        for work in await session.list_open_work():
-            print(work.id, work.title, work.seconds)
+        commands: list[OpenWork] = [
+            work for work in await session.list_open_work() if work.kind == "command"
+        ]
     """
 
     id: str
@@ -57,48 +46,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
 
-class CommandView(Struct, frozen=True):
-    """A background command that works. `id`: the place of its call."""
-
-    id: str
-    run_id: str
-    title: str
-    started_at: float
-
-
-class BackgroundCommands:
-    """The background commands of a session that have not ended, built from its events.
-
-    Attributes:
-        open: the commands by id, in the order in which they started.
-    """
-
-    def __init__(self) -> None:
-        self.open: dict[str, CommandView] = {}
-        self._calls: dict[tuple[str, str], tuple[str, float]] = {}
-
-    def apply(self, event: AnyEvent) -> None:
-        """Add the next event."""
-        if isinstance(event, ToolCallStarted):
-            title = event.title or make_call_title(event.call.arguments) or event.call.name
-            self._calls[event.run, event.call.id] = sanitize_line(title, _MAX_TITLE), event.at
-        elif isinstance(event, ToolCallFinished):
-            title, started_at = self._calls.pop((event.run, event.call_id), (event.name, event.at))
-            command = event.result.detail.get("command")
-            if command and event.result.detail.get("background"):
-                self.open[command] = CommandView(command, event.run, title, started_at)
-        elif isinstance(event, MessageSent):
-            self.open.pop(event.message.id.removesuffix("#end"), None)
-        elif isinstance(event, RunFinished | RunResumed):
-            self._remove(event.run)
-
-    def _remove(self, run_id: str) -> None:
-        """Remove the commands of a run that has ended, or that another process continues."""
-        for command in [each for each in self.open.values() if each.run_id == run_id]:
-            del self.open[command.id]
-
-
-def list_open_work(tree: RunTree, commands: BackgroundCommands, *, now: float) -> list[OpenWork]:
+def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
     """Return the runs and commands that have not ended, each after the run that started it.
 
     Arguments:
@@ -118,8 +66,8 @@ def list_open_work(tree: RunTree, commands: BackgroundCommands, *, now: float) -
                 is_background=True,
                 seconds=max(0.0, now - command.started_at),
             )
-            for command in commands.open.values()
-            if command.run_id == run.run_id
+            for command in run.commands.values()
+            if command.is_background
         ]
     return work
 

@@ -12,8 +12,10 @@ from .._core.budgets import Budget
 from .._core.events import (
     AnyEvent,
     Delta,
+    MessageSent,
     ModelCallRetried,
     RunFinished,
+    RunResumed,
     RunStarted,
     RunWaiting,
     ToolCallFinished,
@@ -25,7 +27,7 @@ from .._core.events import (
 from .._core.messages import Usage
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolView
-from .safe_text import describe_call, sanitize_line
+from .safe_text import describe_call, make_call_title, sanitize_line
 
 TAIL_LENGTH = 400
 """Maximum characters kept of the end of an answer that is streaming."""
@@ -43,6 +45,21 @@ class RunState(StrEnum):
     FAILED = "failed"
 
 
+class CommandView(Struct, frozen=True):
+    """A command that works.
+
+    Arguments:
+        id: id of its call; of a background command, the place of its call.
+        output: path of the file with its output, "" while a call waits for it.
+    """
+
+    id: str
+    title: str
+    started_at: float
+    is_background: bool = False
+    output: str = ""
+
+
 class RunView(Struct, kw_only=True, eq=False):
     """One run in its current state. Only RunTree changes it.
 
@@ -54,6 +71,7 @@ class RunView(Struct, kw_only=True, eq=False):
         tool_call_count: finished calls, without refused ones.
         failed_calls: calls that gave an error; refused ones count too.
         open_calls: views of the tool calls that have not finished, by call id.
+        commands: commands of the run that work, by id, in the order in which they started.
         last_action: the last tool call or web search as one line, safe to print.
         usage: tokens of the run itself.
         descendant_usage: tokens of all runs below it.
@@ -82,6 +100,7 @@ class RunView(Struct, kw_only=True, eq=False):
     tool_call_count: int = 0
     failed_calls: int = 0
     open_calls: dict[str, ToolView] = {}
+    commands: dict[str, CommandView] = {}
     last_action: str = ""
     usage: Usage = Usage()
     descendant_usage: Usage = Usage()
@@ -146,6 +165,18 @@ class RunTree:
         calls = self.runs[run_id].open_calls
         children = self.children(run_id)
         return [child for child in children if child.call_id in calls and not child.report]
+
+    def find_command(self, work_id: str) -> CommandView | None:
+        """Return a background command that works, by its id."""
+        run = self.runs.get(work_id.rsplit(".", 2)[0])
+        return run.commands.get(work_id) if run else None
+
+    def list_background_commands(self, run_id: str) -> list[CommandView]:
+        """Return the background commands of a run and of all runs below it."""
+        runs = self.walk(run_id)
+        # Copied: another thread may change the commands while they are read.
+        commands = [command for run in runs for command in list(run.commands.values())]
+        return [command for command in commands if command.is_background]
 
     def walk(self, run_id: str = "") -> Iterator[RunView]:
         """Yield a run and all runs below it, parents first. "": all runs."""
@@ -245,6 +276,9 @@ def _apply_call_started(run: RunView, event: ToolCallStarted) -> None:
     run.open_calls[event.call.id] = event.view
     run.state = _find_state(run)
     run.last_action = describe_call(event.call, event.title)
+    if event.view == "command":
+        title = sanitize_line(event.title or make_call_title(event.call.arguments), TAIL_LENGTH)
+        run.commands[event.call.id] = CommandView(event.call.id, title, event.at)
 
 
 def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:
@@ -252,6 +286,21 @@ def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:
     run.state = _find_state(run)
     run.tool_call_count += not event.refused
     run.failed_calls += event.result.error
+    command = run.commands.pop(event.call_id, None)
+    work_id = event.result.detail.get("command")
+    if work_id and event.result.detail.get("background"):
+        command = command or CommandView(event.call_id, event.name, event.at)
+        run.commands[work_id] = CommandView(
+            work_id, command.title, command.started_at, True, event.result.spill
+        )
+
+
+def _apply_message_sent(run: RunView, event: MessageSent) -> None:
+    run.commands.pop(event.message.sender, None)
+
+
+def _apply_resumed(run: RunView, _: RunResumed) -> None:
+    run.commands = {}
 
 
 def _apply_run_finished(run: RunView, event: RunFinished) -> None:
@@ -264,6 +313,7 @@ def _apply_run_finished(run: RunView, event: RunFinished) -> None:
     else:
         run.state = RunState.FAILED
     run.open_calls = {}
+    run.commands = {}
     _discard_stream(run)
     run.error = sanitize_line(event.report.error, TAIL_LENGTH) or run.error
 
@@ -277,5 +327,7 @@ _HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
     TurnFailed: _apply_turn_failed,
     ToolCallStarted: _apply_call_started,
     ToolCallFinished: _apply_call_finished,
+    MessageSent: _apply_message_sent,
+    RunResumed: _apply_resumed,
     RunFinished: _apply_run_finished,
 }

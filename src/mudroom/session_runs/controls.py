@@ -9,7 +9,7 @@ from .._core.ports import RunHandle
 from .._core.runs import InboxMessage
 from .._core.type_checks import check_type
 from .._engine.team_registry import TeamRequest
-from ..projections.open_work import BackgroundCommands, OpenWork, list_open_work
+from ..projections.open_work import OpenWork, list_open_work
 from ..projections.run_tree import RunTree
 from ..projections.team import Teammate
 from .runner import SessionRunner
@@ -85,14 +85,12 @@ class RunControls(ABC):
         """
         resources = self._require_open().resources
         tree = RunTree()
-        commands = BackgroundCommands()
         async for event in resources.services.journal.read():
             tree.apply(event)
-            commands.apply(event)
         find = resources.worker.find
         return [
             work
-            for work in list_open_work(tree, commands, now=resources.services.clock.now())
+            for work in list_open_work(tree, now=resources.services.clock.now())
             if find(work.id if work.kind == "run" else work.parent)
         ]
 

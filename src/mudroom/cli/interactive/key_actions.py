@@ -234,7 +234,7 @@ class KeyActions:
             self._panel.move_selection(-1)
             self._redraw()
         elif self.conversation:
-            self._start_task(self.conversation.handle_line("/tasks"))
+            self._start_task(self.conversation.handle_line("/runs"))
 
     def stop_all(self) -> None:
         """Ctrl+X Ctrl+K: stop the run and all its children."""
@@ -311,6 +311,8 @@ class KeyActions:
             if self.is_searching:
                 self.buffer.reset()
             panel.answer_choice(value)
+        elif panel.is_command_selected and self.conversation:
+            self._show_output_path(self.conversation, panel.selected_run_id)
         elif panel.selected_run_id and not panel.pager:
             panel.open_transcript(panel.selected_run_id)
         self._redraw()
@@ -328,7 +330,9 @@ class KeyActions:
             return
         session = self.conversation.session
         name = self._get_child_name(self.conversation, run_id)
-        if key == "m":
+        if self._panel.is_command_selected and key != "x":
+            self._print(f"{name} takes no message; x stops it.")
+        elif key == "m":
             self._panel.target_run_id = run_id
         elif key == "w":
             self._print_outcome(name, f"Asked {name} to wrap up", done=session.wrap_up(run_id))
@@ -346,8 +350,14 @@ class KeyActions:
         lines: list[Line] = [[(part, style)] for part in wrap(text, self._scrollback.columns() - 1)]
         self._scrollback.write_lines(*lines)
 
+    def _show_output_path(self, conversation: Conversation, command_id: str) -> None:
+        command = conversation.tree.find_command(command_id)
+        name = self._get_child_name(conversation, command_id)
+        self._print(f"The output of {name} is in {command.output}." if command else "It has ended.")
+
     def _get_child_name(self, conversation: Conversation, run_id: str) -> str:
-        return f"{sanitize_line(conversation.tree.runs[run_id].agent)}#{run_id}"
+        run = conversation.tree.runs.get(run_id)
+        return f"{sanitize_line(run.agent) if run else 'command'}#{run_id}"
 
     def _print_outcome(self, name: str, message: str, *, done: bool) -> None:
         if done:

@@ -12,7 +12,7 @@ from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize_line
 from ..output.live_tree import MAX_RUNS
 from ..output.text import Glyphs, Line, truncate
-from ..output.tree_lines import TreeStyle, format_tree_by_run
+from ..output.tree_lines import TreeStyle, format_command, format_tree_by_run
 from .input_line.line_queue import LineQueue
 from .questions.choice import Choice
 from .status_line import StatusLine
@@ -26,6 +26,9 @@ SPINNER_SECONDS = 0.125
 MAX_TREE_ROWS = 6
 """Rows of children above a question that does not fit on the screen."""
 _ALL_ROWS = 1_000_000
+
+MAX_COMMANDS = 5
+"""Background commands shown."""
 
 MAX_QUEUED_SHOWN = 3
 """Queued lines shown; the others are counted."""
@@ -88,6 +91,8 @@ class Panel:
             return "enter: send, esc: back"
         if self.pager:
             return "m: message, w: wrap up, x: stop, esc: back"
+        if self.is_command_selected:
+            return "enter: output, x: stop"
         if self.selected_run_id:
             return "enter: open, m: message, w: wrap up, x: stop"
         if self._is_busy:
@@ -98,6 +103,13 @@ class Panel:
                 keys.append("ctrl+b: background")
             return f"{self._choose_spinner()} {', '.join(keys)}"
         return ""
+
+    @property
+    def is_command_selected(self) -> bool:
+        """True if a background command is marked."""
+        return bool(self.selected_run_id) and not (
+            self.conversation and self.selected_run_id in self.conversation.tree.runs
+        )
 
     @property
     def _can_detach(self) -> bool:
@@ -229,7 +241,10 @@ class Panel:
             printed_runs=printed_runs,
             glyphs=self._glyphs,
         )
-        rows = format_tree_by_run(tree, root, style)[:height]
+        commands = tree.list_background_commands(root.run_id)[:MAX_COMMANDS]
+        rows = format_tree_by_run(tree, root, style)
+        rows += [(command.id, format_command(command, style)) for command in commands]
+        rows = rows[:height]
         self._shown_run_ids = list(dict.fromkeys(run for run, _ in rows[1:] if run))
         return [line for _, line in rows]
 

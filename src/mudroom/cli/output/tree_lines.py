@@ -11,7 +11,7 @@ from msgspec import Struct
 from ..._core.counts import count_noun
 from ..._core.runs import Reason
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
-from ...projections.run_tree import RunState, RunTree, RunView
+from ...projections.run_tree import CommandView, RunState, RunTree, RunView
 from ...projections.safe_text import sanitize_line
 from .text import (
     UNICODE,
@@ -86,6 +86,22 @@ def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[t
         (root.run_id, _format_headline(tree, root, style)),
         *_format_descendants(tree, root, shown, "", style),
     ]
+
+
+def format_command(command: CommandView, style: TreeStyle) -> Line:
+    """Format the row of a background command."""
+    is_selected = command.id == style.selected
+    stem = f"{style.glyphs.mark} $ " if is_selected else "$ "
+    seconds = max(0.0, (style.now or command.started_at) - command.started_at)
+    shown, tail = fit_with_figures(
+        command.title,
+        ["background", format_seconds(seconds)],
+        style.columns - measure_width(stem),
+        style.glyphs,
+        min_columns=MIN_ACTION_COLUMNS,
+    )
+    row_style = "bold reverse" if is_selected else ""
+    return [(truncate(stem, style.columns, ""), "dim"), (shown, row_style), (tail, "dim")]
 
 
 def describe_outcome(run: RunView) -> str:

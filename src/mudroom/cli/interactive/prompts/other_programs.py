@@ -5,8 +5,8 @@ from __future__ import annotations
 _NEAREST = {
     "/add-dir": "mudroom works in one folder: start it with mudroom -C DIR.",
     "/approvals /allowed-tools": "Use /permissions to see the rules, /mode to change the mode.",
-    "/background /bg": "There are no background runs; you can type while a run works.",
-    "/bashes": "There are no background commands. Use /tasks to list the runs.",
+    "/background /bg": "Press Ctrl+B: what the model waits for goes to the background.",
+    "/bashes": "Use /runs to list runs and background commands.",
     "/branch /fork": "Leave, then copy the session: mudroom --resume ID --fork-session.",
     "/bug /feedback": "Use mudroom doctor to check your setup.",
     "/checkpoint /restore /redo": "Use /rewind to return to an earlier prompt.",
@@ -33,7 +33,7 @@ _NEAREST = {
     "/summarize /compress": "Use /compact.",
     "/themes /color": "Use /theme.",
     "/vi": "Use /vim.",
-    "/todos": "Use /tasks to list the runs.",
+    "/todos": "Use /runs to list the runs.",
     "/worktree": "Start mudroom in the worktree: mudroom -C DIR.",
 }
 _BY_NAME = {name: text for names, text in _NEAREST.items() for name in names.split()}

@@ -119,14 +119,24 @@ async def skills(conversation: Conversation, _: str) -> None:
     )
 
 
-async def tasks(conversation: Conversation, _: str) -> None:
-    """List all runs of the session."""
+async def runs(conversation: Conversation, _: str) -> None:
+    """List all runs of the session, and the background commands that work."""
     if not conversation.tree.roots:
         conversation.print_text("No runs yet.")
         return
     columns = conversation.ui.scrollback.columns() - 1
     for run in conversation.tree.walk():
         conversation.print_text(truncate(_format_run(run), columns), "" if run.depth else "bold")
+        for command in run.commands.values():
+            if command.is_background:
+                text = f"{'  ' * (run.depth + 1)}{command.id}  $ {command.title}  (running)"
+                conversation.print_text(truncate(text, columns))
+    if conversation.is_busy:
+        conversation.print_text(
+            "Up and Down on an empty line select one: enter opens it, m sends a message, w wraps "
+            "it up, x stops it, ctrl+b sends it to the background.",
+            "dim",
+        )
     conversation.print_text(
         f"Show a transcript with: mudroom show {conversation.session.id[:8]} --run ID", "dim"
     )

@@ -82,7 +82,9 @@ SLASH_COMMANDS = (
     ),
     SlashCommand("/agents", "", "list agents", info.agents),
     SlashCommand("/skills", "", "list skills", info.skills),
-    SlashCommand("/tasks", "", "list all runs of this session", info.tasks),
+    SlashCommand(
+        "/runs", "", "list the runs and background commands of this session (ctrl+t)", info.runs
+    ),
     SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
     SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
     SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", files.diff),
@@ -108,7 +110,7 @@ SLASH_COMMANDS = (
     SlashCommand("/exit", "", "exit; so do q, exit and Ctrl-D", session.exit_prompt),
 )
 
-_ALIASES = {"/runs": "/tasks", "/usage": "/cost", "/quit": "/exit", "/q": "/exit", "/new": "/clear"}
+_ALIASES = {"/tasks": "/runs", "/usage": "/cost", "/quit": "/exit", "/q": "/exit", "/new": "/clear"}
 
 _BY_NAME: dict[str, SlashAction] = {command.name: command.run for command in SLASH_COMMANDS}
 
@@ -130,7 +132,7 @@ SHORTCUTS = (
     ("shift+tab, alt+p", "next permission mode; switch model"),
     ("ctrl+b", "send what the model waits for to the background: children, commands"),
     ("ctrl+o", "show the last tool result or thinking in full"),
-    ("ctrl+t", "tasks"),
+    ("ctrl+t", "select a child; without one, list the runs"),
     ("ctrl+r", "search the history"),
     ("ctrl+v", "insert the image in the clipboard"),
     ("ctrl+g", "edit the line in $EDITOR"),
