@@ -21,6 +21,7 @@ class OpenWork(Struct, frozen=True, kw_only=True):
 
     Arguments:
         id: run id; of a command, the place of its call: run, turn and position.
+        kind: "run" or "command".
         parent: id of the run that started it; "" for a root run.
         title: the task of a run, or the command.
         agent: name of the agent; "" for a command.

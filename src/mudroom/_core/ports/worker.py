@@ -61,7 +61,11 @@ class RunHandle(Protocol):
         ...
 
     def stop_command(self, work_id: str) -> bool:
-        """Stop a background command of the run. Return False if no such command works."""
+        """Stop a background command of the run. Return False if no such command works.
+
+        Arguments:
+            work_id: the place of its call: run, turn and position.
+        """
         ...
 
     async def wait(self) -> bool:
