@@ -18,7 +18,7 @@ from . import agent_files
 from ._core.agents import Agent, Mode
 from .errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
-from .tools import BUILTIN_TOOLS
+from .tools import BOARD_TOOLS, BUILTIN_TOOLS
 
 KNOWN_TOOLS = (
     *BUILTIN_TOOLS,
@@ -27,6 +27,7 @@ KNOWN_TOOLS = (
     "send_message",
     "task_stop",
     "compact",
+    *BOARD_TOOLS,
     "skill",
     "web_fetch",
     "web_search",

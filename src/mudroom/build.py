@@ -15,10 +15,11 @@ from msgspec.structs import replace
 
 from . import agent_files, pricing
 from ._core.agents import Agent
+from ._core.board_tasks import BoardOffer
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, StoredEvent
 from ._core.listings import ListingLimits, count_listed_characters
-from ._core.ports import Journal
+from ._core.ports import Environment, Journal
 from ._core.tools import Tool
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
@@ -36,9 +37,12 @@ from .journals.session_journal import SessionJournal
 from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
+    choose_board_offer,
     collect_tools,
     explain_missing_search,
+    make_board_tools,
     make_web_tools,
+    open_board,
     open_journal,
     open_store,
     open_versions,
@@ -53,6 +57,7 @@ from .tools._sources import SessionToolSources
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
+    from .boards.session_board import SessionBoard
     from .workers.process.worker import ProcessWorker
 
 OFFLINE_NOTICE = (
@@ -71,6 +76,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     """
 
     services: SessionServices
+    board: SessionBoard | None
     journal: SessionJournal
     worker: LocalWorker | ProcessWorker
     models: ModelRegistry
@@ -81,9 +87,11 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     tool_sources: SessionToolSources
 
     async def close(self) -> None:
-        """End worker processes; close connections, tool sources, the sandbox and the journal."""
+        """End worker processes; close connections, tool sources, board, sandbox and journal."""
         await self.worker.close()
         await self.tool_sources.close()
+        if self.board:
+            await self.board.close()
         self.services.environments.shared.sandbox.close()
         await self.models.close()
         await self.journal.close()
@@ -140,6 +148,8 @@ class _Builder:
             takes_images=options.takes_images,
         )
         self._notices: list[str] = []
+        self._board: SessionBoard | None = None
+        self._board_offer: BoardOffer = ""
 
     async def build(
         self,
@@ -160,6 +170,10 @@ class _Builder:
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()
         limits = self._choose_listing_limits(model)
+        agents = (catalog.root_agent, *catalog.agents.values())
+        self._board_offer = choose_board_offer(self._options, agents)
+        if self._board_offer:
+            self._board = open_board(self._home, self._folder, self._options.id)
         services = replace(
             self._build_services(catalog, journal, watchers, past_events, toolbox, limits),
             child_models=child_models,
@@ -170,8 +184,11 @@ class _Builder:
             lambda name: not self._options.permissions.denies_tool(name),
         )
         self._notices.extend(await sources.open())
+        if self._options.board and self._board:
+            await self._board.open()
         return SessionResources(
             services=services,
+            board=self._board,
             journal=journal,
             worker=self._choose_worker(services, catalog, limits),
             models=self._models,
@@ -201,18 +218,7 @@ class _Builder:
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
-        shared = environments.shared
-        web_tools = make_web_tools(options.permissions, allow_net=options.allow_net)
-        tools = collect_tools(
-            (*web_tools, *options.tools),
-            options.permissions.select_agents(catalog.agents),
-            catalog.skills,
-            ask=shared.sandbox.tier == "ask",
-            isolation=shared.isolation is not None,
-            limits=limits,
-        )
-        denies = options.permissions.denies_tool
-        toolbox.update((name, tool) for name, tool in tools.items() if not denies(name))
+        toolbox.update(self._collect_tools(catalog, environments.shared, limits))
         return SessionServices(
             session=options.id,
             get_model=self._models.get_model,
@@ -237,7 +243,29 @@ class _Builder:
             change_watch=ChangeWatch(self._home),
             versions=open_versions(options, self._home),
             context_policy=make_context_policy(self._models, options, self._home),
+            board=self._board,
         )
+
+    def _collect_tools(
+        self, catalog: AgentCatalog, shared: Environment, limits: ListingLimits
+    ) -> dict[str, Tool]:
+        """Return the tools of the session, without those that a rule denies."""
+        options = self._options
+        own = (
+            *make_web_tools(options.permissions, allow_net=options.allow_net),
+            *make_board_tools(self._board, self._board_offer),
+            *options.tools,
+        )
+        tools = collect_tools(
+            own,
+            options.permissions.select_agents(catalog.agents),
+            catalog.skills,
+            ask=shared.sandbox.tier == "ask",
+            isolation=shared.isolation is not None,
+            limits=limits,
+        )
+        denies = options.permissions.denies_tool
+        return {name: tool for name, tool in tools.items() if not denies(name)}
 
     def _choose_listing_limits(self, model: str) -> ListingLimits:
         """Return what descriptions may list for the model of the root agent."""
@@ -322,4 +350,5 @@ class _Builder:
             processes=processes,
             limits=limits,
             models=self._models,
+            board_offer=self._board_offer,
         )

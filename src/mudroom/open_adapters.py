@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ._core.agents import Agent
+from ._core.board_tasks import BoardOffer
 from ._core.listings import ListingLimits, choose_description_length
-from ._core.ports import Journal, Model, SessionStore
-from ._core.tool_patterns import parse_tool_pattern
+from ._core.ports import Board, Journal, Model, SessionStore
+from ._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
 from ._core.tools import Tool, ToolCategory
 from ._engine.changes.versions import FileVersions, find_versions_folder
 from ._engine.children.task_tool import list_agents, make_task_tool
 from ._engine.run_tools import RUN_TOOLS
 from .agent_files import Skill
+from .agent_files.locations import list_project_folders
 from .options import SessionOptions
 from .permissions.rules import Permissions, Verdict
-from .tools import make_builtin_tools
+from .tools import BOARD_TOOLS, make_builtin_tools
+
+if TYPE_CHECKING:
+    from .boards.session_board import SessionBoard
 
 _NO_LIMITS = ListingLimits()
 
@@ -57,6 +63,37 @@ def collect_tools(
         tools["skill"] = make_skill_tool(skills, length=length)
     tools.update((tool.name, tool) for tool in own)
     return tools
+
+
+def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> BoardOffer:
+    """Return which runs have the tools for the task board; "" if no run does."""
+    if options.board:
+        return "all"
+    patterns = [pattern for agent in agents for pattern in parse_tool_patterns(agent.tools)]
+    is_named = any(each.tool in BOARD_TOOLS and not each.is_excluded for each in patterns)
+    return "request" if is_named else ""
+
+
+def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:
+    """Return the task board of the project that a folder belongs to, for a session.
+
+    Arguments:
+        is_owner: false in a worker process.
+    """
+    from .boards.file import get_board_path
+    from .boards.session_board import SessionBoard
+
+    path = get_board_path(home, list_project_folders(folder)[-1])
+    return SessionBoard(path, session, is_owner=is_owner)
+
+
+def make_board_tools(board: Board | None, offer: BoardOffer) -> tuple[Tool, ...]:
+    """Return the tools for a board; none without one."""
+    if board is None or not offer:
+        return ()
+    from .tools.board import make_board_tools
+
+    return make_board_tools(board, offer)
 
 
 def make_web_tools(permissions: Permissions, *, allow_net: bool) -> tuple[Tool, ...]:

@@ -52,6 +52,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
             derives it from the model and its context window.
         child_turns: maximum model calls of a child if its agent and its caller set no limit.
         max_children: children that run at the same time; more wait.
+        board: offer the tools for the task board of the project. Without it, only an agent that
+            names them has them.
         allow_net: let commands reach the network, and offer the tool `web_fetch`.
         home: mudroom's state folder, with the session files; default: `$MUDROOM_HOME`, else a
             folder below the user's state folder.
@@ -66,6 +68,7 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
     max_output_tokens: PositiveInt | None = None
     child_turns: PositiveInt = 30
     max_children: PositiveInt = 64
+    board: bool = False
     allow_net: bool = False
     home: str = ""
     takes_images: bool = False

@@ -16,6 +16,9 @@ from .errors import JournalDamaged, UsageError
 from .journals.sessions import read_events
 from .open_adapters import open_store
 from .options import SessionOptions
+from .tools import BOARD_TOOLS
+
+_BOARD_TOOLS = frozenset(BOARD_TOOLS)
 
 
 def get_environ(options: SessionOptions) -> Mapping[str, str]:
@@ -53,6 +56,7 @@ async def use_recorded_options(
         resume=opened.session,
         cwd=path_from_text(opened.cwd),
         model=briefs[-1].model if reuses_model else options.model,
+        board=options.board or any(not _BOARD_TOOLS.isdisjoint(brief.tools) for brief in briefs),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
     return options, events

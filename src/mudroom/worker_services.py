@@ -9,9 +9,11 @@ from collections.abc import Mapping
 import msgspec
 
 from . import agent_files, pricing
+from ._core.board_tasks import BoardOffer
 from ._core.compaction import CompactionOptions
 from ._core.events import StoredEvent
 from ._core.listings import ListingLimits
+from ._core.ports import Board
 from ._core.tools import Tool
 from ._engine.changes.versions import FileVersions
 from ._engine.changes.watch import ChangeWatch
@@ -20,7 +22,7 @@ from ._platform.system_clock import SystemClock
 from .context_windows import make_context_policy
 from .environments import EnvironmentFactory, SessionEnvironments, make_isolated_opener
 from .model_registry import ModelRegistry
-from .open_adapters import collect_tools, make_web_tools
+from .open_adapters import collect_tools, make_board_tools, make_web_tools, open_board
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
@@ -45,6 +47,7 @@ def make_process_worker(
     processes: int,
     limits: ListingLimits,
     models: ModelRegistry,
+    board_offer: BoardOffer,
 ) -> ProcessWorker:
     """Return the worker of a session that executes children in worker processes.
 
@@ -53,6 +56,7 @@ def make_process_worker(
         processes: number of worker processes; 0 means one per processor.
         limits: what descriptions of tools may list.
         models: the models of the session.
+        board_offer: runs that have the tools for the task board.
     """
     environ = options.environ
     config = WorkerConfig(
@@ -88,6 +92,7 @@ def make_process_worker(
         takes_images=options.takes_images,
         has_hooks=options.hooks is not None,
         versions_folder=services.versions.folder if services.versions else "",
+        board_offer=board_offer,
     )
     command = [sys.executable, "-m", "mudroom.worker_process"]
     return ProcessWorker(services, config, command, processes)
@@ -97,15 +102,40 @@ def _collect_tools(
     config: WorkerConfig,
     permissions: Permissions,
     skills: Mapping[str, agent_files.Skill],
+    board: Board | None,
     *,
     ask: bool,
 ) -> dict[str, Tool]:
     agents = permissions.select_agents(config.agents)
     web_tools = make_web_tools(permissions, allow_net=config.allow_net)
+    own = (*web_tools, *make_board_tools(board, config.board_offer))
     tools = collect_tools(
-        web_tools, agents, skills, ask=ask, isolation=True, limits=config.listing_limits
+        own, agents, skills, ask=ask, isolation=True, limits=config.listing_limits
     )
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
+
+
+def _open_environments(
+    config: WorkerConfig, permissions: Permissions, skills: Mapping[str, agent_files.Skill]
+) -> SessionEnvironments:
+    factory = EnvironmentFactory(
+        permissions=permissions,
+        home=config.home,
+        user_home=config.user_home,
+        sandbox=config.sandbox,
+        allow_net=config.allow_net,
+        can_ask=config.can_ask,
+        readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
+    )
+    shared = factory.open(config.folder, [])
+    open_isolated = make_isolated_opener(config.home, config.session, config.folder)
+    return SessionEnvironments(shared, factory, open_isolated)
+
+
+def _open_board(config: WorkerConfig) -> Board | None:
+    if not config.board_offer:
+        return None
+    return open_board(config.home, config.folder, config.session, is_owner=False)
 
 
 def build_worker_services(
@@ -121,27 +151,20 @@ def build_worker_services(
     models = _open_models(config, link, environ, clock)
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
     permissions = msgspec.json.decode(config.permissions, type=Permissions)
-    factory = EnvironmentFactory(
-        permissions=permissions,
-        home=config.home,
-        user_home=config.user_home,
-        sandbox=config.sandbox,
-        allow_net=config.allow_net,
-        can_ask=config.can_ask,
-        readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
-    )
-    shared = factory.open(config.folder, [])
-    open_isolated = make_isolated_opener(config.home, config.session, config.folder)
+    environments = _open_environments(config, permissions, skills)
+    board = _open_board(config)
     return SessionServices(
         session=config.session,
         get_model=models.get_model,
         journal=RemoteJournal(link),
-        environments=SessionEnvironments(shared, factory, open_isolated),
+        environments=environments,
         clock=clock,
         approver=RemoteApprover(link),
         redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
-        toolbox=_collect_tools(config, permissions, skills, ask=shared.sandbox.tier == "ask"),
+        toolbox=_collect_tools(
+            config, permissions, skills, board, ask=environments.shared.sandbox.tier == "ask"
+        ),
         agents=config.agents,
         spill_folder=config.spill_folder,
         versions=FileVersions(config.versions_folder) if config.versions_folder else None,
@@ -159,6 +182,7 @@ def build_worker_services(
         output_checks=RemoteOutputChecks(link),
         teams=RemoteTeams(link),
         context_policy=make_context_policy(models, config.compaction, config.home),
+        board=board,
     )
 
 

@@ -22,6 +22,7 @@ from mudroom.agent_files import (
 )
 from mudroom.errors import UnknownName
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.tools import BOARD_TOOLS
 from mudroom.tools import make_builtin_tools as built_in_tools
 
 Write = Callable[[str, str], Path]
@@ -154,7 +155,8 @@ def test_c11_plan_and_explore_cannot_change_anything() -> None:
 
 def test_the_known_tools_are_those_of_a_session() -> None:
     on_runs = {"task", "wait", "send_message", "task_stop", "compact"}
-    assert set(KNOWN_TOOLS) == {*built_in_tools(), *on_runs, "skill", "web_fetch", "web_search"}
+    others = {*BOARD_TOOLS, "skill", "web_fetch", "web_search"}
+    assert set(KNOWN_TOOLS) == {*built_in_tools(), *on_runs, *others}
 
 
 def test_c11_the_nearest_folder_takes_precedence_and_the_home_comes_last(

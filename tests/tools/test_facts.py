@@ -58,7 +58,7 @@ def new_tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
 def test_the_list_names_every_module_with_a_tool() -> None:
     modules = {path.stem for path in FOLDER.glob("[a-z]*.py")}
     always = set(tools.BUILTIN_TOOLS)
-    assert modules - {"function", "skill", "web_fetch", "web_search"} == always
+    assert modules - {"board", "function", "skill", "web_fetch", "web_search"} == always
     assert {path.stem for path in FOLDER.glob("*.md")} - {"skill", "web_fetch"} == always
 
 

@@ -23,12 +23,17 @@ _ALIASES = {
     "task_stop": "taskstop interrupt_agent close_agent killshell killbash shutdown_request "
     "request_shutdown",
     "compact": "compact_conversation",
+    "task_create": "taskcreate create_task tracker_create_task",
+    "task_update": "taskupdate update_task claim_task complete_task tracker_update_task "
+    "tracker_add_dependency",
+    "task_list": "tasklist list_tasks tracker_list_tasks tracker_visualize",
+    "task_get": "taskget get_task tracker_get_task",
     "skill": "activate_skill load_skill",
     "ask_user": "askuserquestion question",
 }
 _ONLY_ELSEWHERE = """
-notebookedit exitplanmode enterplanmode slashcommand lsp taskcreate taskget tasklist taskupdate
-toolsearch save_memory apply_patch update_plan codesearch
+notebookedit exitplanmode enterplanmode slashcommand lsp toolsearch
+save_memory apply_patch update_plan codesearch
 """
 _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "background_run": {"background": True},
@@ -36,6 +41,8 @@ _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "shutdown_request": {"how": "ask"},
     "request_shutdown": {"how": "ask"},
     "shutdown_response": {"to": "parent"},
+    "claim_task": {"status": "in_progress"},
+    "complete_task": {"status": "completed"},
     "killbash": {"how": "now"},
     "killshell": {"how": "now"},
     "check_background": {"timeout": 0},
@@ -45,6 +52,12 @@ _IMPLIED_ARGUMENTS: dict[str, dict[str, Any]] = {
     "listagents": {"timeout": 0},
     "list_teammates": {"timeout": 0},
 }
+STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {"task_list": ("wait", {"timeout": 0})}
+"""Tools that a run lacks, with the tool and the arguments in their place.
+
+Without a task board, the tool TaskList of kimi-cli lists the background work.
+"""
+
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
 

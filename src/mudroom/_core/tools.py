@@ -45,6 +45,8 @@ class ToolCategory(StrEnum):
     """Sends a request to a host."""
     AGENT = "agent"
     """Acts on runs: starts a child run, or returns a value to the parent."""
+    BOARD = "board"
+    """Changes the task board of the project."""
 
 
 class ToolResult(Struct, frozen=True, omit_defaults=True):
@@ -169,7 +171,8 @@ class Tool(Struct, frozen=True, kw_only=True):
             call would make, for the question whether it may.
         is_server_tool: the provider runs the tool; `run` is never called.
         needs_children: only runs that may start children have the tool, all or none of them.
-        is_inherited: children have the tool from their parent. If not, their agent must name it.
+        offered_to: runs that have the tool unless their agent leaves it out: "all", only "root"
+            runs, or "request": none. An agent that names the tool has it in any case.
         keeps_results: results stay in the conversation when the engine clears old ones.
 
     Example:
@@ -207,7 +210,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     propose: Callable[[Any, Mapping[str, Any]], Iterable[PreviewLine]] | None = None
     is_server_tool: bool = False
     needs_children: bool = False
-    is_inherited: bool = True
+    offered_to: Literal["all", "root", "request"] = "all"
     keeps_results: bool = False
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:

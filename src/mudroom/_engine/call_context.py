@@ -57,6 +57,16 @@ class CallContext:
         return f"{self.run_id}.{self.turn}.{self.position}"
 
     @property
+    def run_name(self) -> str:
+        """Name of the run if it is a named child, else ""."""
+        return self.run.brief.name
+
+    @property
+    def call_key(self) -> str:
+        """Session, run, turn and position of the call."""
+        return f"{self.run.services.session}#{self.run_id}#{self.turn}.{self.position}"
+
+    @property
     def workspace(self) -> Workspace:
         """The files that the tool may read; each write is recorded before it happens."""
         if self._workspace is None:

@@ -11,6 +11,7 @@ from .._core.runs import Report
 from .._core.tools import ToolResult
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
+from .claimed_tasks import ClaimedTasks
 
 
 class CallWindow(Protocol):
@@ -26,12 +27,14 @@ class Evidence:
 
     Attributes:
         unknown_changes: see `Report`.
+        claimed_tasks: tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
         self.failed = 0
+        self.claimed_tasks = ClaimedTasks()
         self.unknown_changes = ""
         self.open_windows: dict[str, CallWindow] = {}
         self._files_read: dict[str, None] = {}

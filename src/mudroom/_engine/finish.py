@@ -121,6 +121,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
+    if run.services.board:
+        await run.services.board.release(run.run_id)
     text = summary
     if not text:
         is_goal = ending.reason is Reason.GOAL

@@ -344,12 +344,13 @@ def _sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[Sto
 
 
 def collect_reminders(run: RunContext) -> list[str]:
-    """Return the reminders that the tools have after a batch of calls."""
+    """Return the reminders that are due after a batch of calls."""
     makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
-    if not makers:
-        return []
-    context = CallContext(run)
-    return [note for make_reminder in makers if (note := make_reminder(context))]
+    reminders = [run.evidence.claimed_tasks.make_reminder(run.turn)]
+    if makers:
+        context = CallContext(run)
+        reminders += [make_reminder(context) or "" for make_reminder in makers]
+    return [text for text in reminders if text]
 
 
 async def _restore_memo(

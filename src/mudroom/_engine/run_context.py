@@ -222,6 +222,7 @@ class RunContext:
             [make_result_block(each.call_id, each.name, each.result) for each in outcomes]
         )
         self.evidence.add(outcomes)
+        self.evidence.claimed_tasks.add(outcomes, self.turn)
         self.batch = CallBatch()
         return outcomes
 

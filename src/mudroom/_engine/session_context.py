@@ -14,6 +14,7 @@ from .._core.events import AnyEvent, Compacted, ResultsCleared, StoredEvent
 from .._core.messages import Usage
 from .._core.ports import (
     Approver,
+    Board,
     Clock,
     Environment,
     Environments,
@@ -98,6 +99,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         output_checks: checks of the outputs that runs emit.
         context_policy: when the engine shortens conversations.
         request_heads: the system prompts and tools that the record contains.
+        board: the task board of the project; None for a session without one.
         recorded_edits: the edits of the record in a replay; None: the engine decides.
     """
 
@@ -130,6 +132,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     output_checks: OutputChecks = field(default_factory=OutputChecks)
     context_policy: ContextPolicy = ContextPolicy()
     request_heads: RequestHeads = field(default_factory=RequestHeads)
+    board: Board | None = None
     recorded_edits: FindRecordedEdits | None = None
 
     def check_price(self, model: str, meter: Meter) -> None:

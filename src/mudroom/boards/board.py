@@ -8,21 +8,23 @@ from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
+from .._core.board_tasks import BoardTask
 from .._core.json_values import clean_text
 from ..errors import UsageError
 from .file import begin_change, connect, translate_errors
 from .owner_lock import OwnerLock, is_owner_alive
-from .tasks import BoardTask, require_no_cycle, require_subject
+from .tasks import require_no_cycle, require_subject
 
 _OPEN_BLOCKER = (
     "EXISTS (SELECT 1 FROM edge LEFT JOIN task AS other ON other.id = edge.blocker "
     "WHERE edge.task = task.id AND other.status IS NOT 'completed')"
 )
 _TAKE = (
-    "UPDATE task SET status = 'in_progress', owner = ?, lock = ?, revision = revision + 1 "
+    "UPDATE task SET status = 'in_progress', owner = ?, lock = ?, run = ?, "
+    "revision = revision + 1 "
     f"WHERE id = ? AND status = 'pending' AND NOT {_OPEN_BLOCKER}"
 )
-_TASKS = "SELECT id, subject, description, status, owner, lock, revision, report FROM task"
+_TASKS = "SELECT id, subject, description, status, owner, lock, run, revision, report FROM task"
 _EDGES = (
     "SELECT edge.task, edge.blocker, task.status FROM edge LEFT JOIN task ON task.id = edge.blocker"
 )
@@ -34,15 +36,19 @@ class TaskBoard:
     Arguments:
         path: its file, which is created if it is missing.
         read_clock: returns seconds since 1970, for the log.
+        lock_name: name of the lock for claims, if another object holds it.
 
     Methods raise BoardError when the file cannot be used, UsageError for wrong arguments.
     """
 
-    def __init__(self, path: Path, read_clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, read_clock: Callable[[], float] = time.time, lock_name: str = ""
+    ) -> None:
         self.path = path
         self._connection = connect(path)
         self._read_clock = read_clock
         self._lock: OwnerLock | None = None
+        self.lock_name = lock_name
 
     def __enter__(self) -> TaskBoard:
         """Return the board."""
@@ -63,14 +69,25 @@ class TaskBoard:
             if self._lock:
                 self._lock.release()
 
+    def hold_lock(self, name: str = "") -> None:
+        """Hold the lock for claims until `close`. Without a name, it gets one of its own."""
+        with translate_errors(self.path):
+            self._lock = OwnerLock(self.path, name)
+        self.lock_name = self._lock.name
+
     @contextmanager
     def change(self, *, is_durable: bool = True) -> Generator[sqlite3.Connection]:
         """Return the connection inside a write transaction; an exception undoes all changes.
+
+        A change inside a change belongs to the outer one.
 
         Arguments:
             is_durable: write it to the disk now. A claim needs no such wait: when the machine
                 fails, the claim ends with its process.
         """
+        if self._connection.in_transaction:
+            yield self._connection
+            return
         with translate_errors(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
             begin_change(self._connection)
@@ -121,11 +138,15 @@ class TaskBoard:
             self._add_edges(sql, task_id, blockers)
         return self.get(task_id)
 
-    def claim(self, task_id: int, owner: str) -> BoardTask:
-        """Take one task for an owner in this process. Raises UsageError if it is not ready."""
+    def claim(self, task_id: int, owner: str, run: str = "") -> BoardTask:
+        """Take one task for an owner in this process. Raises UsageError if it is not ready.
+
+        Arguments:
+            run: session and run, see `BoardTask`.
+        """
         self.return_abandoned()
         with self.change(is_durable=False) as sql:
-            if not self._take(sql, task_id, owner):
+            if not self._take(sql, task_id, owner, run):
                 raise UsageError(self._explain_refusal(task_id), remedy="Choose another task.")
         return self.get(task_id)
 
@@ -146,14 +167,15 @@ class TaskBoard:
         Returns None if it has another owner now: it is not completed then, and the board is
         unchanged.
         """
-        lock = self._lock.name if self._lock else ""
         with self.change() as sql:
             update = (
                 "UPDATE task SET status = 'completed', lock = '', report = ?, "
                 "revision = revision + 1 WHERE id = ? AND revision = ? AND lock = ? "
                 "AND status = 'in_progress'"
             )
-            if not sql.execute(update, (clean_text(report), task.id, task.revision, lock)).rowcount:
+            if not sql.execute(
+                update, (clean_text(report), task.id, task.revision, self.lock_name)
+            ).rowcount:
                 return None
             self.write_log(sql, task.id, "completed", task.owner)
             return self._list_unblocked(sql, task.id)
@@ -176,11 +198,32 @@ class TaskBoard:
         """Return a claimed task to the board, with the reason in `report`."""
         with self.change() as sql:
             update = (
-                "UPDATE task SET status = 'pending', owner = '', lock = '', report = ?, "
+                "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', report = ?, "
                 "revision = revision + 1 WHERE id = ? AND revision = ?"
             )
             if sql.execute(update, (clean_text(report), task.id, task.revision)).rowcount:
                 self.write_log(sql, task.id, "returned", task.owner)
+
+    def release_run(self, run: str) -> None:
+        """Return all tasks of a run of this process to the board."""
+        with self.change() as sql:
+            self._return_tasks(sql, self.lock_name, run)
+
+    def edit(self, task_id: int, **texts: str) -> None:
+        """Change subject, description or owner of a task. Raises UsageError for a blank subject.
+
+        A task that a process works on keeps its owner.
+        """
+        if "subject" in texts:
+            texts["subject"] = require_subject(texts["subject"])
+        self.get(task_id)
+        with self.change() as sql:
+            for name, text in texts.items():
+                condition = " AND lock = ''" if name == "owner" else ""
+                update = f"UPDATE task SET {name} = ? WHERE id = ?{condition}"
+                if not sql.execute(update, (clean_text(text), task_id)).rowcount:
+                    raise UsageError(self._explain_refusal(task_id), where=str(self.path))
+            self.write_log(sql, task_id, "edited")
 
     def reopen(self, task_id: int) -> BoardTask:
         """Make a task pending that no process works on; its dependants wait for it again."""
@@ -188,8 +231,8 @@ class TaskBoard:
         self.get(task_id)
         with self.change() as sql:
             update = (
-                "UPDATE task SET status = 'pending', owner = '', revision = revision + 1 "
-                "WHERE id = ? AND status <> 'pending' AND lock = ''"
+                "UPDATE task SET status = 'pending', owner = '', run = '', "
+                "revision = revision + 1 WHERE id = ? AND status <> 'pending' AND lock = ''"
             )
             if not sql.execute(update, (task_id,)).rowcount:
                 raise UsageError(self._explain_refusal(task_id), where=str(self.path))
@@ -250,20 +293,22 @@ class TaskBoard:
                 return int(row[0])
         return None
 
-    def _take(self, sql: sqlite3.Connection, task_id: int, owner: str) -> bool:
-        if self._lock is None:
-            self._lock = OwnerLock(self.path)
-        if not sql.execute(_TAKE, (owner, self._lock.name, task_id)).rowcount:
+    def _take(self, sql: sqlite3.Connection, task_id: int, owner: str, run: str = "") -> bool:
+        if not self.lock_name:
+            self.hold_lock()
+        if not sql.execute(_TAKE, (owner, self.lock_name, run, task_id)).rowcount:
             return False
         self.write_log(sql, task_id, "claimed", owner)
         return True
 
-    def _return_tasks(self, sql: sqlite3.Connection, lock: str) -> list[int]:
+    def _return_tasks(self, sql: sqlite3.Connection, lock: str, run: str = "") -> list[int]:
+        """Return the tasks of a lock to the board, or only those of a run."""
         update = (
-            "UPDATE task SET status = 'pending', owner = '', lock = '', revision = revision + 1 "
-            "WHERE lock = ? AND status = 'in_progress' RETURNING id"
+            "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', "
+            "revision = revision + 1 WHERE lock = ? AND status = 'in_progress' "
+            "AND ? IN ('', run) RETURNING id"
         )
-        task_ids = [int(row[0]) for row in sql.execute(update, (lock,)).fetchall()]
+        task_ids = [int(row[0]) for row in sql.execute(update, (lock, run)).fetchall()]
         for task_id in task_ids:
             self.write_log(sql, task_id, "returned")
         return task_ids
@@ -319,8 +364,9 @@ class TaskBoard:
                 status=row[3],
                 owner=row[4],
                 has_process=bool(row[5]),
-                revision=row[6],
-                report=row[7],
+                run=row[6],
+                revision=row[7],
+                report=row[8],
                 blockers=tuple(blockers.get(row[0], ())),
                 waits_for=tuple(waits_for.get(row[0], ())),
                 blocks=tuple(blocks.get(row[0], ())),

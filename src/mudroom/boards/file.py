@@ -1,8 +1,9 @@
 """File of a board: its place, its tables, and errors of SQLite as BoardError.
 
-task(id, subject, description, status, owner, lock, revision, report, source, exported)
+task(id, subject, description, status, owner, lock, run, revision, report, source, exported)
 edge(task, blocker)    dependencies; they are never deleted while both tasks exist
 log(at, task, change, owner)    append-only
+op(key, answer)    changes by tool calls: a call that runs again gets the same answer
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from .._platform.private_files import make_private_file, make_private_folder
 from ..errors import BoardError
 
 _APPLICATION_ID = 0x6D756462
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _TABLES = """
 CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY AUTOINCREMENT, subject TEXT NOT NULL,
     description TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'pending',
     owner TEXT NOT NULL DEFAULT '', lock TEXT NOT NULL DEFAULT '',
-    revision INTEGER NOT NULL DEFAULT 1, report TEXT NOT NULL DEFAULT '',
+    run TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL DEFAULT 1,
+    report TEXT NOT NULL DEFAULT '',
     source TEXT NOT NULL DEFAULT '', exported TEXT NOT NULL DEFAULT '');
 CREATE INDEX IF NOT EXISTS task_status ON task (status, id);
 CREATE TABLE IF NOT EXISTS edge (task INTEGER NOT NULL, blocker INTEGER NOT NULL,
@@ -31,7 +33,9 @@ CREATE TABLE IF NOT EXISTS edge (task INTEGER NOT NULL, blocker INTEGER NOT NULL
 CREATE INDEX IF NOT EXISTS edge_blocker ON edge (blocker);
 CREATE TABLE IF NOT EXISTS log (at REAL NOT NULL, task INTEGER NOT NULL, change TEXT NOT NULL,
     owner TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS op (key TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID;
 """
+_FROM_VERSION_1 = "ALTER TABLE task ADD COLUMN run TEXT NOT NULL DEFAULT ''"
 _LOCK_TIMEOUT = 60.0
 """Seconds that SQLite waits for other processes, on a machine with a high load."""
 
@@ -112,6 +116,8 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
     if tables and program != _APPLICATION_ID:
         remedy = "Move the file to another folder."
         raise BoardError("this file is not a task board", where=str(path), remedy=remedy)
+    if version == 1:
+        connection.execute(_FROM_VERSION_1)
     for statement in _TABLES.split(";"):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")

@@ -15,10 +15,11 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta, Struct
 
+from .._core.board_tasks import BoardTask, Status
 from .._core.json_values import clean_text
 from ..errors import BoardError, UsageError
 from .board import TaskBoard, read_blockers
-from .tasks import BoardTask, Status, require_no_cycle
+from .tasks import require_no_cycle
 
 _FILE_NAME = re.compile(r"task_([1-9][0-9]{0,17})\.json")
 _HIGH_WATER_MARK = ".highwatermark"

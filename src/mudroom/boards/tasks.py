@@ -1,47 +1,10 @@
-"""Values of a task board: a task, and the checks of its texts and dependencies."""
+"""Checks of the texts and the dependencies of tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
-
-from msgspec import Struct
 
 from ..errors import UsageError
-
-Status = Literal["pending", "in_progress", "completed"]
-
-STATUSES: tuple[Status, ...] = ("pending", "in_progress", "completed")
-
-
-class BoardTask(Struct, frozen=True, kw_only=True):
-    """One task of a board.
-
-    Arguments:
-        owner: name of the run or user that works on it, "" for none.
-        has_process: a running process holds it; an imported owner has none.
-        revision: number of changes; a claim is valid as long as it is unchanged.
-        blockers: ids of the tasks that it depends on. waits_for: those not completed.
-        blocks: ids of the tasks that depend on it.
-        report: result of its completion, or of the last failed attempt.
-    """
-
-    id: int
-    subject: str
-    description: str = ""
-    status: Status = "pending"
-    owner: str = ""
-    has_process: bool = False
-    revision: int = 1
-    blockers: tuple[int, ...] = ()
-    waits_for: tuple[int, ...] = ()
-    blocks: tuple[int, ...] = ()
-    report: str = ""
-
-    @property
-    def is_ready(self) -> bool:
-        """Return whether a run can claim it."""
-        return self.status == "pending" and not self.waits_for
 
 
 def require_subject(subject: str) -> str:

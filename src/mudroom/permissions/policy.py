@@ -32,6 +32,7 @@ _KINDS = {
     ToolCategory.READ: CallKind.READ,
     ToolCategory.AGENT: CallKind.READ,
     ToolCategory.WRITE: CallKind.EDIT,
+    ToolCategory.BOARD: CallKind.BOARD,
 }
 
 
@@ -174,7 +175,8 @@ class RulePolicy:
         why = "it acts outside the workspace"
         if tool.category:
             why = _EFFECT_TEXTS.get(tool.category, why)
-        verdict = Verdict.ALLOW if kind == CallKind.READ else Verdict.UNDECIDED
+        is_harmless = kind in (CallKind.READ, CallKind.BOARD)
+        verdict = Verdict.ALLOW if is_harmless else Verdict.UNDECIDED
         return CallFinding(verdict, kind, why)
 
     def apply_mode(self, finding: CallFinding, mode: Mode) -> PermissionVerdict:

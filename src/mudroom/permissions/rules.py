@@ -39,6 +39,8 @@ class CallKind(StrEnum):
     """Changes files of the workspace."""
     RUN = "run"
     """Runs a program."""
+    BOARD = "board"
+    """Changes the task board."""
     EXTERNAL = "reach"
     """Acts outside the workspace."""
 

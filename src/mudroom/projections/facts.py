@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct, field
 
+from .._core.board_tasks import update_claims
 from .._core.events import (
     MessageDelivered,
     MessageSent,
@@ -38,6 +39,7 @@ class ConversationFacts(Struct):
         children: child runs with their briefs, and their reports if they ended.
         unread: messages that wait for the next request.
         todo: the last todo list.
+        claims: tasks of the board that the runs work on, by id.
         kept_results: whole results of tools that keep them, such as skills, by call.
     """
 
@@ -52,6 +54,7 @@ class ConversationFacts(Struct):
     )
     unread: dict[str, str] = field(default_factory=dict[str, str])
     todo: str = ""
+    claims: dict[int, str] = field(default_factory=dict[int, str])
     kept_results: dict[str, str] = field(default_factory=dict[str, str])
 
 
@@ -140,6 +143,7 @@ def _add_result(
         return
     if started.view == "todos":
         facts.todo = result.text
+    update_claims(facts.claims, result.detail)
     if event.name in kept_tools and "run" not in result.detail:
         _move_to_end(facts.kept_results, title, result.text)
 
@@ -162,6 +166,10 @@ def format_facts(facts: ConversationFacts) -> str:
         ("Child runs that still work", list(_format_open_children(facts))),
         ("Child runs that ended", list(_format_ended_children(facts))),
         ("Messages that wait for you", [sanitize_line(text) for text in facts.unread.values()]),
+        (
+            "Tasks of the board that you work on",
+            [f"#{task} {sanitize_line(subject)}" for task, subject in facts.claims.items()],
+        ),
         ("Todo list", facts.todo.splitlines()),
     )
     return "\n".join(line for title, rows in sections for line in _format_section(title, rows))

@@ -16,6 +16,9 @@ from .._core.tools import Tool
 BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo")
 """Names of the built-in tools, in the order in which models see them."""
 
+BOARD_TOOLS = ("task_create", "task_update", "task_list", "task_get")
+"""Names of the tools for the task board, which sessions have only on request; see board.py."""
+
 
 def make_builtin_tools() -> dict[str, Tool]:
     """Return the built-in tools by name."""

@@ -4,6 +4,7 @@ Each port has one folder of adapters; `mudroom.testing` has a public fake of eac
 """
 
 from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy
+from .board import Board
 from .clock import Clock
 from .environment import Environment, Environments
 from .hooks import Hooks, ToolHookDecision
@@ -19,6 +20,7 @@ __all__ = [
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",
+    "Board",
     "Clock",
     "CommandResult",
     "Environment",

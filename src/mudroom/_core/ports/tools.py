@@ -48,6 +48,19 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def run_name(self) -> str:
+        """Name of the run if it is a named child, else ""."""
+        ...
+
+    @property
+    def call_key(self) -> str:
+        """Id of the call, unlike that of any other call in any session.
+
+        A call that runs again after a crash has the same. With it a keyed tool acts exactly once.
+        """
+        ...
+
+    @property
     def redact(self) -> Callable[[str], str]:
         """Function that removes secrets from a text.
 

@@ -36,10 +36,13 @@ def narrow_tools(
     `task` is among them only if depth is left, and the other tools for children only beside it.
     A named child has the tool for messages in any case.
     """
-    chosen = set(select_tools(tools, patterns))
-    if not is_root:
-        named = {pattern.tool for pattern in parse_tool_patterns(patterns)}
-        chosen = {name for name in chosen if tools[name].is_inherited or name in named}
+    named = {pattern.tool for pattern in parse_tool_patterns(patterns)}
+    offers = {"all", "root"} if is_root else {"all"}
+    chosen = {
+        name
+        for name in select_tools(tools, patterns)
+        if tools[name].offered_to in offers or name in named
+    }
     if depth > 0 and "task" in chosen:
         chosen |= {name for name, tool in tools.items() if tool.needs_children}
     else:
@@ -168,9 +171,15 @@ def _get_first_line(text: str) -> str:
 def _choose_tools(
     run: RunContext, agent: Agent, grant: Grant, *, is_named: bool
 ) -> tuple[str, ...]:
-    """Return the tools of a child: those that the parent has and its agent allows."""
+    """Return the tools of a child: those that the parent has and its agent allows.
+
+    A tool on request passes a parent that does not exclude it.
+    """
     toolbox = run.services.toolbox
-    parent_tools = select_tools(run.brief.tools, run.brief.agent.child_tools)
+    agent_of_parent = run.brief.agent
+    on_request = [name for name, tool in toolbox.items() if tool.offered_to == "request"]
+    available = dict.fromkeys((*run.brief.tools, *select_tools(on_request, agent_of_parent.tools)))
+    parent_tools = select_tools(available, agent_of_parent.child_tools)
     return narrow_tools(
         {name: toolbox[name] for name in parent_tools if name in toolbox},
         agent.tools,

@@ -59,6 +59,6 @@ COMPACT = Tool(
     run=_run,
     effect=Effect.PURE,
     category=ToolCategory.READ,
-    is_inherited=False,
+    offered_to="root",
     title_argument="focus",
 )

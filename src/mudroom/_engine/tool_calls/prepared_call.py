@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
-from ..._core.tool_names import add_implied_arguments, normalize_tool_name
+from ..._core.tool_names import STAND_INS, add_implied_arguments, normalize_tool_name
 from ..._core.tools import Tool, ToolResult
 from ...errors import suggest_names
 from ..run_context import RunContext
@@ -40,6 +40,9 @@ class PreparedCall(Struct, frozen=True):
 def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     """Look up the tool of a call and check its arguments; a fault becomes an error result."""
     name = call.name if call.name in run.tools else normalize_tool_name(call.name)
+    if name not in run.tools and name in STAND_INS:
+        name, arguments = STAND_INS[name]
+        call = structs.replace(call, arguments=arguments)
     tool = run.tools.get(name)
     if tool is None:
         hint = suggest_names(call.name, run.tools)

@@ -10,13 +10,15 @@ from ...agent_files.locations import list_project_folders
 from ...boards.board import TaskBoard
 from ...boards.file import get_board_path
 from ...boards.lesson_files import export_tasks, import_tasks
-from ...boards.tasks import BoardTask
-from ...projections.safe_text import sanitize, sanitize_line
+from ...projections.board_lines import (
+    count_tasks,
+    format_details,
+    format_ids,
+    format_ready,
+    format_task,
+)
 from ..output.json_output import print_json
 from .load_settings import load_settings
-
-_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
-_SUBJECT_LENGTH = 200
 
 
 def open_board(cwd: str) -> TaskBoard:
@@ -33,9 +35,7 @@ def print_board(cwd: str, *, as_json: bool) -> int:
         print_json(tasks)
     elif tasks:
         print("\n".join(format_task(task) for task in tasks))
-        done = sum(task.status == "completed" for task in tasks)
-        ready = sum(task.is_ready for task in tasks)
-        print(f"({done}/{len(tasks)} completed, {ready} ready)")
+        print(count_tasks(tasks))
     else:
         print('The task board of this project is empty. Add a task: mudroom board add "SUBJECT"')
     return 0
@@ -48,13 +48,7 @@ def print_task(cwd: str, task_id: int, *, as_json: bool) -> int:
     if as_json:
         print_json(task)
         return 0
-    print(format_task(task))
-    for label, ids in (("depends on", task.blockers), ("blocks", task.blocks)):
-        if ids:
-            print(f"{label}: {format_ids(ids)}")
-    for label, text in (("description", task.description), ("report", task.report)):
-        if text:
-            print(f"{label}:\n{sanitize(text)}")
+    print(format_details(task))
     return 0
 
 
@@ -70,7 +64,7 @@ def complete_task(cwd: str, task_ids: Iterable[int]) -> int:
     with open_board(cwd) as board:
         for task_id in task_ids:
             ready = board.mark_done(task_id)
-            print(f"#{task_id} is done" + (f"; ready now: {format_ids(ready)}" if ready else ""))
+            print(f"#{task_id} is done{format_ready(ready)}")
     return 0
 
 
@@ -106,18 +100,3 @@ def export_task_files(cwd: str, folder: str) -> int:
     if others:
         print(f"note: the board has no tasks for {', '.join(others)}; these files are unchanged")
     return 0
-
-
-def format_task(task: BoardTask) -> str:
-    """Return a task as one line: "[ ] #2 Write code (waits for #1)"."""
-    line = f"{_MARKS[task.status]} #{task.id} {sanitize_line(task.subject, _SUBJECT_LENGTH)}"
-    if task.status == "in_progress" and task.owner:
-        return f"{line} ({sanitize_line(task.owner, 60)})"
-    if task.status == "pending" and task.waits_for:
-        return f"{line} (waits for {format_ids(task.waits_for)})"
-    return line
-
-
-def format_ids(task_ids: Iterable[int]) -> str:
-    """Return ids as text: "#1, #2"."""
-    return ", ".join(f"#{task_id}" for task_id in task_ids)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ..._core.board_tasks import BoardTask
 from ..._core.counts import count_noun
 from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
 from ...boards.board import TaskBoard
-from ...boards.tasks import BoardTask
+from ...projections.board_lines import format_ready, format_task
 from ...session import Session
 from ..output.log_notices import show_log
 from ..output.progress import print_notice
 from ..output.report import explain_failure
 from ..output.run_reporter import open_progress
 from ..output.signals import handle_signals
-from .board import format_ids, format_task, open_board
+from .board import open_board
 from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .open_session import create_session
@@ -156,9 +157,7 @@ class BoardRunner:
         if ready is None:
             self._print_line(f"#{task.id} was returned to the board; its report is not used")
             return
-        self._print_line(
-            f"#{task.id} is done" + (f"; ready now: {format_ids(ready)}" if ready else "")
-        )
+        self._print_line(f"#{task.id} is done{format_ready(ready)}")
 
 
 def make_prompt(task: BoardTask, blockers: list[BoardTask]) -> str:

@@ -133,6 +133,12 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     'Where children run: "local", "process" (one process per core) or "process:N", N up to 64.',
 )
 @click.option(
+    "--board",
+    is_flag=True,
+    default=None,
+    help="Offer the tools for the task board of the project.",
+)
+@click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
     help='Sandbox for shell commands ("off" disables it).',

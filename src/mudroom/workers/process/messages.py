@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from ... import errors
 from ..._core.agents import Agent
+from ..._core.board_tasks import BoardOffer
 from ..._core.budgets import Budget, Grant, Limit, LimitState
 from ..._core.compaction import CompactionOptions
 from ..._core.events import AnyEvent, StoredEvent
@@ -33,6 +34,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         max_children: runs that a worker process executes at once at each depth.
         windows: context windows that local servers reported, by model string.
         images: whether a model takes images, as local servers reported it, by model string.
+        board_offer: runs that have the tools for the task board; "" without a board.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         compaction: when the engine shortens conversations.
     """
@@ -63,6 +65,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     windows: dict[str, int] = {}
     images: dict[str, bool] = {}
     versions_folder: str = ""
+    board_offer: BoardOffer = ""
     compaction: CompactionOptions = CompactionOptions()
 
 

@@ -1,0 +1,126 @@
+"""Changes of a board by the runs of one session. Each call changes the board exactly once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
+from .board import TaskBoard
+
+_SHORT_ID = 8
+"""Characters of a session id in the name of an owner."""
+
+
+class RunChanges:
+    """Changes of a board by the runs of one session.
+
+    The claims of a child belong to the child. Those of root runs belong to the session: the next
+    prompt continues the work.
+    """
+
+    def __init__(self, board: TaskBoard, session: str) -> None:
+        self._board = board
+        self._session = session
+
+    def create(
+        self, key: str, subject: str, description: str, blockers: Sequence[int]
+    ) -> BoardAnswer:
+        """Add a task."""
+        return self._answer_once(
+            key, lambda: BoardAnswer(self._board.add(subject, description, blockers))
+        )
+
+    def update(self, key: str, run_id: str, task_id: int, change: TaskChange) -> BoardAnswer:
+        """Change a task for a run: all of the change, or nothing."""
+        run = self._identify(run_id)
+        return self._answer_once(key, lambda: self._update(run, run_id, task_id, change), run)
+
+    def release(self, run_id: str) -> None:
+        """Return the tasks of a child run to the board."""
+        if _is_child(run_id):
+            self._board.release_run(self._identify(run_id))
+
+    def _identify(self, run_id: str) -> str:
+        return f"{self._session}#{run_id if _is_child(run_id) else ''}"
+
+    def _answer_once(self, key: str, act: Callable[[], BoardAnswer], run: str = "") -> BoardAnswer:
+        """Change the board and store the answer; return the stored answer of an earlier call."""
+        with self._board.change() as sql:
+            answer = _read_answer(sql, key)
+            if answer and self._is_valid(answer, run):
+                return answer
+            answer = act()
+            text = msgspec.json.encode(answer).decode()
+            sql.execute("INSERT OR REPLACE INTO op VALUES (?, ?)", (key, text))
+        return answer
+
+    def _is_valid(self, answer: BoardAnswer, run: str) -> bool:
+        """Return whether an earlier answer still holds: a claim may have been lost since."""
+        if not run or answer.task.status != "in_progress" or answer.task.run != run:
+            return True
+        tasks = self._board.read_tasks(answer.task.id)
+        return any(task.status == "completed" or _is_claimed_by(task, run) for task in tasks)
+
+    def _update(self, run: str, run_id: str, task_id: int, change: TaskChange) -> BoardAnswer:
+        board = self._board
+        board.return_abandoned()
+        texts = {name: getattr(change, name) for name in ("subject", "description")}
+        if change.status != "in_progress":
+            texts["owner"] = change.owner
+        texts = {name: text for name, text in texts.items() if text is not None}
+        if texts:
+            board.edit(task_id, **texts)
+        if change.blockers:
+            board.add_blockers(task_id, change.blockers)
+        for blocked in change.blocks:
+            board.add_blockers(blocked, [task_id])
+        task = board.get(task_id)
+        ready: list[int] = []
+        if change.status == "in_progress" and not _is_claimed_by(task, run):
+            board.claim(task_id, change.owner or self._describe(run_id), run)
+        elif change.status == "completed":
+            ready = self._complete(task, run)
+        elif change.status == "pending":
+            self._reopen(task, run)
+        elif change.status == "deleted":
+            board.remove([task_id])
+            return BoardAnswer(task, is_deleted=True)
+        return BoardAnswer(board.get(task_id), tuple(ready))
+
+    def _complete(self, task: BoardTask, run: str) -> list[int]:
+        ready = self._board.complete(task) if self._may_end(task, run) else None
+        return self._board.mark_done(task.id) if ready is None else ready
+
+    def _reopen(self, task: BoardTask, run: str) -> None:
+        if self._may_end(task, run):
+            self._board.release(task)
+        elif task.status != "pending":
+            self._board.reopen(task.id)
+
+    def _may_end(self, task: BoardTask, run: str) -> bool:
+        """Return whether a run may complete or return a claimed task.
+
+        It is the run that claimed the task, or a root run of the same session.
+        """
+        is_root = run.endswith("#")
+        return _is_claimed_by(task, run) or (is_root and task.run.startswith(run))
+
+    def _describe(self, run_id: str) -> str:
+        session = f"session {self._session[:_SHORT_ID]}"
+        return f"run {run_id}, {session}" if _is_child(run_id) else session
+
+
+def _is_child(run_id: str) -> bool:
+    return "." in run_id
+
+
+def _is_claimed_by(task: BoardTask, run: str) -> bool:
+    return task.status == "in_progress" and task.run == run
+
+
+def _read_answer(sql: sqlite3.Connection, key: str) -> BoardAnswer | None:
+    row = sql.execute("SELECT answer FROM op WHERE key = ?", (key,)).fetchone()
+    return msgspec.json.decode(row[0], type=BoardAnswer) if row else None

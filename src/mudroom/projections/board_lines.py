@@ -1,0 +1,51 @@
+"""Tasks of a board as lines, for screens and for models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from .._core.board_tasks import BoardTask
+from .safe_text import sanitize, sanitize_line
+
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+_SUBJECT_LENGTH = 200
+_OWNER_LENGTH = 60
+
+
+def format_task(task: BoardTask) -> str:
+    """Return a task as one line: "[ ] #2 Write code (waits for #1)"."""
+    line = f"{_MARKS[task.status]} #{task.id} {sanitize_line(task.subject, _SUBJECT_LENGTH)}"
+    if task.status == "in_progress" and task.owner:
+        return f"{line} ({sanitize_line(task.owner, _OWNER_LENGTH)})"
+    if task.status == "pending" and task.waits_for:
+        return f"{line} (waits for {format_ids(task.waits_for)})"
+    return line
+
+
+def format_details(task: BoardTask) -> str:
+    """Return a task with its dependencies, its description and its report."""
+    lines = [format_task(task)]
+    for label, ids in (("depends on", task.blockers), ("blocks", task.blocks)):
+        if ids:
+            lines.append(f"{label}: {format_ids(ids)}")
+    for label, text in (("description", task.description), ("report", task.report)):
+        if text:
+            lines.append(f"{label}:\n{sanitize(text)}")
+    return "\n".join(lines)
+
+
+def count_tasks(tasks: Sequence[BoardTask]) -> str:
+    """Return how many tasks are completed and ready: "(1/3 completed, 1 ready)"."""
+    done = sum(task.status == "completed" for task in tasks)
+    ready = sum(task.is_ready for task in tasks)
+    return f"({done}/{len(tasks)} completed, {ready} ready)"
+
+
+def format_ready(task_ids: Sequence[int]) -> str:
+    """Return what a completion made ready: "; ready now: #2, #3", or ""."""
+    return f"; ready now: {format_ids(task_ids)}" if task_ids else ""
+
+
+def format_ids(task_ids: Iterable[int]) -> str:
+    """Return ids as text: "#1, #2"."""
+    return ", ".join(f"#{task_id}" for task_id in task_ids)
