@@ -394,3 +394,13 @@ def test_a_background_child_and_a_background_command_have_one_start_and_one_end(
         ("1.1.1", "completed"),
     ]
     assert ends[0]["output_file"] == "/s/1.txt"
+
+
+def test_a_run_that_a_message_begins_is_in_the_background() -> None:
+    child = make_brief("1.1.1~2", parent="1", depth=1, name="alice", message_ids=("1.1.2.1.1",))
+    events: list[AnyEvent] = [
+        RunStarted(at=0, run="1", brief=make_brief("1")),
+        RunStarted(at=1, run="1.1.1~2", brief=child),
+    ]
+    (line,) = list_system_lines(events, "task_started")
+    assert (line["task_id"], line["is_backgrounded"]) == ("1.1.1~2", True)

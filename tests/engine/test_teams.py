@@ -595,3 +595,34 @@ async def test_a_broadcast_reaches_named_children_at_work_and_idle_ones(stage: S
     assert stage.runs == ["1", "1.1.1", "1.2.1", "1.1.1~2"]
     assert "phase 1 is complete" in stage.reports["1.2.1"].text
     assert stage.reports["1.1.1~2"].text == "thank you"
+
+
+async def test_a_sibling_that_knew_an_older_child_of_the_name_is_told(stage: Stage) -> None:
+    async def bob(request: Request) -> Answer:
+        if request.turn == 0:
+            await stage.wait_until(lambda: "1.3.1" in stage.reports)
+            return [send("alice", "as we agreed")]
+        return block_texts(request.messages[-1])[0]
+
+    script = {
+        "PARENT": [
+            [name("alice", "FIRST")],
+            [name("bob", "BOB", background=True)],
+            [name("alice", "SECOND")],
+            "I wait.",
+        ],
+        "FIRST": ["the older alice"],
+        "BOB": [bob],
+        "SECOND": ["the newer alice"],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+        assert [(each.name, each.is_replaced) for each in session.teammates] == [
+            ("alice", True),
+            ("bob", False),
+            ("alice", False),
+        ]
+    note = "this is a newer alice, who knows nothing of the one before"
+    assert note in stage.reports["1.2.1"].text
+    assert "1.3.1~2" in stage.runs

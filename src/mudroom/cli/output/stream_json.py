@@ -223,7 +223,7 @@ class StreamJson:
 
     def _is_in_background(self, brief: Brief) -> bool:
         parent = self._runs.get(brief.parent)
-        return any(
+        return bool(brief.message_ids) or any(
             call.arguments.get("background") or call.arguments.get("run_in_background")
             for call in (parent.calls if parent else ())
             if call.id == brief.call_id
