@@ -11,7 +11,7 @@ Example:
                 return f"turn {event.turn} of run {event.run}"
             case ToolCallStarted() | ToolCallFinished() | PermissionDecided() | FileWriteIntended():
                 return "tool call"
-            case NoteInjected() | MessageSent() | MessageDelivered():
+            case NoteInjected() | MessageSent() | MessageDelivered() | TeamMessageSent():
                 return "text for the next request"
             case ResultsCleared() | Compacted():
                 return "the conversation is shorter"
