@@ -54,6 +54,7 @@ from ._core.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    WorkMerged,
 )
 
 __all__ = [
@@ -81,4 +82,5 @@ __all__ = [
     "TurnFailed",
     "TurnFinished",
     "TurnStarted",
+    "WorkMerged",
 ]

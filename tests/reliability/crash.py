@@ -4,9 +4,9 @@
 
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
-must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND or TEAM. The requests
-to the model are appended to REQUESTS. Each answer is a line: exit code, number of points passed,
-and the report as JSON, separated by tabs.
+must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM or ISOLATED.
+The requests to the model are appended to REQUESTS. Each answer is a line: exit code, number of
+points passed, and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end.
@@ -220,6 +220,20 @@ def small_child(name: str, turn: int) -> Answer:
     return [[call("bash", command=make_effect_command(name))], f"child {name} is done"][turn]
 
 
+def isolated_parent(turn: int) -> Answer:
+    """Start three children that change lines of one file, each in an isolated workspace."""
+    children = [call("task", prompt=f"OWN {name}", isolation="isolated") for name in CHILDREN]
+    return [children, "all three are merged"][turn]
+
+
+def isolated_child(name: str, turn: int) -> Answer:
+    return [
+        [call("edit", file_path="lines.txt", old_string=f"line {name}", new_string=f"by {name}")],
+        [call("write", file_path=f"new/{name}.txt", content=f"new {name}\n")],
+        f"child {name} is done",
+    ][turn]
+
+
 def script(requests: str) -> Callable[[Request], Answer]:
     """Return a script that chooses the next step from the messages alone."""
 
@@ -235,6 +249,10 @@ def script(requests: str) -> Callable[[Request], Answer]:
             return team_child(request, request.prompt.split()[1], turn)
         if request.prompt.startswith("SMALL"):
             return small_child(request.prompt[-1], turn)
+        if request.prompt == "ISOLATED":
+            return isolated_parent(turn)
+        if request.prompt.startswith("OWN"):
+            return isolated_child(request.prompt[-1], turn)
         return parent(turn) if request.prompt == "PARENT" else child(request.prompt[-1], turn)
 
     return answer

@@ -68,6 +68,11 @@ class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
     owner: str = ""
     parent: str = ""
 
+    @property
+    def has_own_files(self) -> bool:
+        """True if the run does not change the files of its caller while it works."""
+        return self.kind in (WorkspaceKind.COPY, WorkspaceKind.ISOLATED)
+
 
 class Output(Struct, frozen=True, omit_defaults=True):
     """A value that a run must emit.

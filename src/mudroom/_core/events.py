@@ -233,6 +233,24 @@ class Compacted(Event, frozen=True, tag="compacted"):
     parts: dict[str, int] = {}
 
 
+class WorkMerged(Event, frozen=True, tag="work_merged"):
+    """The work of a child with an isolated workspace was merged into the files of the run, or not.
+
+    Arguments:
+        child: id of the child run.
+        state: "merged", "conflict" or "refused".
+        files: paths of the files that were changed, relative to the workspace.
+        conflicts: the files that could not be merged, with the kinds of their conflicts.
+        text: what the model of the run reads about it.
+    """
+
+    child: str
+    state: str
+    files: tuple[str, ...] = ()
+    conflicts: tuple[tuple[str, str], ...] = ()
+    text: str = ""
+
+
 class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):
     """The intent to run a tool call.
 
@@ -327,6 +345,7 @@ StoredEvent = (
     | ModelCallRetried
     | ResultsCleared
     | Compacted
+    | WorkMerged
     | PermissionDecided
     | ToolCallStarted
     | FileWriteIntended

@@ -142,6 +142,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
 
 async def _store_work(run: RunContext) -> Work | None:
     """Store the files of a run that has an isolated workspace."""
+    if run.services.recorded_work:
+        return run.services.recorded_work.find_work(run.run_id)
     isolation = run.environment.isolation
     if run.brief.workspace.kind is not WorkspaceKind.ISOLATED or isolation is None:
         return None

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from .._core.agents import WorkspaceKind
 from .._core.budgets import Limit
 from .._core.events import (
     Compacted,
@@ -26,6 +25,7 @@ from .._core.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    WorkMerged,
 )
 from .._core.messages import (
     AssistantMessage,
@@ -114,6 +114,8 @@ class _Restorer:
             self._restore_arrival(event)
         elif isinstance(event, NoteInjected):
             self._restore_note(event)
+        elif isinstance(event, WorkMerged):
+            self._run.evidence.add_files(ToolResult("", changes=event.files))
         elif isinstance(event, TurnStarted):
             self._start_turn(event)
         elif isinstance(event, TurnFinished):
@@ -243,10 +245,10 @@ class _Restorer:
         below = sum(1 for _ in walk_descendants(past, child))
         report = self._charge_child(child, 1 + below)
         started = next(iter(past.get(child, ())), None)
-        is_copy = (
-            isinstance(started, RunStarted) and started.brief.workspace.kind is WorkspaceKind.COPY
+        shares_files = not (
+            isinstance(started, RunStarted) and started.brief.workspace.has_own_files
         )
-        if report and not is_copy:
+        if report and shares_files:
             self._run.evidence.add_report(report)
 
 
@@ -276,6 +278,8 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
         return None
     workspace = run.environment.workspace
     workspace.remove_unfinished(write.path)
+    if tool.needs_children:
+        return None  # a merge of the child's files, which the call continues
     current = hash_file(workspace, write.path)
     if current == write.after:
         text = f"{write.path} was changed as asked, right before an interruption."

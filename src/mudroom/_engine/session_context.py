@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget, Limit
-from .._core.events import AnyEvent, Compacted, ResultsCleared, StoredEvent
+from .._core.events import AnyEvent, Compacted, ResultsCleared, StoredEvent, WorkMerged
 from .._core.messages import Usage
 from .._core.ports import (
     Approver,
@@ -24,7 +24,7 @@ from .._core.ports import (
     Toolbox,
 )
 from .._core.request_heads import RequestHeads
-from .._core.runs import Brief
+from .._core.runs import Brief, Work
 from ..errors import UsageError
 from .changes.versions import FileVersions
 from .changes.watch import ChangeWatch
@@ -42,6 +42,18 @@ FindRecordedEdits = Callable[
 
 With an edit comes the brief of its summary run, if it has one.
 """
+
+
+class RecordedWork(Protocol):
+    """The isolated workspaces of a record, for a replay."""
+
+    def find_work(self, run_id: str) -> Work | None:
+        """Return what a run made of its isolated workspace."""
+        ...
+
+    def find_merge(self, child: str) -> WorkMerged | None:
+        """Return the outcome of the merge of a child's work."""
+        ...
 
 
 class ComputePrice(Protocol):
@@ -101,6 +113,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         request_heads: the system prompts and tools that the record contains.
         board: the task board of the project; None for a session without one.
         recorded_edits: the edits of the record in a replay; None: the engine decides.
+        recorded_work: the isolated workspaces of the record in a replay; None: the engine makes
+            them.
     """
 
     session: str
@@ -134,6 +148,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     request_heads: RequestHeads = field(default_factory=RequestHeads)
     board: Board | None = None
     recorded_edits: FindRecordedEdits | None = None
+    recorded_work: RecordedWork | None = None
 
     def check_price(self, model: str, meter: Meter) -> None:
         """Raise UsageError if a budget in dollars holds and the price of the model is unknown."""

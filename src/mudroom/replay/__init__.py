@@ -42,6 +42,7 @@ from .recorded_outcomes import (
     RecordedTeams,
 )
 from .recorded_stops import RecordedFault, RecordedMeters, RecordedStops
+from .recorded_work import RecordedWork
 
 __all__ = ["ReplayDiverged", "replay"]
 
@@ -148,6 +149,7 @@ def _make_services(
         hooks=hooks,
         teams=RecordedTeams(events),
         recorded_edits=RecordedEdits(events).find,
+        recorded_work=RecordedWork(events),
     )
 
 

@@ -23,7 +23,9 @@ from .._core.events import (
     ToolCallStarted,
     TurnFailed,
     TurnStarted,
+    WorkMerged,
 )
+from .._engine.children.merge import MERGE
 from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
 from .recorded_stops import RecordedStops
@@ -33,7 +35,14 @@ class ReplayDiverged(MudroomError):
     """An event of the replay differs from the recorded one."""
 
 
-_NOT_COMPARED = (FileWriteIntended, MessageSent, TeamMessageSent, RunResumed, ModelCallRetried)
+_NOT_COMPARED = (
+    FileWriteIntended,
+    MessageSent,
+    TeamMessageSent,
+    RunResumed,
+    ModelCallRetried,
+    WorkMerged,
+)
 """Event types that depend on the outside world: a replay lacks them or has them elsewhere."""
 
 
@@ -68,6 +77,8 @@ class RecordedEvents:
             if isinstance(event, RunResumed):
                 _remove_unanswered_turn(expected)
             if isinstance(event, PermissionDecided):
+                if event.name == MERGE:
+                    continue  # a replay merges nothing
                 expected.clear()  # the earlier process did not act on its decision
             if not isinstance(event, _NOT_COMPARED):
                 expected.append(event)

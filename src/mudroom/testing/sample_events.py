@@ -28,6 +28,7 @@ from .._core.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    WorkMerged,
 )
 from .._core.messages import (
     AssistantMessage,
@@ -167,6 +168,13 @@ def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
             message=InboxMessage("1.1.2", "Go on.", "1", name="parent", approve=True),
         ),
         RunWaiting(**stamp, runs=("1.2.1.1.1", "1.2.1.1.2")),
+        WorkMerged(
+            **stamp,
+            child="1.2.1.1.1",
+            state="conflict",
+            conflicts=(("src/config.py", "both-modified"),),
+            text="[merge: not done, 1 conflict]",
+        ),
     )
 
 

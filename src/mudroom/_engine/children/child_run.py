@@ -19,7 +19,7 @@ from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
 from ..run_context import RunContext
 from ..team_text import PLAN_NOTE
-from .merge import has_isolated_files, merge_report
+from .merge import merge_report
 
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
@@ -94,7 +94,7 @@ class ChildRun:
         run = self._context.run
         windows = run.evidence.open_windows
         window = windows.get(self._brief.call_id)
-        if not has_isolated_files(self._brief.workspace.kind):
+        if not self._brief.workspace.has_own_files:
             windows[self._brief.call_id] = ChildWindow(self.handle)
         run.background.waited_for[run_id] = self.handle.release
         try:
@@ -117,12 +117,13 @@ class ChildRun:
         detail: dict[str, Any] = {"run": report.run_id}
         if below:
             detail["below"] = below
-        line, outcome = await merge_report(self._context, report)
-        if outcome:
-            text += f"\n{line}"
-            detail["merge"] = outcome.to_json()
+        changes: tuple[str, ...] = ()
+        if merged := await merge_report(self._context, report):
+            text += f"\n{merged.text}"
+            detail["merge"] = merged.state
+            changes = merged.files
         is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
-        return ToolResult(text, is_error, detail=detail, spill=spill)
+        return ToolResult(text, is_error, changes=changes, detail=detail, spill=spill)
 
     async def _wait_for_notification(self) -> InboxMessage:
         """Wait for the end of the child and return the notification, also after an error."""
@@ -141,13 +142,11 @@ class ChildRun:
     async def _make_notification(self) -> InboxMessage:
         """Return the notification, after the end of the child."""
         report, _ = await self._finish()
-        if not has_isolated_files(self._brief.workspace.kind):
+        if not self._brief.workspace.has_own_files:
             self._context.run.evidence.add_report(report)
         text, _ = self._format(report)
-        line, outcome = await merge_report(self._context, report)
-        if outcome:
-            text += f"\n{line}"
-            self._context.run.evidence.add_files(ToolResult("", changes=outcome.files))
+        if merged := await merge_report(self._context, report):
+            text += f"\n{merged.text}"
         status = choose_status(report.reason)
         return make_notification(
             self._brief.run_id, status, self.title, text, name=self._brief.name

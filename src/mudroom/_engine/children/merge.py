@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from msgspec import Struct
 
-from ..._core.agents import WorkspaceKind
 from ..._core.counts import count_noun
-from ..._core.events import PermissionDecided
+from ..._core.events import PermissionDecided, WorkMerged
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import (
     ApprovalDecision,
@@ -21,15 +19,19 @@ from ..._core.ports import (
     PermissionVerdict,
 )
 from ..._core.runs import Report, Work
-from ..._core.tools import ToolCategory
+from ..._core.tools import ToolCategory, ToolResult
 from ...errors import MudroomError
 from ..call_context import CallContext
+from ..run_context import RunContext
 
 _MAX_ATTEMPTS = 3
 """Plans of one merge: the user may change files while they are written."""
 
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
+
+MERGE = "merge"
+"""Name of a merge in permission requests and decisions."""
 
 _VERDICTS = ("deny", "ask", "allow")
 
@@ -54,11 +56,6 @@ class MergeOutcome(Struct, frozen=True):
             return "refused"
         return "conflict" if self.conflicts else "merged"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome for the record."""
-        conflicts = [{"path": each.path, "kind": each.kind} for each in self.conflicts]
-        return {"state": self.state, "files": list(self.files), "conflicts": conflicts}
-
 
 class _ChangedMeanwhileError(Exception):
     """A file differs from what the merge was planned with."""
@@ -68,28 +65,52 @@ class _ChangedMeanwhileError(Exception):
         self.file = file
 
 
-async def merge_report(context: CallContext, report: Report) -> tuple[str, MergeOutcome | None]:
-    """Merge the work of a child. Return a line for its parent's model, and the outcome.
+async def merge_report(context: CallContext, report: Report) -> WorkMerged | None:
+    """Merge the work of a child, once, and record the outcome.
 
-    Returns "" and None for a child that shared its parent's files.
+    Returns None for a child that shared its parent's files.
     """
-    isolation = context.run.environment.isolation
-    if report.work is None or isolation is None:
-        return "", None
+    run = context.run
+    if report.work is None:
+        return None
+    if merged := _find_recorded(run, report.run_id):
+        run.evidence.add_files(ToolResult("", changes=merged.files))
+        return merged
     try:
         outcome = await merge_work(context, report.run_id, report.work)
     except MudroomError as error:
         outcome = MergeOutcome(refusal=str(error))
-    text = await asyncio.to_thread(_describe, context, isolation, report.run_id, outcome)
+    text = await asyncio.to_thread(_describe, context, report.run_id, outcome)
     if report.work.missing:
         text += f"\n[not stored, so not merged: {', '.join(report.work.missing)}]"
-    return text, outcome
+    event = run.recorder.make_event(
+        WorkMerged,
+        child=report.run_id,
+        state=outcome.state,
+        files=outcome.files,
+        conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
+        text=text,
+    )
+    await run.recorder.record(event)
+    run.evidence.add_files(ToolResult("", changes=outcome.files))
+    return event
+
+
+def _find_recorded(run: RunContext, child: str) -> WorkMerged | None:
+    """Return the outcome that an earlier process recorded, or that a replay has."""
+    if run.services.recorded_work:
+        return run.services.recorded_work.find_merge(child)
+    events = run.services.past_events.get(run.run_id, ())
+    return next(
+        (event for event in events if isinstance(event, WorkMerged) and event.child == child), None
+    )
 
 
 async def merge_work(context: CallContext, run_id: str, work: Work) -> MergeOutcome:
     """Merge the work of a run into the files of the parent: all of it, or nothing."""
     isolation = context.run.environment.isolation
-    assert isolation is not None
+    if isolation is None:
+        return MergeOutcome(refusal="this session has no isolated workspaces")
     conflicts: tuple[MergeConflict, ...] = ()
     async with isolation.lock:
         for _ in range(_MAX_ATTEMPTS):
@@ -105,7 +126,7 @@ async def merge_work(context: CallContext, run_id: str, work: Work) -> MergeOutc
                 conflicts = (MergeConflict(path, "changed-meanwhile", theirs=theirs),)
                 continue
             await asyncio.to_thread(isolation.mark_merged, run_id)
-            return MergeOutcome(tuple(file.path for file in plan.files))
+            return MergeOutcome(work.files)  # also those that an earlier process wrote
     return MergeOutcome(conflicts=conflicts)
 
 
@@ -143,7 +164,7 @@ async def _check_permission(context: CallContext, run_id: str, plan: MergePlan) 
         return ""
     if tool is None:
         return "no file may be written in this session"
-    call = ToolCallBlock(context.call.id if context.call else "", "merge", {"run": run_id})
+    call = ToolCallBlock(context.call.id if context.call else "", MERGE, {"run": run_id})
     verdicts = [
         run.environment.policy.judge(call, tool, {"path": file.path, "content": ""}, run.brief)
         for file in plan.files
@@ -157,7 +178,7 @@ async def _check_permission(context: CallContext, run_id: str, plan: MergePlan) 
         request = ApprovalRequest(
             run.run_id,
             run.brief.agent.name,
-            "merge",
+            MERGE,
             {"run": run_id, "files": paths},
             f"{count_noun(len(paths), 'file')} of yours would change",
             call.id,
@@ -177,7 +198,7 @@ async def _record_decision(
     event = context.run.recorder.make_event(
         PermissionDecided,
         call_id=call_id,
-        name="merge",
+        name=MERGE,
         verdict=verdict.verdict,
         allowed=decision.allowed,
         policy_reason=verdict.why,
@@ -187,13 +208,12 @@ async def _record_decision(
     await context.run.recorder.record(event)
 
 
-def _describe(
-    context: CallContext, isolation: Isolation, run_id: str, outcome: MergeOutcome
-) -> str:
+def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
     """Return the outcome as the parent's model reads it."""
+    isolation = context.run.environment.isolation
     if outcome.refusal:
         return f"[merge: not done: {outcome.refusal}. The work is kept as run {run_id}.]"
-    if outcome.conflicts:
+    if outcome.conflicts and isolation:
         return _describe_conflicts(context, isolation, run_id, outcome.conflicts)
     if not outcome.files:
         return "[merge: the child changed no file]"
@@ -239,8 +259,3 @@ def _write_side(
     with open(path, "wb") as file:
         file.write(isolation.read(content))
     return path
-
-
-def has_isolated_files(kind: WorkspaceKind) -> bool:
-    """Return whether a child does not change its parent's files while it works."""
-    return kind in (WorkspaceKind.COPY, WorkspaceKind.ISOLATED)

@@ -6,4 +6,8 @@ store.py       trees of files as git objects; the folder's repository is only re
 checkout.py    a folder with the files of a tree, and a git repository of its own
 merge.py       the three-way merge of two trees
 overlap.py     files that several runs changed
+dependencies.py  ignored files that a workspace gets
+recent_files.py  times of index files
+workspaces.py  the workspaces of one session
+kept_work.py   the work of all sessions, and the clean-up
 """

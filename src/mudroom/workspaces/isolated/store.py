@@ -258,16 +258,13 @@ class TreeStore:
 
     def find_kept(self, name: str) -> tuple[str, str] | None:
         """Return the ids of base and tree that are kept under a name, None without one."""
-        commit = f"refs/trees/{name}"
-        arguments = (
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            f"{commit}~^{{tree}}",
-            f"{commit}^{{tree}}",
-        )
-        trees = os.fsdecode(self.git.run(*arguments, codes=(0, 1))).split()
-        return (trees[0], trees[1]) if len(trees) == 2 else None
+        commits = (f"refs/trees/{name}~", f"refs/trees/{name}")
+        options = ("--verify", "--quiet")
+        trees = [
+            os.fsdecode(self.git.run("rev-parse", *options, f"{commit}^{{tree}}", codes=(0, 1)))
+            for commit in commits
+        ]
+        return (trees[0].strip(), trees[1].strip()) if all(trees) else None
 
     def make_commit(self, tree: str, *parents: str) -> str:
         """Return the id of a commit with a tree; equal arguments give an equal id."""

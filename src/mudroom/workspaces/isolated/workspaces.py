@@ -7,8 +7,9 @@ import hashlib
 import os
 import shutil
 import threading
+import weakref
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,13 @@ from .git import explain_unusable_git
 from .merge import merge_trees
 from .store import StoredFiles, TreeStore, WorkingFiles
 
+SOURCE_FILE = "source"
+"""Name of the file with the path of the user's folder."""
+
+REMOVED = ".removed"
+"""End of the name of a folder that is being removed."""
+
+_RECORD = "workspace.json"
 _SOURCE = "source"
 """Name of the index for the user's folder."""
 
@@ -60,11 +68,15 @@ class IsolatedWorkspaces:
     Arguments:
         directory: folder for the objects and the workspaces of the session.
         source: the user's folder. home: mudroom's state folder.
+
+    Attributes:
+        is_locked_by_caller: true if the caller has locked `directory` for itself.
     """
 
     def __init__(self, directory: str, source: str, home: str) -> None:
         self.directory = directory
-        self._source = source
+        self.source = source
+        self.is_locked_by_caller = False
         self._home = home
         self._lock = threading.Lock()
         self._store: TreeStore | None = None
@@ -74,15 +86,35 @@ class IsolatedWorkspaces:
         """The trees of the session. Raises WorkspaceError if git cannot be used."""
         with self._lock:
             if self._store is None:
-                if reason := explain_unusable_git():
-                    raise WorkspaceError(
-                        f"an isolated workspace needs git: {reason}",
-                        remedy="Install git 2.38 or later, or let the run share the folder.",
-                    )
-                make_private_folder(Path(self.directory))
-                place = os.path.join(self.directory, "store.git")
-                self._store = TreeStore(place, self._source, [self._home])
+                self._store = self._open_store()
             return self._store
+
+    def _open_store(self) -> TreeStore:
+        if reason := explain_unusable_git():
+            raise WorkspaceError(
+                f"an isolated workspace needs git: {reason}",
+                remedy="Install git 2.38 or later, or let the run share the folder.",
+            )
+        folder = Path(self.directory)
+        make_private_folder(folder)
+        if not self.is_locked_by_caller:
+            self._lock_folder()
+        record = folder / SOURCE_FILE
+        if not record.exists():
+            replace_private_file(record, os.fsencode(self.source))
+        return TreeStore(str(folder / "store.git"), self.source, [self._home])
+
+    def _lock_folder(self) -> None:
+        """Keep clean-ups of other processes away while this object exists."""
+        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, descriptor)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def list_folders(self) -> list[str]:
+        """Return the ids of the runs that have a folder."""
+        records = Path(self.directory, "runs").glob(f"*/{_RECORD}")
+        names = (record.parent.name for record in records)
+        return [name for name in names if not name.endswith(REMOVED)]
 
     def open(self, run_id: str, parent: str, *, same_path: bool) -> IsolatedFolder:
         """Return the workspace of a run; make it, with the parent's present files, if it is new.
@@ -110,13 +142,13 @@ class IsolatedWorkspaces:
             checkout.read_only,
             files.missing,
         )
-        replace_private_file(Path(place, "workspace.json"), msgspec.json.encode(folder))
+        replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
         return folder
 
     def find(self, run_id: str) -> IsolatedFolder | None:
         """Return the workspace of a run, None if it has no folder."""
         try:
-            record = Path(self._find_place(run_id), "workspace.json").read_bytes()
+            record = Path(self._find_place(run_id), _RECORD).read_bytes()
         except FileNotFoundError:
             return None
         return msgspec.json.decode(record, type=IsolatedFolder)
@@ -141,7 +173,12 @@ class IsolatedWorkspaces:
 
     def remove(self, run_id: str) -> None:
         """Remove the folder of a run. Its stored work stays."""
-        shutil.rmtree(self._find_place(run_id), ignore_errors=True)
+        place = self._find_place(run_id)
+        # A kill in between must not leave a workspace that lacks files.
+        removed = f"{place}.{os.urandom(4).hex()}{REMOVED}"
+        with suppress(FileNotFoundError):
+            os.rename(place, removed)
+        shutil.rmtree(removed, ignore_errors=True)
         Path(self.store.find_index(run_id)).unlink(missing_ok=True)
 
     def remove_if_stored(self, run_id: str) -> None:
@@ -151,8 +188,10 @@ class IsolatedWorkspaces:
             self.remove(run_id)
 
     def mark_merged(self, run_id: str) -> None:
-        """Record that the work of a run is merged."""
+        """Record that the work of a run is merged, and remove a folder that a kill left."""
         self.store.git.run("update-ref", f"refs/merged/{run_id}", f"refs/trees/{run_id}")
+        if self.find(run_id):
+            self.remove_if_stored(run_id)
 
     def plan_merge(self, into: str, work: Work) -> MergePlan:
         """Merge work with the present files of a workspace; write no file.

@@ -1,0 +1,29 @@
+"""Recorded work: the isolated workspaces of a record. A replay writes and merges no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .._core.events import RunFinished, StoredEvent, WorkMerged
+from .._core.runs import Work
+
+
+class RecordedWork:
+    """Work and merges of a record, by the id of the run with the isolated workspace."""
+
+    def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._works: dict[str, Work | None] = {}
+        self._merges: dict[str, WorkMerged] = {}
+        for event in events:
+            if isinstance(event, RunFinished):
+                self._works[event.run] = event.report.work
+            elif isinstance(event, WorkMerged):
+                self._merges[event.child] = event
+
+    def find_work(self, run_id: str) -> Work | None:
+        """Return what a run made of its isolated workspace."""
+        return self._works.get(run_id)
+
+    def find_merge(self, child: str) -> WorkMerged | None:
+        """Return the outcome of the merge of a child's work."""
+        return self._merges.get(child)

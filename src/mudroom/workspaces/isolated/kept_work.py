@@ -1,0 +1,175 @@
+"""Work of the isolated workspaces of all sessions, and the clean-up after killed processes."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..._core.runs import Work
+from ...errors import UnknownName, WorkspaceError
+from .git import Git
+from .workspaces import REMOVED, SOURCE_FILE, IsolatedWorkspaces
+
+
+class KeptWork(Struct, frozen=True):
+    """Work of one run.
+
+    Arguments:
+        session: id of the session. run_id: the run.
+        source: the folder that the workspace began as.
+        state: "merged", "not merged" or "working" (a process uses the workspace now).
+        files: paths of the files that differ from the start.
+    """
+
+    session: str
+    run_id: str
+    source: str
+    state: str
+    files: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Session and run: "1f2a3b4c/1.2.1"."""
+        return f"{self.session[:8]}/{self.run_id}"
+
+
+def get_isolated_folder(home: str) -> Path:
+    """Return the folder with the isolated workspaces of all sessions.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
+    return Path(home, "isolated")
+
+
+def open_kept(home: str, session: str) -> IsolatedWorkspaces:
+    """Open the isolated workspaces of an earlier session. Raises WorkspaceError."""
+    folder = get_isolated_folder(home) / session
+    try:
+        source = os.fsdecode((folder / SOURCE_FILE).read_bytes())
+    except OSError as error:
+        raise WorkspaceError(
+            f"the isolated workspaces of session {session} cannot be opened: {error.strerror}"
+        ) from error
+    return IsolatedWorkspaces(str(folder), source, home)
+
+
+def list_kept(home: str, source: str = "") -> list[KeptWork]:
+    """Return the work of all sessions, by session and run.
+
+    Arguments:
+        source: only work of this folder; "" for all.
+    """
+    kept: list[KeptWork] = []
+    for folder in _list_sessions(home):
+        with suppress(WorkspaceError):
+            workspaces = open_kept(home, folder.name)
+            if source in ("", workspaces.source):
+                kept += _list_session(folder.name, workspaces)
+    return kept
+
+
+def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[KeptWork]:
+    git = Git(os.path.join(workspaces.directory, "store.git"))
+    if not os.path.isdir(git.directory):
+        return
+    refs = os.fsdecode(git.run("for-each-ref", "--format=%(refname)")).split()
+    merged = {ref.removeprefix("refs/merged/") for ref in refs if ref.startswith("refs/merged/")}
+    stored = [ref.removeprefix("refs/trees/") for ref in refs if ref.startswith("refs/trees/")]
+    working = workspaces.list_folders()
+    for run_id in sorted({*stored, *working}, key=_split_run_id):
+        work = workspaces.find_stored(run_id)
+        state = "merged" if run_id in merged else "not merged"
+        if run_id in working:
+            state = "working"
+        yield KeptWork(session, run_id, workspaces.source, state, work.files if work else ())
+
+
+def find_kept(home: str, name: str) -> KeptWork:
+    """Return the work that an id names; the session may be shortened. Raises UnknownName."""
+    session, _, run_id = name.partition("/")
+    kept = list_kept(home)
+    matching = [each for each in kept if each.session.startswith(session) and each.run_id == run_id]
+    if session and len(matching) == 1:
+        return matching[0]
+    raise UnknownName("workspace", name, [each.id for each in kept])
+
+
+def drop_kept(home: str, kept: KeptWork) -> None:
+    """Remove the stored work of a run."""
+    workspaces = open_kept(home, kept.session)
+    git = workspaces.store.git
+    for folder in ("trees", "merged"):
+        git.run("update-ref", "-d", f"refs/{folder}/{kept.run_id}")
+
+
+def read_difference(home: str, kept: KeptWork) -> str:
+    """Return the changes of a run as a unified difference."""
+    workspaces = open_kept(home, kept.session)
+    work = _require_work(workspaces, kept)
+    options = ("--no-color", "--no-ext-diff", "--no-textconv")
+    output = workspaces.store.git.run("diff", *options, work.base, work.tree)
+    return output.decode("utf-8", "backslashreplace")
+
+
+def _require_work(workspaces: IsolatedWorkspaces, kept: KeptWork) -> Work:
+    work = workspaces.find_stored(kept.run_id)
+    if work is None:
+        raise WorkspaceError(
+            f"the work of {kept.id} is not stored yet",
+            remedy="Wait until its run has ended, or start mudroom again.",
+        )
+    return work
+
+
+def remove_abandoned(home: str) -> int:
+    """Store the work in the folders that killed processes left, then remove the folders.
+
+    Returns the number of folders. What cannot be stored stays.
+    """
+    return sum(_remove_of_session(home, folder) for folder in _list_sessions(home))
+
+
+def _remove_of_session(home: str, folder: Path) -> int:
+    if not any((folder / "runs").iterdir() if (folder / "runs").is_dir() else ()):
+        return 0
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return _store_and_remove(home, folder)
+    except (BlockingIOError, WorkspaceError):
+        return 0  # a process uses it, or its files cannot be stored now
+    finally:
+        os.close(descriptor)
+
+
+def _store_and_remove(home: str, folder: Path) -> int:
+    for rest in (folder / "runs").glob(f"*{REMOVED}"):
+        shutil.rmtree(rest, ignore_errors=True)
+    workspaces = open_kept(home, folder.name)
+    workspaces.is_locked_by_caller = True
+    count = 0
+    for run_id in workspaces.list_folders():
+        workspaces.store_work(run_id)
+        workspaces.remove(run_id)
+        count += 1
+    for rest in (folder / "runs").iterdir():  # those that were not made completely
+        shutil.rmtree(rest, ignore_errors=True)
+    return count
+
+
+def _list_sessions(home: str) -> list[Path]:
+    try:
+        return sorted(path for path in get_isolated_folder(home).iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+
+
+def _split_run_id(run_id: str) -> list[int]:
+    return [int(part) if part.isdigit() else 0 for part in run_id.split(".")]
