@@ -47,6 +47,8 @@ def make_isolated_opener(home: str, session: str, folder: str) -> OpenIsolated:
         home: mudroom's state folder. folder: the user's folder.
     """
 
+    _clean_up_isolated(home)
+
     @cache
     def open_isolated() -> IsolatedWorkspaces:
         from .workspaces.isolated.workspaces import IsolatedWorkspaces
@@ -54,6 +56,21 @@ def make_isolated_opener(home: str, session: str, folder: str) -> OpenIsolated:
         return IsolatedWorkspaces(os.path.join(home, "isolated", session), folder, home)
 
     return open_isolated
+
+
+@cache
+def _clean_up_isolated(home: str) -> None:
+    """Store and remove the isolated workspaces that killed processes left, in another thread."""
+    folder = os.path.join(home, "isolated")
+    if not os.path.isdir(folder):
+        return
+
+    def clean_up() -> None:
+        from .workspaces.isolated.kept_work import remove_abandoned
+
+        remove_abandoned(home)
+
+    threading.Thread(target=clean_up, name="workspace clean-up", daemon=True).start()
 
 
 class FolderView(Struct, frozen=True):

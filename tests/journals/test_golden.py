@@ -21,6 +21,7 @@ from mudroom._core.events import (
     StoredEvent,
     TeamMessageSent,
     ToolCallStarted,
+    WorkMerged,
 )
 from mudroom.cli.commands.root import COMMANDS
 from mudroom.errors import JournalNewer
@@ -41,6 +42,7 @@ FIRST_VERSION: dict[type[StoredEvent], int] = {
     ResultsCleared: 2,
     RunWaiting: 2,
     TeamMessageSent: 2,
+    WorkMerged: 2,
 }
 """Record version that introduced an event, if not the first."""
 ID = "00000000-0000-4000-8000-000000000001"

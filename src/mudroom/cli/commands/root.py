@@ -29,6 +29,7 @@ from .permissions import COMMANDS as PERMISSION_COMMANDS
 from .sessions import COMMANDS as SESSION_COMMANDS
 from .setup import COMMANDS as SETUP_COMMANDS
 from .viewer import COMMANDS as VIEWER_COMMANDS
+from .workspaces import COMMANDS as WORKSPACE_COMMANDS
 
 WITHOUT_VALUE = "\0"
 """Value of `-p` and `--resume` where the command line gives none."""
@@ -325,6 +326,7 @@ COMMANDS: dict[str, click.Command] = {
     **PERMISSION_COMMANDS,
     **AGENT_COMMANDS,
     **BOARD_COMMANDS,
+    **WORKSPACE_COMMANDS,
     **SETUP_COMMANDS,
     "help": help_,
 }

@@ -51,14 +51,14 @@ def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -
 
 
 def delete_session(path: Path) -> None:
-    """Delete a session: journal, long outputs, versions of files. Raises JournalBusy."""
+    """Delete a session with its outputs, versions of files and workspaces. Raises JournalBusy."""
     import shutil  # slow to import, and rarely needed
 
     descriptor = lock(path)
     try:
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        for name in ("spills", "versions"):
+        for name in ("spills", "versions", "isolated"):
             shutil.rmtree(path.parent.parent / name / path.stem, ignore_errors=True)
     finally:
         unlock(path, descriptor)

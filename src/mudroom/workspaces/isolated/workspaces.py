@@ -123,6 +123,7 @@ class IsolatedWorkspaces:
             parent: run id of the isolated workspace that it copies; "" for the user's folder.
             same_path: see `check_out`.
         """
+        store = self.store  # it waits for a clean-up, which may remove the folder
         if folder := self.find(run_id):
             return folder
         place = self._find_place(run_id)
@@ -133,7 +134,7 @@ class IsolatedWorkspaces:
         else:
             files = self._store_present(parent)
             base = files.tree
-        checkout = check_out(self.store, files.tree, place, run_id, same_path=same_path)
+        checkout = check_out(store, files.tree, place, run_id, same_path=same_path)
         folder = IsolatedFolder(
             run_id,
             base,
@@ -184,14 +185,13 @@ class IsolatedWorkspaces:
     def remove_if_stored(self, run_id: str) -> None:
         """Remove the folder of a run if it is as the stored work; else a later start finds it."""
         stored = self.find_stored(run_id)
-        if stored and self._store_present(run_id).tree == stored.tree:
+        if stored and self.find(run_id) and self._store_present(run_id).tree == stored.tree:
             self.remove(run_id)
 
     def mark_merged(self, run_id: str) -> None:
         """Record that the work of a run is merged, and remove a folder that a kill left."""
         self.store.git.run("update-ref", f"refs/merged/{run_id}", f"refs/trees/{run_id}")
-        if self.find(run_id):
-            self.remove_if_stored(run_id)
+        self.remove_if_stored(run_id)
 
     def plan_merge(self, into: str, work: Work) -> MergePlan:
         """Merge work with the present files of a workspace; write no file.

@@ -1,0 +1,100 @@
+"""`mudroom workspaces`: list, show, apply and drop the work of isolated workspaces."""
+
+from __future__ import annotations
+
+import os
+
+from ....environments import open_workspace
+from ....errors import MudroomError, WorkspaceError
+from ....projections.safe_text import sanitize, sanitize_line
+from ....workspaces.isolated import kept_work
+from ....workspaces.isolated.kept_work import KeptWork
+from ...output.json_output import print_json
+from ..load_settings import load_settings
+
+_MAX_CONFLICTS = 20
+
+
+def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
+    """Print the work of this folder, or of all folders, and return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    kept = kept_work.list_kept(home, "" if all_folders else os.path.realpath(cwd))
+    if as_json:
+        print_json([{"id": each.id, **_to_json(each)} for each in kept])
+    elif kept:
+        width = max(len(each.id) for each in kept)
+        for each in kept:
+            print(f"{each.id:{width}}  {each.state:10}  {_describe_files(each)}")
+        if any(each.state == "not merged" for each in kept):
+            print("(mudroom workspaces apply ID merges work into its folder)")
+    else:
+        print("No run has had an isolated workspace here.")
+    return 0
+
+
+def _to_json(kept: KeptWork) -> dict[str, object]:
+    return {
+        "session": kept.session,
+        "run": kept.run_id,
+        "source": kept.source,
+        "state": kept.state,
+        "files": kept.files,
+    }
+
+
+def _describe_files(kept: KeptWork) -> str:
+    if not kept.files:
+        return "no changed file"
+    more = f" and {len(kept.files) - 3} more" if len(kept.files) > 3 else ""
+    return sanitize_line(", ".join(kept.files[:3]), 100) + more
+
+
+def print_difference(cwd: str, name: str) -> int:
+    """Print the changes of a run as a unified difference, and return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    print(sanitize(kept_work.read_difference(home, kept_work.find_kept(home, name))), end="")
+    return 0
+
+
+def apply_work(cwd: str, name: str) -> int:
+    """Merge the work of a run into its folder: all of it, or nothing. Return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    kept = kept_work.find_kept(home, name)
+    workspaces = kept_work.open_kept(home, kept.session)
+    work = workspaces.find_stored(kept.run_id)
+    if work is None:
+        raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
+    plan = workspaces.plan_merge("", work)
+    if plan.conflicts:
+        print(f"Nothing was changed in {kept.source}: these files conflict with yours.")
+        for conflict in plan.conflicts[:_MAX_CONFLICTS]:
+            print(f"  {sanitize_line(conflict.path, 200)} ({conflict.kind})")
+        print(f"See the work with: mudroom workspaces show {kept.id}")
+        return 1
+    folder = open_workspace(kept.source)
+    for file in plan.files:
+        if file.after:
+            folder.write(file.path, workspaces.store.read(file.after), mode=file.mode)
+        else:
+            folder.remove(file.path)
+        print(f"  {sanitize_line(file.path, 200)}")
+    workspaces.mark_merged(kept.run_id)
+    print(f"Merged {kept.id} into {kept.source}.")
+    return 0
+
+
+def drop_work(cwd: str, names: tuple[str, ...]) -> int:
+    """Remove the stored work of runs, and return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    chosen = [kept_work.find_kept(home, name) for name in names]
+    for kept in chosen:
+        if kept.state == "working":
+            raise MudroomError(f"{kept.id} is in use", remedy="Wait until its run has ended.")
+    for kept in chosen:
+        kept_work.drop_kept(home, kept)
+        print(f"dropped: {kept.id}")
+    return 0

@@ -1,0 +1,110 @@
+"""`mudroom workspaces`: the work of isolated workspaces is listed, shown, merged and dropped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.workspaces.git_projects import make_repository, write_files
+
+from mudroom.cli.main import run
+from mudroom.workspaces.isolated.kept_work import list_kept, remove_abandoned
+from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
+
+SESSION = "0a1b2c3d-0000-4000-8000-000000000000"
+ID = "0a1b2c3d/1.1.1"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = make_repository(tmp_path / "project", {"a.txt": "a\nb\nc\n", "old.txt": "old\n"})
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(project)
+    return project
+
+
+def open_workspaces(project: Path) -> IsolatedWorkspaces:
+    home = project.parent / "home"
+    return IsolatedWorkspaces(str(home / "isolated" / SESSION), str(project), str(home))
+
+
+def leave_work(project: Path, run_id: str, files: dict[str, str | bytes]) -> None:
+    """Change files of an isolated workspace as a process that is killed."""
+    workspaces = open_workspaces(project)
+    folder = workspaces.open(run_id, "", same_path=False)
+    write_files(Path(folder.files.folder), files)
+    del workspaces  # a kill ends its lock, too
+
+
+def test_work_of_a_killed_process_is_listed_shown_and_merged(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["workspaces"]) == 0
+    assert "No run has had an isolated workspace here." in capsys.readouterr().out
+    leave_work(project, "1.1.1", {"a.txt": "a\nB\nc\n", "new/n.txt": "n\n"})
+    assert run(["workspaces"]) == 0
+    line, hint = capsys.readouterr().out.splitlines()
+    assert line == f"{ID}  not merged  a.txt, new/n.txt"
+    assert "apply ID" in hint
+    assert list((project.parent / "home/isolated" / SESSION / "runs").iterdir()) == []
+    assert run(["workspaces", "show", ID]) == 0
+    assert "-b\n+B\n" in capsys.readouterr().out
+    assert (project / "a.txt").read_text() == "a\nb\nc\n"
+    assert run(["workspaces", "apply", ID]) == 0
+    assert f"Merged {ID} into {project}." in capsys.readouterr().out
+    assert (project / "a.txt").read_text() == "a\nB\nc\n"
+    assert (project / "new/n.txt").read_text() == "n\n"
+    assert run(["workspaces", "list", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["id"], listed["state"], listed["run"]) == (ID, "merged", "1.1.1")
+    assert run(["workspaces", "drop", ID]) == 0
+    assert list_kept(str(project.parent / "home")) == []
+
+
+def test_work_that_conflicts_changes_nothing(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_work(project, "1.1.1", {"a.txt": "a\nchild\nc\n", "n.txt": "n\n"})
+    write_files(project, {"a.txt": "a\nuser\nc\n"})
+    assert run(["workspaces", "apply", ID]) == 1
+    assert "a.txt (both-modified)" in capsys.readouterr().out
+    assert (project / "a.txt").read_text() == "a\nuser\nc\n"
+    assert not (project / "n.txt").exists()
+
+
+def test_an_unknown_id_names_the_nearest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    leave_work(project, "1.1.1", {"a.txt": "x"})
+    assert run(["workspaces", "show", "0a1b2c3d/1.1.2"]) == 2
+    assert ID in capsys.readouterr().err
+
+
+def test_a_clean_up_leaves_workspaces_in_use(project: Path) -> None:
+    workspaces = open_workspaces(project)
+    folder = workspaces.open("1.1.1", "", same_path=False)
+    home = str(project.parent / "home")
+    assert remove_abandoned(home) == 0
+    (kept,) = list_kept(home)
+    assert kept.state == "working"
+    assert Path(folder.files.folder, "a.txt").exists()
+    del workspaces
+    assert remove_abandoned(home) == 1
+
+
+def test_a_folder_that_was_not_made_completely_is_removed(project: Path) -> None:
+    leave_work(project, "1.1.1", {"a.txt": "x"})
+    runs = project.parent / "home/isolated" / SESSION / "runs"
+    shutil.copytree(runs / "1.1.1", runs / "1.1.2")
+    (runs / "1.1.2/workspace.json").unlink()
+    home = str(project.parent / "home")
+    assert remove_abandoned(home) == 1
+    assert list(runs.iterdir()) == []
+    assert [each.run_id for each in list_kept(home)] == ["1.1.1"]
+
+
+def test_a_workspace_that_a_clean_up_stored_is_made_again(project: Path) -> None:
+    leave_work(project, "1.1.1", {"a.txt": "by the child\n"})
+    remove_abandoned(str(project.parent / "home"))
+    folder = open_workspaces(project).open("1.1.1", "", same_path=False)
+    assert Path(folder.files.folder, "a.txt").read_text() == "by the child\n"
