@@ -13,6 +13,8 @@ Example:
                 return "tool call"
             case NoteInjected() | MessageSent() | MessageDelivered() | TeamMessageSent():
                 return "text for the next request"
+            case WorkMerged():
+                return f"files of run {event.child}"
             case ResultsCleared() | Compacted():
                 return "the conversation is shorter"
             case Delta():
