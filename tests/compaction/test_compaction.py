@@ -65,16 +65,21 @@ async def test_the_receipt_says_what_the_model_knew_at_each_turn(stage: Stage) -
     for event in stage.events:
         receipts.apply(event)
     (compaction,) = stage.compactions
-    whole = receipts.find(1, 2)
+    whole = receipts.find("1", 2)
     assert describe_receipt(whole) == [("compacted", "no, the model has the whole conversation")]
-    before = receipts.find(1, compaction.turn)
+    before = receipts.find("1", compaction.turn)
     assert before.compacted is None and before.cleared > 0
     now = dict(describe_receipt(receipts.find()))
-    assert receipts.find(1, compaction.turn + 1) == receipts.find(1, 99)
+    assert receipts.find("1", compaction.turn + 1) == receipts.find("1", 99)
     assert now["compacted"].startswith("after turn 11 of run 1: ")
     assert now["kept"] == (
         "1 message of yours word for word, 0 only in the record, 0 rules, 11 files, 0 child runs, "
         "0 waiting messages, 1 last turn"
+    )
+    parts = compaction.parts
+    assert now["tokens"] == (
+        f"{parts['words_tokens']} of messages and rules, {parts['facts_tokens']} of facts, "
+        f"3 of notes, {parts['turns_tokens']:,} of last turns"
     )
     assert now["notes"] == "3 tokens, run 1.11.c1"
 

@@ -72,7 +72,8 @@ async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom
         await tmux.expect("an answer to copy")
         for command, answer in (
             ("/context", "tools"),
-            ("/context 9.9", "no turn has the name"),
+            ("/context nine", "no turn has the name"),
+            ("/context 9.9", "unknown run '9'"),
             ("/pin", "No rules. /pin RULE adds one"),
             ("/unpin 1", "no rule has the number '1'. There are no rules."),
             ("/pin Use tabs.", "Each compaction keeps it word for word"),

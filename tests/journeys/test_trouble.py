@@ -238,6 +238,13 @@ async def test_a_window_that_a_refusal_taught_holds_in_the_next_session(mudroom:
             refused.append(sum(len(request.body) > LIMIT for request in server.requests))
         done = await mudroom("doctor", "--json", url=server.url)
     assert refused[0] == refused[1] >= 1, "the second process is not refused"
+    shown = await mudroom("show", "last", "--context", f"1.{TURNS}")
+    assert shown.code == 0 and "\nnotes " in shown.out
+    whole = await mudroom("show", "last", "--context", "1.1")
+    assert whole.out == "compacted  no, the model has the whole conversation\n"
+    for turn, problem in (("1", "no turn has the name '1'"), ("7.1", "run")):
+        wrong = await mudroom("show", "last", "--context", turn)
+        assert (wrong.code, wrong.out) == (2, "") and problem in wrong.err
     checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
     assert "22,000 tokens, learnt today" in checks["learnt windows"]["found"]
     assert str(mudroom.home) in checks["learnt windows"]["remedy"]

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from .._core.counts import count_noun
 from .._core.events import AnyEvent, Compacted, MessageDelivered, ResultsCleared, RunStarted
+from ..errors import UsageError
 from .user_rules import list_rules
 
 
@@ -22,10 +23,10 @@ class ContextReceipt(Struct, frozen=True):
     cleared: int = 0
 
 
-class _RootRun(Struct):
-    """A root run of the conversation: the run before it, the user's texts, and the edits."""
+class _Run(Struct):
+    """A root run, or a child run with edits: the run before it, the user's texts, and the edits."""
 
-    continues: str
+    continues: str = ""
     texts: list[str] = field(default_factory=list[str])
     edits: list[Compacted | ResultsCleared] = field(
         default_factory=list["Compacted | ResultsCleared"]
@@ -33,27 +34,23 @@ class _RootRun(Struct):
 
 
 class ContextReceipts:
-    """Receipts of all root runs, updated with each event. It keeps no messages of the model."""
+    """Receipts of all runs, updated with each event. It keeps no messages of the model."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, _RootRun] = {}
+        self._runs: dict[str, _Run] = {}
         self._latest = ""
 
     def apply(self, event: AnyEvent) -> None:
         """Add the next event."""
         if isinstance(event, RunStarted) and not event.brief.depth:
             texts = [] if event.brief.is_compaction else [event.brief.prompt]
-            self._runs[event.run] = _RootRun(event.brief.continues, texts)
+            self._runs[event.run] = _Run(event.brief.continues, texts)
             self._latest = event.run
-        run = self._runs.get(event.run)
-        if run is None:
-            return
-        if isinstance(event, Compacted):
-            run.edits.append(replace(event, messages=()))
-        elif isinstance(event, ResultsCleared):
-            run.edits.append(event)
+        elif isinstance(event, Compacted | ResultsCleared):
+            edit = replace(event, messages=()) if isinstance(event, Compacted) else event
+            self._runs.setdefault(event.run, _Run()).edits.append(edit)
         elif isinstance(event, MessageDelivered) and event.origin == "user":
-            run.texts.append(event.text)
+            self._runs.setdefault(event.run, _Run()).texts.append(event.text)
 
     def rewind(self, run_id: str) -> None:
         """Return to the state before a root run."""
@@ -64,30 +61,41 @@ class ContextReceipts:
         texts = [text for run in self._walk(self._latest) for text in run.texts]
         return list_rules([*texts, *more])
 
-    def _walk(self, run_id: str) -> list[_RootRun]:
+    def _walk(self, run_id: str) -> list[_Run]:
         """Return the runs of the conversation up to a run, oldest first."""
-        runs: list[_RootRun] = []
+        runs: list[_Run] = []
         while run_id in self._runs:
             runs.insert(0, self._runs[run_id])
             run_id = runs[0].continues
         return runs
 
-    def find(self, run: int | None = None, turn: int | None = None) -> ContextReceipt:
+    def find(self, run: str = "", turn: int = 0) -> ContextReceipt:
         """Return the receipt at the request of a turn; by default at the next request.
 
         Arguments:
-            run: number of a root run. turn: one of its turns.
+            run: id of a run. turn: one of its turns.
         """
         receipt = ContextReceipt()
-        runs = self._walk(self._latest if run is None else str(run))
+        runs = self._walk(run or self._latest)
         for edit in (edit for each in runs for edit in each.edits):
-            if run is not None and (int(edit.run), edit.turn) >= (run, turn or 0):
+            if edit.run == run and edit.turn >= turn:
                 break
             if isinstance(edit, Compacted):
                 receipt = ContextReceipt(edit)
             else:
                 receipt = replace(receipt, cleared=receipt.cleared + len(edit.texts))
         return receipt
+
+
+def parse_turn_name(name: str) -> tuple[str, int]:
+    """Return run id and number of a turn: "1.3.2.5" is turn 5 of run "1.3.2". Raises UsageError."""
+    run, _, turn = name.rpartition(".")
+    if not run or not turn.isdecimal():
+        raise UsageError(
+            f"no turn has the name {name!r}",
+            remedy="Name a run and a turn, such as 1.8 for turn 8 of prompt 1.",
+        )
+    return run, int(turn)
 
 
 def describe_receipt(receipt: ContextReceipt) -> list[tuple[str, str]]:
@@ -108,6 +116,16 @@ def describe_receipt(receipt: ContextReceipt) -> list[tuple[str, str]]:
             count_noun(parts.get("turns", 0), "last turn"),
         ]
         rows.append(("kept", ", ".join(kept)))
+        sizes = [
+            f"{parts.get(f'{name}_tokens', 0):,} of {title}"
+            for name, title in (
+                ("words", "messages and rules"),
+                ("facts", "facts"),
+                ("notes", "notes"),
+                ("turns", "last turns"),
+            )
+        ]
+        rows.append(("tokens", ", ".join(sizes)))
         notes = parts.get("notes_tokens", 0)
         rows.append(("notes", f"{notes:,} tokens, run {event.summary_run}" if notes else "none"))
     if receipt.cleared:

@@ -13,10 +13,15 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from ..._core.events import RunStarted, StoredEvent
+from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStarted, StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
 from ...errors import UnknownName
 from ...journals.sessions import open_store, read_events, read_summary, stream_events
+from ...projections.context_receipt import (
+    ContextReceipts,
+    describe_receipt,
+    parse_turn_name,
+)
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
@@ -141,6 +146,34 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     run_ids = [run_id] if run_id else [root.run_id for root in text.tree.roots]
     for transcript in render_transcripts(text.tree, shown, run_ids, **style):
         print(transcript)
+
+
+def print_context(name: str, turn_name: str) -> int:
+    """Print what the model knew at a turn of a session, and return the exit code.
+
+    Arguments:
+        name: see `print_session`. turn_name: run and turn, such as "1.8".
+
+    Raises UsageError for the turn, UnknownName for the session or the run, JournalError.
+    """
+    run, turn = parse_turn_name(turn_name)
+    rows = asyncio.run(_read_receipt(open_store(load_settings(".").home), name, run, turn))
+    width = max(len(title) for title, _ in rows)
+    for title, text in rows:
+        print(f"{title:{width}}  {sanitize_line(text)}")
+    return 0
+
+
+async def _read_receipt(
+    store: SessionStore, name: str, run: str, turn: int
+) -> list[tuple[str, str]]:
+    session_id = await find_session(store, ".", name)
+    await _require_run(store, session_id, run)
+    receipts = ContextReceipts()
+    kinds = (RunStarted, MessageDelivered, ResultsCleared, Compacted)
+    for event in await read_events(store, session_id, kinds):
+        receipts.apply(event)
+    return describe_receipt(receipts.find(run, turn))
 
 
 async def _require_run(store: SessionStore, session_id: str, run_id: str) -> None:

@@ -41,15 +41,23 @@ def runs(as_json: bool, cwd: str | None, limit: int) -> int:
     metavar="ID",
     help="Show the transcript of this child run (id as in the tree).",
 )
+@click.option(
+    "--context",
+    "turn_name",
+    metavar="TURN",
+    help="Show only what the model knew at this turn after compactions (1.8: turn 8 of run 1).",
+)
 @no_color_option
-def show(session: str, run_id: str | None, no_color: bool) -> int:
+def show(session: str, run_id: str | None, turn_name: str | None, no_color: bool) -> int:
     """Show a recorded session: its run tree, ledger and transcript.
 
     ID is an id from `mudroom runs`, the beginning of one, a name, or "last": the last session of
     this folder, which is also the default.
     """
-    from ..actions.list_sessions import print_session
+    from ..actions.list_sessions import print_context, print_session
 
+    if turn_name is not None:
+        return print_context(session, turn_name)
     return print_session(session, run_id, no_color=no_color)
 
 

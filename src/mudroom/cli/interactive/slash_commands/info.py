@@ -7,8 +7,8 @@ import os
 
 from ...._core.counts import count_noun
 from ...._core.token_counts import estimate_tokens
-from ....errors import UsageError
-from ....projections.context_receipt import describe_receipt
+from ....errors import UnknownName
+from ....projections.context_receipt import describe_receipt, parse_turn_name
 from ....projections.ledger import describe_ledger
 from ....projections.run_tree import RunView
 from ....projections.safe_text import sanitize_line
@@ -43,13 +43,10 @@ async def context(conversation: Conversation, place: str) -> None:
 
 
 def _find_receipt(conversation: Conversation, place: str) -> list[tuple[str, str]]:
-    run, _, turn = place.partition(".")
-    if not (run.isdecimal() and turn.isdecimal()) or run not in conversation.tree.runs:
-        raise UsageError(
-            f"no turn has the name {place!r}",
-            remedy="Name a prompt and a turn, such as /context 1.8 for turn 8 of prompt 1.",
-        )
-    return describe_receipt(conversation.status.receipts.find(int(run), int(turn)))
+    run, turn = parse_turn_name(place)
+    if run not in conversation.tree.runs:
+        raise UnknownName("run", run, conversation.tree.runs)
+    return describe_receipt(conversation.status.receipts.find(run, turn))
 
 
 def _describe_context_size(conversation: Conversation) -> str:
