@@ -21,7 +21,7 @@ STEP = re.compile(
 )
 KILL = "timeout -s KILL 3 "  # on a page; a test waits for the record instead
 MARK = "exit-code-of-the-step:"
-SECONDS = 90  # the longest wait for one output
+SECONDS = 300  # the longest wait for one output
 
 
 def list_commands(block: str) -> Iterator[tuple[str, str]]:

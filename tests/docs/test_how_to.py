@@ -98,6 +98,7 @@ def follow(page: Path, shell: PageShell) -> None:
         shell.close()
 
 
+@pytest.mark.timeout(600)  # many programs, one after the other: slow on a busy machine
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 async def test_every_step_of_a_guide_works(page: Path, project: Path, tmp_path: Path) -> None:
     env: dict[str, Any] = {**make_environ(tmp_path / "home"), "PORT": find_free_port()}

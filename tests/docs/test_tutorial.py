@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from tests.docs.shell_page import STEP, PageShell, make_environ
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "tutorial.md"
 
 
+@pytest.mark.timeout(600)  # many programs, one after the other: slow on a busy machine
 def test_every_step_of_the_tutorial_works(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     shell = PageShell(ROOT, make_environ(tmp_path / "home"))

@@ -53,6 +53,7 @@ def read_metadata(wheel: Path) -> Message:
         return Parser().parsestr(archive.read(path).decode())
 
 
+@pytest.mark.timeout(600)  # the first test builds both packages
 def test_the_wheel_has_every_file_of_the_source(wheel: Path) -> None:
     source = {
         path.relative_to(ROOT / "src").as_posix()
@@ -91,6 +92,7 @@ def test_each_extra_brings_its_packages(wheel: Path) -> None:
     assert "pydantic-ai-slim[bedrock,cohere,google,huggingface,openai]" in library
 
 
+@pytest.mark.timeout(600)  # many programs, one after the other: slow on a busy machine
 def test_the_program_works_in_a_new_environment(wheel: Path, tmp_path: Path) -> None:
     place = tmp_path / "new"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
