@@ -43,7 +43,7 @@ const describeRuns = (runs, state, tone) =>
       .filter((run) => displayState(run, app.live) === state)
       .map((run) => ({
         tone,
-        words: `${run.agent} ${run.id} ${describeEnd(run)}`,
+        words: `${runName(run)} ${run.id} ${describeEnd(run)}`,
         more: run.report?.error || runTitle(run),
         go: place(run, run.items.at(-1)),
       })),
@@ -105,7 +105,7 @@ const describeCompactions = (runs) => {
   const items = runs.flatMap((run) => run.items.filter((item) => item.kind === "compacted"));
   return items.slice(0, MAX_PER_KIND).map((item) => ({
     tone: "plain",
-    words: `${item.run.agent} ${item.run.id}: the context was compacted`,
+    words: `${runName(item.run)} ${item.run.id}: the context was compacted`,
     more: `${formatTokens(item.before)} → ${formatTokens(item.after)} tokens, before turn ${item.turn + 1}`,
     go: place(item.run, item),
   }));
@@ -122,7 +122,7 @@ const describeLargest = (fold, runs) => {
   return [
     {
       tone: "plain",
-      words: `${largest.agent} ${largest.id} used ${formatShare(share, 1)} of the children's tokens`,
+      words: `${runName(largest)} ${largest.id} used ${formatShare(share, 1)} of the children's tokens`,
       more: runTitle(largest),
       go: place(largest),
     },

@@ -38,6 +38,8 @@ class Fold {
     // One entry per model call of a root run: size of its prompt, and what children had read and
     // returned before it.
     this.growth = [];
+    this.messages = []; // between runs: {at, from, to, text, item}
+    this.messagesById = new Map();
     this.parts = new Map(); // id -> system prompt or tool
     this.heads = new Map(); // id -> ids of the system prompt and the tools of a request
   }
@@ -89,13 +91,20 @@ class Fold {
     if (this.runs.has(brief.run_id)) return;
     const run = createRun(brief, event.at);
     run.head = this.addHead(event.head);
+    const before = this.runs.get(run.continues);
+    run.lane = run.name && before?.name === run.name ? before.lane : [];
+    run.lane.push(run);
     this.runs.set(run.id, run);
     const parent = this.runs.get(run.parent);
     (parent ? parent.children : this.roots).push(run);
     const call = parent?.calls.get(brief.call_id);
     if (call) markChanged(Object.assign(call, { child: run }));
     run.call = call ?? null;
-    addItem(run, { kind: "prompt", turn: 0, at: event.at, text: brief.prompt });
+    const item = addItem(run, { kind: "prompt", turn: 0, at: event.at, text: brief.prompt });
+    for (const id of brief.message_ids ?? []) {
+      const message = this.messagesById.get(id);
+      if (message) message.item = item;
+    }
     if (!parent && !run.depth) this.#markAbandonedRuns(run);
   }
 
@@ -114,6 +123,8 @@ const createRun = (brief, at) => ({
   id: brief.run_id,
   parent: brief.parent ?? "",
   agent: brief.agent.name,
+  name: brief.name ?? "",
+  lane: [], // the runs of a named child, which continue each other; else the run alone
   description: brief.description ?? "",
   prompt: brief.prompt,
   model: brief.model,
@@ -169,14 +180,25 @@ const addText = (sums, text) => {
   sums.bytes += byteLength(text);
 };
 
-const addNote = (_, run, event) =>
-  addItem(run, {
+const addNote = (fold, run, event) => {
+  const item = addItem(run, {
     kind: "note",
     turn: event.turn ?? run.turn,
     at: event.at,
     text: event.text,
     origin: event.origin ?? "engine",
   });
+  const message = fold.messagesById.get(event.message_id);
+  if (message) message.item = item;
+};
+
+/** Keep a message to a run; `to` is the first run of a named child. */
+const addMessage = (fold, event, to) => {
+  const { id, sender, text } = event.message;
+  const message = { at: event.at, from: sender, to, text, item: null };
+  fold.messages.push(message);
+  fold.messagesById.set(id, message);
+};
 
 const HANDLERS = {
   run_resumed: (fold, run, event) => {
@@ -186,6 +208,8 @@ const HANDLERS = {
 
   note_injected: addNote,
   message_delivered: addNote,
+  message_sent: (fold, run, event) => addMessage(fold, event, run.id),
+  team_message_sent: (fold, _, event) => addMessage(fold, event, event.child),
 
   run_waiting: (_, run, event) => {
     run.state = "waiting";
@@ -384,6 +408,9 @@ const countResult = (fold, run, item) => {
   } else if (!run.depth && startsRun(item) && !refused) addText(fold.returned, result.text);
   if (item.child) addText(item.child.back, result.text);
 };
+
+/** Return the name of a run: its own, or that of its agent. */
+const runName = (run) => run.name || run.agent;
 
 /** Return the title of a run. */
 const runTitle = (run) =>

@@ -36,7 +36,7 @@ const drawHeader = (fold) => {
 };
 
 const drawFilters = (fold) => {
-  const key = `${fold.errors} ${fold.refused} ${[...fold.tools].join()} ${Object.values(app.filter).join()}`;
+  const key = `${fold.messages.length > 0} ${fold.errors} ${fold.refused} ${[...fold.tools].join()} ${Object.values(app.filter).join()}`;
   if ($("filters").dataset.key === key) return;
   $("filters").dataset.key = key;
   const set = (change) => {
@@ -84,6 +84,7 @@ const drawFilters = (fold) => {
     "tools",
     h("i", { class: "bad" }),
     "error",
+    fold.messages.length > 0 && [h("i", { class: "arrow" }), "message"],
   );
   setChildren(
     $("filters"),

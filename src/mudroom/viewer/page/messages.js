@@ -2,8 +2,7 @@
 "use strict";
 
 const MESSAGE = /^<message from="[^"]*">\n?([^]*?)\n?<\/message>\s*$/;
-const NOTIFICATION =
-  /^<task-notification>[^]*?<task-id>(.*?)<\/task-id>\n<status>(.*?)<\/status>\n<task>(.*?)<\/task>\n<result>\n([^]*)\n<\/result>\n<\/task-notification>\s*$/;
+const NOTIFICATION = /^<task-notification>\n([^]*?)<result>\n([^]*)\n<\/result>/;
 const STATUS_STATES = { completed: "done", failed: "failed", stopped: "stopped" };
 
 const drawNotice = (name, text) =>
@@ -11,22 +10,24 @@ const drawNotice = (name, text) =>
 
 /** Return a note of the engine, of the user or of a hook, or a message of another run. */
 const drawNote = (item) => {
-  const [, id, status, title, result] = NOTIFICATION.exec(item.text) ?? [];
-  if (id) return drawNotification(item, { id, status, title, result });
+  const [, head, result] = NOTIFICATION.exec(item.text) ?? [];
+  if (head) return drawNotification(item, head, result);
   if (item.origin === "user") return drawNotice("you", item.text);
   const sender = app.fold.runs.get(item.origin);
   if (!sender) return drawNotice(item.origin, item.text);
   const text = MESSAGE.exec(item.text)?.[1] ?? item.text;
-  return drawArrival(item, sender, `message from ${sender.agent} ${sender.id}`, text);
+  return drawArrival(item, sender, `message from ${runName(sender)} ${sender.id}`, text);
 };
 
 /** Return the card of the notification that background work has ended. */
-const drawNotification = (item, { id, status, title, result }) => {
+const drawNotification = (item, head, result) => {
+  const read = (tag) => new RegExp(`<${tag}>(.*?)</${tag}>`).exec(head)?.[1] ?? "";
+  const [id, status, title] = ["task-id", "status", "task"].map(read);
   const child = app.fold.runs.get(id);
   return drawArrival(
     item,
     child,
-    `${child ? `${child.agent} ${id}` : id} ${status} in the background`,
+    `${child ? `${runName(child)} ${id}` : id} ${status} in the background`,
     result,
     STATUS_STATES[status] ?? "done",
     title,

@@ -203,7 +203,7 @@ const VIEW_RENDERERS = {
           "button",
           { class: "goto", click: () => app.navigate({ run: child.id, turn: 0, call: "" }) },
           drawStateDot(child),
-          h("b", { style: { "--hue": String(agentHue(child.agent)) } }, child.agent),
+          h("b", { style: { "--hue": String(agentHue(child.agent)) } }, runName(child)),
           h("span", null, oneLine(child.description)),
           h("em", null, figures.join(" · ")),
           h("u", null, "open →"),

@@ -279,7 +279,7 @@ const drawRunHead = (fold, run) =>
     h(
       "h2",
       null,
-      h("b", { class: "agent", style: { "--hue": String(agentHue(run.agent)) } }, run.agent),
+      h("b", { class: "agent", style: { "--hue": String(agentHue(run.agent)) } }, runName(run)),
       oneLine(runTitle(run), 160),
       drawStateBadge(run),
       isAbandoned(fold, run) &&
@@ -293,10 +293,17 @@ const drawRunHead = (fold, run) =>
           "abandoned",
         ),
     ),
+    drawLaneLinks(run),
     h(
       "div",
       { class: "figures" },
-      [...runFigures(run, app.now()), plural(run.turns, "turn"), run.model, formatBudget(run)]
+      [
+        ...runFigures(run, app.now()),
+        plural(run.turns, "turn"),
+        run.name && `agent ${run.agent}`,
+        run.model,
+        formatBudget(run),
+      ]
         .filter(Boolean)
         .map((each) => h("span", null, each)),
     ),

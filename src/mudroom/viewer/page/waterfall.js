@@ -37,18 +37,22 @@ class Waterfall {
     this.shown = [];
     const walk = (runs, depth) => {
       for (const run of runs) {
+        if (run.lane[0] !== run) continue; // it is in the lane of the first run of its name
         if (wanted && !wanted.has(run.id)) continue;
         const row = this.rowsById.get(run.id) ?? { run };
         this.rowsById.set(run.id, row);
         row.depth = depth;
-        row.version = `${run.version} ${this.stamp}${app.selection.run === run.id ? ` ${app.selection.turn}` : ""}`;
+        row.version = this.#laneVersion(run);
+        this.rowIndexes.set(run, this.shown.length);
         this.shown.push(row);
-        if (!this.collapsed.has(run.id)) walk(run.children, depth + 1);
+        if (!this.collapsed.has(run.id)) walk(laneChildren(run), depth + 1);
       }
     };
+    this.rowIndexes = new Map();
     walk(fold.roots, 0);
     this.list.set(this.shown);
-    this.rows.setAttribute("aria-activedescendant", `row-${app.selection.run}`);
+    const selected = fold.runs.get(app.selection.run);
+    this.rows.setAttribute("aria-activedescendant", `row-${selected?.lane[0].id ?? ""}`);
     $("count").textContent = wanted
       ? `${formatCount(this.shown.length)} of ${plural(fold.runs.size, "run")}`
       : plural(fold.runs.size, "run");
@@ -65,25 +69,28 @@ class Waterfall {
 
   /** Scroll to a run and expand its ancestors. */
   show(run) {
-    const folded = ancestors(app.fold, run).filter((above) => this.collapsed.delete(above.id));
+    const [first] = run.lane;
+    const above = [...ancestors(app.fold, run), ...ancestors(app.fold, first)];
+    const folded = above.filter((each) => this.collapsed.delete(each.lane[0].id));
     if (folded.length) this.redraw();
     this.list.show(
-      this.shown.findIndex((row) => row.run === run),
+      this.shown.findIndex((row) => row.run === first),
       { align: "near" },
     );
   }
 
   /** Return the run `step` rows further down. */
   neighbour(step) {
-    const at = this.shown.findIndex((row) => row.run.id === app.selection.run);
+    const first = app.fold.runs.get(app.selection.run)?.lane[0];
+    const at = this.shown.findIndex((row) => row.run === first);
     return this.shown[Math.max(0, Math.min(this.shown.length - 1, at + step))]?.run;
   }
 
-  toggle(run, fold = !this.collapsed.has(run.id)) {
-    if (!run.children.length) return false;
-    const was = this.collapsed.has(run.id);
-    if (fold) this.collapsed.add(run.id);
-    else this.collapsed.delete(run.id);
+  toggle({ lane: [first] }, fold = !this.collapsed.has(first.id)) {
+    if (!laneChildren(first).length) return false;
+    const was = this.collapsed.has(first.id);
+    if (fold) this.collapsed.add(first.id);
+    else this.collapsed.delete(first.id);
     if (was !== fold) this.redraw();
     return was !== fold;
   }
@@ -105,35 +112,42 @@ class Waterfall {
     const wanted = new Set();
     for (const run of fold.runs.values()) {
       if (!run.items.some((item) => matchesFilter(item, app.filter))) continue;
-      wanted.add(run.id);
-      for (const above of ancestors(fold, run)) wanted.add(above.id);
+      for (const each of [run, ...ancestors(fold, run)]) wanted.add(each.lane[0].id);
+      for (const each of ancestors(fold, run.lane[0])) wanted.add(each.lane[0].id);
     }
     return wanted;
   }
 
+  /** Return the version of a row: it changes when the row must be drawn again. */
+  #laneVersion({ lane }) {
+    const selected = lane.some((run) => run.id === app.selection.run);
+    const versions = lane.reduce((sum, run) => sum + run.version, 0);
+    const place = selected ? ` ${app.selection.run} ${app.selection.turn}` : "";
+    return `${versions} ${this.stamp} ${app.fold.messages.length}${place}`;
+  }
+
   #drawRow(row) {
-    const { run, depth } = row;
+    const { run: first, depth } = row;
+    const { lane } = first;
+    const run = lane.find((each) => each.id === app.selection.run) ?? lane.at(-1);
     const chosen = run.id === app.selection.run;
-    const hasChildren = run.children.length > 0;
+    const hasChildren = laneChildren(first).length > 0;
     const abandoned = isAbandoned(app.fold, run);
-    const figures = [
-      run.tools ? plural(run.tools, "tool") : "",
-      `${formatTokens(totalTokens(run.usage))}${totalTokens(run.below) ? ` +${formatTokens(totalTokens(run.below))}` : ""}`,
-      run.usd === null ? "" : formatMoney(run.usd),
-      formatSeconds(
-        Math.max(0, (run.finished || (app.live ? app.now() : run.lastAt)) - run.started),
-      ),
-    ].filter(Boolean);
+    const figures = laneFigures(lane);
+    const sum = (value) => lane.reduce((all, each) => all + value(each), 0);
+    const errors = sum((each) => each.failed - each.refused);
+    const refused = sum((each) => each.refused);
+    const retries = sum((each) => each.retries);
     const canvas = h("canvas", { class: "lane", "aria-hidden": "true" });
     const node = h(
       "div",
       {
         class: `row${chosen ? " chosen" : ""}${abandoned ? " left" : ""}`,
-        id: `row-${run.id}`,
+        id: `row-${first.id}`,
         role: "treeitem",
         "aria-level": depth + 1,
         "aria-selected": String(chosen),
-        "aria-expanded": hasChildren ? String(!this.collapsed.has(run.id)) : null,
+        "aria-expanded": hasChildren ? String(!this.collapsed.has(first.id)) : null,
         "data-run": run.id,
       },
       h(
@@ -145,9 +159,9 @@ class Waterfall {
               {
                 class: "fold",
                 tabindex: "-1",
-                "aria-label": this.collapsed.has(run.id) ? "Open" : "Close",
+                "aria-label": this.collapsed.has(first.id) ? "Open" : "Close",
               },
-              this.collapsed.has(run.id) ? "▸" : "▾",
+              this.collapsed.has(first.id) ? "▸" : "▾",
             )
           : h("i", { class: "leaf" }),
         drawStateDot(run),
@@ -157,38 +171,54 @@ class Waterfall {
           h(
             "div",
             { class: "first" },
-            h("b", { style: { "--hue": String(agentHue(run.agent)) } }, run.agent),
+            h("b", { style: { "--hue": String(agentHue(run.agent)) } }, runName(run)),
             " ",
-            oneLine(distinctTitle(app.fold, run), 120),
+            oneLine(distinctTitle(app.fold, chosen ? run : first), 120),
           ),
           h(
             "div",
             { class: "second" },
             h("span", { class: `state ${displayState(run, app.live)}` }, runOutcome(run)),
             h("span", null, figures.join(" · ")),
-            run.failed - run.refused > 0 &&
-              h("span", { class: "failed" }, plural(run.failed - run.refused, "error")),
-            run.refused > 0 && h("span", { class: "refused" }, `${run.refused} refused`),
-            run.retries > 0 &&
-              h(
-                "span",
-                { class: "retried" },
-                run.retries === 1 ? "1 retry" : `${run.retries} retries`,
-              ),
+            errors > 0 && h("span", { class: "failed" }, plural(errors, "error")),
+            refused > 0 && h("span", { class: "refused" }, `${refused} refused`),
+            retries > 0 &&
+              h("span", { class: "retried" }, retries === 1 ? "1 retry" : `${retries} retries`),
             run.abandoned && h("span", { class: "behind" }, "abandoned"),
           ),
         ),
       ),
       canvas,
     );
-    this.#drawLane(canvas, run);
+    this.#drawLane(canvas, first);
     return node;
   }
 
-  #drawLane(canvas, run) {
-    const width = this.width;
+  /** Draw the runs of a lane, and the messages that start, end or pass there. */
+  #drawLane(canvas, first) {
     const context = this.#prepareCanvas(canvas, ROW_HEIGHT);
     if (!context) return;
+    for (const run of first.lane) this.#drawSpans(context, run);
+    drawArrows(context, {
+      messages: app.fold.messages,
+      row: this.rowIndexes.get(first),
+      rowOf: (id) => this.#rowOf(id),
+      x: (moment) => this.#x(moment, this.width),
+      colour: this.#palette().arrow,
+    });
+  }
+
+  /** Return the index of the row that shows a run: its own, or that of a run above it. */
+  #rowOf(id) {
+    for (let run = app.fold.runs.get(id); run; run = app.fold.runs.get(run.lane[0].parent)) {
+      const index = this.rowIndexes.get(run.lane[0]);
+      if (index !== undefined) return index;
+    }
+    return undefined;
+  }
+
+  #drawSpans(context, run) {
+    const { width } = this;
     const colour = this.#palette();
     const end = run.finished || (app.live ? app.now() : run.lastAt);
     const [left, right] = [this.#x(run.started, width), this.#x(end, width)];
@@ -287,6 +317,7 @@ class Waterfall {
       "retried",
       "life",
       "lost",
+      "arrow",
       "faint",
       "dim",
     ];
@@ -301,35 +332,50 @@ class Waterfall {
   /** Return the run and the span of its lane under the pointer. */
   #spanAt(event) {
     const canvas = event.target.closest?.("canvas.lane");
-    const run = app.fold?.runs.get(event.target.closest?.(".row")?.dataset.run);
+    let run = app.fold?.runs.get(event.target.closest?.(".row")?.dataset.run);
     if (!canvas || !run) return { run, span: null };
     const area = canvas.getBoundingClientRect();
     const x = event.clientX - area.left;
     const below = event.clientY - area.top > ROW_HEIGHT / 2;
-    const end = run.finished || (app.live ? app.now() : run.lastAt);
     let best = null;
     let nearest = 4;
-    for (const span of run.spans) {
-      const [from, to] = [this.#x(span.from, area.width), this.#x(span.to || end, area.width)];
-      const away =
-        Math.max(from - x, x - to, 0) +
-        ((span.kind === "tool") === below ? 0 : 2) +
-        (span.item && startsRun(span.item) ? 1 : 0);
-      if (away < nearest) [best, nearest] = [span, away];
-    }
-    return { run, span: best, canvas };
+    for (const each of run.lane)
+      for (const span of each.spans) {
+        const end = span.to || each.finished || (app.live ? app.now() : each.lastAt);
+        const [from, to] = [this.#x(span.from, area.width), this.#x(end, area.width)];
+        const away =
+          Math.max(from - x, x - to, 0) +
+          ((span.kind === "tool") === below ? 0 : 2) +
+          (span.item && startsRun(span.item) ? 1 : 0);
+        if (away < nearest) [run, best, nearest] = [each, span, away];
+      }
+    return { run, span: best, canvas, message: this.#messageAt(run, x) };
+  }
+
+  /** Return the message whose arrow starts or ends in the lane of a run, near `x`. */
+  #messageAt(run, x) {
+    const row = this.#rowOf(run.id);
+    return app.fold.messages.find(
+      ({ at, from, to }) =>
+        Math.abs(this.#x(at, this.width) - x) < 3 &&
+        this.#rowOf(from) !== this.#rowOf(to) &&
+        [this.#rowOf(from), this.#rowOf(to)].includes(row),
+    );
   }
 
   #onClick(event) {
-    const { run, span } = this.#spanAt(event);
+    const { run, span, message } = this.#spanAt(event);
     if (!run) return;
+    if (message?.item)
+      return app.navigate(place(message.item.run, message.item), { item: message.item });
     if (event.target.closest(".fold")) return void this.toggle(run);
     const turn = span ? span.turn : 0;
     app.navigate({ run: run.id, turn, call: span?.item?.id ?? "", tab: runTab() });
   }
 
   #onHover(event) {
-    const { span } = this.#spanAt(event);
+    const { span, message } = this.#spanAt(event);
+    if (message) return app.showTooltip(event, describeMessage(app.fold, message));
     if (!span) return app.showTooltip(null);
     const length = formatSeconds((span.to || app.now()) - span.from);
     const what =
