@@ -22,6 +22,7 @@ const drawHeader = (fold) => {
     [fold.cwd, first?.model, first && formatDate(first.started), fold.session.slice(0, 8)]
       .filter(Boolean)
       .map((each) => h("span", { title: each }, oneLine(each, 80))),
+    fold.session && drawCopyButton(() => fold.session, "the session id"),
   );
   const figure = (value, words, kind = "") =>
     h("span", { class: kind }, h("b", null, value), words);
