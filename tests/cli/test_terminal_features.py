@@ -16,6 +16,8 @@ from mudroom.cli.interactive.terminal.attention import Attention, choose_channel
 from mudroom.cli.interactive.terminal.background import ReplyFilter
 from mudroom.cli.interactive.terminal.clipboard_images import save_clipboard_image
 from mudroom.cli.output.markdown import format_unfinished, render_markdown
+from mudroom.cli.output.progress import print_ledger
+from mudroom.cli.output.sandbox_notice import select_new_notices
 from mudroom.cli.output.text import paint
 from mudroom.cli.output.theme import LIGHT_COLORS, use_theme
 from mudroom.config import load_settings
@@ -221,3 +223,20 @@ def test_a_clipboard_without_an_image_says_so(tmp_path: Path) -> None:
     environ = make_program(tmp_path, "wl-paste", "echo text")
     with pytest.raises(UsageError, match="the clipboard has no image"):
         save_clipboard_image(str(tmp_path), {**environ, "WAYLAND_DISPLAY": "w"})
+
+
+def test_a_notice_about_the_machine_is_shown_once(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    notices = ["sandbox file, not full: 没有 bwrap.", "agent x is not used"]
+    assert list(select_new_notices(home, notices)) == notices
+    assert list(select_new_notices(home, notices)) == notices[1:]
+    changed = ["sandbox off"]
+    assert list(select_new_notices(home, changed)) == changed
+    assert (tmp_path / "home" / "shown-notices.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_ledger_stands_out_only_with_color(capsys: pytest.CaptureFixture[str]) -> None:
+    print_ledger("4 children read 3 lines (92% saved).", color=False)
+    assert capsys.readouterr().err == "4 children read 3 lines (92% saved).\n"
+    print_ledger("4 children read 3 lines (92% saved).", color=True)
+    assert "\x1b[1;32m4 children read 3 lines (92% saved).\x1b[0m\n" in capsys.readouterr().err

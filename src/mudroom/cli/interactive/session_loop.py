@@ -13,7 +13,7 @@ from ..actions.preload import preload_context_windows
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
 from ..output.log_notices import show_log
-from ..output.sandbox_notice import describe_sandbox
+from ..output.sandbox_notice import describe_sandbox, select_new_notices
 from .conversation import Conversation, NextStep
 from .questions.approvals import ApprovalPrompt
 from .questions.trust_question import ask_for_trust
@@ -85,7 +85,8 @@ async def _print_notices(conversation: Conversation, session: Session, quiet: bo
     """Print the notices of the first session, and how many expired sessions were deleted."""
     settings = conversation.settings
     if not quiet:
-        for notice in (describe_sandbox(session, network=settings.allow_net), *session.notices):
+        of_machine = describe_sandbox(session, network=settings.allow_net)
+        for notice in (of_machine, *select_new_notices(settings.home, session.notices)):
             if notice:
                 conversation.print_text(notice, "dim")
     deleted = await delete_expired_sessions(settings)

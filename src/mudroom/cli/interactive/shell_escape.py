@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from ..._core.ports import Sandbox, Workspace
+from ..._core.tools import ToolResult
 from ..._platform.private_files import write_private_file
 from ...output_filters.redaction import Redactor
 from ...session import Session
@@ -38,6 +40,12 @@ class ShellEscape:
         except ValueError as error:
             return str(error)
         return result.text
+
+    async def run_detachable(
+        self, title: str, work: Coroutine[Any, Any, ToolResult], on_detach: Callable[[], object]
+    ) -> ToolResult:
+        """Run the command to its end: no run exists that could read its result later."""
+        return await work
 
     def spill_path(self, name: str) -> str:
         """Create a file for output that is too long; return its path."""

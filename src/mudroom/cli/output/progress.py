@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from ..._core.events import AnyEvent
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
-from .text import Line, wrap
+from .text import Line, paint, wrap
 
 if TYPE_CHECKING:
     from typing import Self
@@ -26,6 +28,19 @@ def print_notice(text: str, *, prefix: str = "mudroom: ") -> None:
         print(text, file=sys.stderr, flush=True)
     except OSError:
         pass
+
+
+def print_ledger(text: str, *, color: bool) -> None:
+    """Print the ledger on stderr; with color, as a block of its own that stands out."""
+    if not color:
+        print_notice(text, prefix="")
+        return
+    columns = max(20, shutil.get_terminal_size().columns)
+    lines: list[Line] = [[(part, "bold green")] for part in wrap(sanitize(text), columns - 1)]
+    rule: Line = [("─" * min(columns - 1, 60), "green")]
+    with suppress(OSError):
+        sys.stderr.write(f"\n{paint([rule, *lines], color=True)}")
+        sys.stderr.flush()
 
 
 def discard_stdout() -> None:

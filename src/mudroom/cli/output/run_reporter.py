@@ -21,9 +21,16 @@ from .answer_stream import AnswerStream
 from .live_tree import LiveTree
 from .markdown import format_unfinished, render_markdown
 from .plain_progress import PlainProgress
-from .progress import Progress, discard_stdout, print_notice, should_color, supports_cursor
+from .progress import (
+    Progress,
+    discard_stdout,
+    print_ledger,
+    print_notice,
+    should_color,
+    supports_cursor,
+)
 from .report import describe_changed_files, encode_answer, explain_failure
-from .sandbox_notice import describe_sandbox
+from .sandbox_notice import describe_sandbox, select_new_notices
 from .stream_json import StreamJson, encode_line
 
 EXIT_TRY_LATER = 75
@@ -112,6 +119,7 @@ class RunReporter:
         denial_hint: str = "",
     ) -> None:
         self._format = settings.output_format
+        self._color = should_color(sys.stderr, settings.color)
         self._quiet = quiet
         self._as_json = as_json
         self._denial_hint = denial_hint
@@ -135,7 +143,7 @@ class RunReporter:
             sandbox=session.sandbox.tier,
             mode=mode,
         )
-        notices = list(session.notices)
+        notices = list(select_new_notices(settings.home, session.notices))
         if verbose or session.sandbox.tier != "full":
             notices.insert(0, describe_sandbox(session, network=settings.allow_net))
         for notice in notices:
@@ -181,7 +189,7 @@ class RunReporter:
         if (changes := describe_changed_files(report)) and not self._quiet:
             print_notice(changes)
         if ledger.children and not self._quiet:
-            print_notice(describe_ledger(ledger), prefix="")
+            print_ledger(describe_ledger(ledger), color=self._color)
         if self._output.error:
             print_notice(f"stdout cannot be written: {self._output.error}")
         exit_code = self._exit_code_rule.exit_code(report, signals)

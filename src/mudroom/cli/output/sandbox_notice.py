@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from ..._platform.private_files import make_private_folder, write_private_file
 from ...session import Session
+
+SHOWN_FILE = "shown-notices.txt"
 
 _TIER_DESCRIPTIONS = {
     "full": "commands can access this folder; system read-only",
@@ -23,3 +30,23 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
     if not description:
         return f"sandbox {tier}"
     return f"sandbox {tier}: {description}; {'network open' if network else 'no network'}"
+
+
+def select_new_notices(home: str, notices: Iterable[str]) -> Iterator[str]:
+    """Yield the notices, but those about the sandbox of this machine only once per machine.
+
+    `mudroom doctor` says the same at any time.
+
+    Arguments:
+        home: mudroom's state folder, which has the list of the notices shown before.
+    """
+    path = Path(home, SHOWN_FILE)
+    for notice in notices:
+        if notice.startswith("sandbox "):
+            with suppress(OSError, ValueError):
+                shown = path.read_text("utf-8") if path.exists() else ""
+                if f"{notice}\n" in shown:
+                    continue
+                make_private_folder(path.parent)
+                write_private_file(path, f"{shown}{notice}\n".encode())
+        yield notice

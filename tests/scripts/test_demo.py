@@ -1,0 +1,50 @@
+"""`scripts/demo`: the run of `make demo` without the installation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_demo(tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a copy of the demo on a small project with the same folder."""
+    project = tmp_path / "project"
+    if not project.exists():
+        (project / "scripts").mkdir(parents=True)
+        shutil.copy(ROOT / "scripts" / "demo", project / "scripts" / "demo")
+        shutil.copytree(
+            ROOT / "src" / "mudroom" / "permissions", project / "src" / "mudroom" / "permissions"
+        )
+        (project / ".venv").symlink_to(ROOT / ".venv")
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "MUDROOM_HOME": str(tmp_path / "home"),
+        "MUDROOM_OFFLINE_PACE": "0",
+        "ANTHROPIC_API_KEY": "sk-not-used",
+        "LANG": "C.UTF-8",
+    }
+    return subprocess.run(
+        ["sh", "scripts/demo"],
+        cwd=project,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_the_demo_shows_children_the_ledger_and_what_to_do_next(tmp_path: Path) -> None:
+    first = run_demo(tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert "| `src/mudroom/permissions/policy.py` |" in first.stdout
+    lines = first.stderr.splitlines()
+    assert lines[0].startswith('> mudroom -p "Use subtasks: summarize what each .py file in ')
+    assert "children read" in lines[-4] and "% saved)" in lines[-4]
+    assert lines[-2].startswith("next: .venv/bin/mudroom view")
+    assert "No API key" not in first.stderr and "offline model" not in first.stderr
+    assert "sandbox" not in run_demo(tmp_path).stderr, "a notice about the machine comes once"
