@@ -37,9 +37,9 @@ def test_a_row_is_visible_as_long_as_it_was_on_the_screen(cast: ModuleType) -> N
     picture = cast.draw_svg([(at, cast.render_screen(text)) for at, text in written])
     assert [extract_words(each) for each in PASSING.findall(picture)] == ["0%", "50%"]
     assert re.findall(r'begin="([^"]+)" end="([^"]+)"', picture) == [
-        ("0.0s", "0.5s"),
-        ("0.5s", "1.0s"),
-        ("0s", "1.0s"),
+        ("run.begin+0.0s", "run.begin+0.5s"),
+        ("run.begin+0.5s", "run.begin+1.0s"),
+        ("run.begin", "run.begin+1.0s"),
     ]
     assert picture.count(">one<") == 1 and cast.COLORS["32"] in picture
 
@@ -80,6 +80,35 @@ def test_a_command_is_recorded_at_its_real_speed(cast: ModuleType) -> None:
     )
 
 
-def test_the_picture_is_animated_and_small() -> None:
-    picture = (ROOT / "docs" / "assets" / "demo.svg").read_text("utf-8")
+def test_the_cursor_moves_over_text_that_stays(cast: ModuleType) -> None:
+    rows = cast.render_screen("abcd\r\nline\x1b[1A\x1b[3DX\x1b[1CY\r\x1b[2Bend")
+    assert ["".join(character for character, _ in row) for row in rows] == ["aXcY", "line", "end"]
+
+
+def test_keys_are_pressed_after_the_text_that_they_wait_for(cast: ModuleType) -> None:
+    program = "for word in ('one', 'two'): print(word, input())"
+    moments = cast.record_terminal(
+        [sys.executable, "-c", program], (("", 0.1, "first\r"), ("one first", 0.1, "second\r"))
+    )
+    assert "two second" in cast.complete_text(moments[-1][1])
+
+
+@pytest.mark.parametrize("name", ["demo", "steering"])
+def test_the_pictures_are_animated_and_small(name: str) -> None:
+    picture = (ROOT / "docs" / "assets" / f"{name}.svg").read_text("utf-8")
     assert len(PASSING.findall(picture)) > 20 and len(picture) < 200_000
+    assert 'begin="0s;run.end"' in picture, "it plays again"
+
+
+def test_children_work_in_parallel_within_two_seconds_and_one_gets_a_message(
+    cast: ModuleType,
+) -> None:
+    picture = (ROOT / "docs" / "assets" / "steering.svg").read_text("utf-8")
+    early = [
+        extract_words(row)
+        for row in PASSING.findall(picture)
+        if float(re.findall(r'begin="run.begin\+([\d.]+)s"', row)[0]) < 2
+    ]
+    assert any("4 running" in row for row in early)
+    assert f"Message to explore#1.1.2: {cast.STEERING_MESSAGE}" in extract_words(picture)
+    assert "as you asked" in extract_words(picture) and "saved)." in extract_words(picture)
