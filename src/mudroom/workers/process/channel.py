@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections import deque
 from types import UnionType
 from typing import Generic, TypeVar
 
@@ -12,7 +13,7 @@ import msgspec
 from ..._core.json_values import clean_json
 
 _LENGTH_BYTES = 4
-_READ_LIMIT = 1 << 20
+_READ_SIZE = 1 << 18
 _ENCODER = msgspec.msgpack.Encoder()
 
 Received = TypeVar("Received")
@@ -31,11 +32,13 @@ class Channel(Generic[Received]):
         self._reader = reader
         self._writer = writer
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
+        self._unread = bytearray()
+        self._messages: deque[Received] = deque()
 
     @classmethod
     async def open(cls, connection: socket.socket, received: UnionType) -> Channel[Received]:
         """Open a channel on a connected socket."""
-        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_READ_LIMIT)
+        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_READ_SIZE)
         return cls(reader, writer, received)
 
     def send(self, message: msgspec.Struct) -> None:
@@ -47,11 +50,28 @@ class Channel(Generic[Received]):
 
     async def receive(self) -> Received | None:
         """Return the next message, None when the other end is closed."""
-        try:
-            length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES), "big")
-            return self._decoder.decode(await self._reader.readexactly(length))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None
+        while not self._messages:
+            try:
+                data = await self._reader.read(_READ_SIZE)
+            except ConnectionError:
+                return None
+            if not data:
+                return None
+            self._decode_frames(data)
+        return self._messages.popleft()
+
+    def _decode_frames(self, data: bytes) -> None:
+        """Decode the frames that the data completes."""
+        unread = self._unread
+        unread += data
+        start = 0
+        while len(unread) >= (body := start + _LENGTH_BYTES):
+            end = body + int.from_bytes(unread[start:body], "big")
+            if len(unread) < end:
+                break
+            self._messages.append(self._decoder.decode(unread[body:end]))
+            start = end
+        del unread[:start]
 
     async def close(self) -> None:
         """Send all buffered messages and close this end."""

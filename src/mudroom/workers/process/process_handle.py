@@ -71,10 +71,6 @@ class AssignedRun:
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
 
-    def contains(self, run_id: str) -> bool:
-        """Return True for this run and for the runs below it."""
-        return run_id == self.run_id or run_id.startswith(f"{self.run_id}.")
-
     def add(self, events: Sequence[StoredEvent]) -> None:
         """Keep stored events."""
         for event in events:
@@ -256,7 +252,9 @@ class ProcessHandle:
 
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
-        return next((run for run in self._runs.values() if run.contains(run_id)), None)
+        while run_id and run_id not in self._runs:
+            run_id = run_id.rpartition(".")[0]
+        return self._runs.get(run_id)
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the process."""

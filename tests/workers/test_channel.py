@@ -1,0 +1,51 @@
+"""Channel between two processes: frames arrive whole and in order wherever they are cut."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+from mudroom.workers.process.channel import Channel, encode
+from mudroom.workers.process.messages import EndAdmission, Pause
+
+MESSAGES = [Pause("1", True), EndAdmission(7, "1.2"), Pause("x" * 300, False)]
+
+
+def make_frames() -> bytes:
+    bodies = [encode(message) for message in MESSAGES]
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+async def receive_all(*parts: bytes) -> list[Pause | EndAdmission]:
+    """Send the parts one after the other, and return the messages that arrive."""
+    far_end, own_end = socket.socketpair()
+    with far_end:
+        channel: Channel[Pause | EndAdmission] = await Channel.open(own_end, Pause | EndAdmission)
+        messages: list[Pause | EndAdmission] = []
+
+        async def receive() -> None:
+            while (message := await channel.receive()) is not None:
+                messages.append(message)
+
+        receiving = asyncio.create_task(receive())
+        for part in parts:
+            far_end.sendall(part)
+            for _ in range(3):
+                await asyncio.sleep(0)
+        far_end.shutdown(socket.SHUT_WR)
+        await receiving
+        await channel.close()
+    return messages
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 5, 1_000])
+async def test_messages_arrive_wherever_their_bytes_are_cut(step: int) -> None:
+    frames = make_frames()
+    parts = [frames[start : start + step] for start in range(0, len(frames), step)]
+    assert await receive_all(*parts) == MESSAGES
+
+
+async def test_a_message_that_is_cut_off_is_dropped() -> None:
+    assert await receive_all(make_frames()[:-1]) == MESSAGES[:-1]
