@@ -107,8 +107,7 @@ def check_limits(limits: Struct, *, fractional: tuple[str, ...]) -> None:
     Arguments:
         fractional: fields that need not be whole numbers.
     """
-    for name in limits.__struct_fields__:
-        amount = getattr(limits, name)
+    for name, amount in zip(limits.__struct_fields__, astuple(limits), strict=True):
         if amount is not None:
             where = type(limits).__name__
             check_amount(name, amount, where, is_count=name not in fractional)

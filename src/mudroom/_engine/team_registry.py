@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from .._core.events import StoredEvent
+from .._core.events import RunStarted, StoredEvent, TeamMessageSent
 from .._core.messages import Message
 from .._core.runs import Brief
 from ..projections.team import Roster, Teammate
@@ -19,6 +19,8 @@ PARENT_NAMES = (PARENT, "main", "lead", "team-lead")
 ALL = "*"
 """Receiver that stands for all children, or for all teammates of the sender."""
 
+_FIRST_EVENTS = (RunStarted, TeamMessageSent)
+"""Events that matter in a session without named children."""
 
 MAX_RUNS = 20
 """Runs of one name under one run of the parent: two children must not wake each other for ever."""
@@ -97,6 +99,8 @@ class Teams:
 
     def observe(self, event: StoredEvent) -> None:
         """Add an event of any run, in the order of the record."""
+        if not self.roster.teammates and not isinstance(event, _FIRST_EVENTS):
+            return
         self.roster.apply(event)
         teammate = self.roster.get(event.run)
         if teammate is None:

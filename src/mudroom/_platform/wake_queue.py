@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-_MAX_WAKES = 64
+_MAX_WAKES = 32
 """Futures that are done in one iteration of the event loop. Each wakes a run for 0.1 to 0.2 ms."""
 
 
