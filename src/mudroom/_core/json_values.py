@@ -44,20 +44,18 @@ def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
     """
     if type(value) is str:
         return value.isascii()
-    if type(value) is int:
-        return value.bit_length() <= _INTEGER_BITS
-    if type(value) is bool or value is None:
-        return True
-    if type(value) is float:
-        return math.isfinite(value)
-    if not levels:
-        return False
-    if type(value) is dict:
+    if type(value) is dict and levels:
         for key, item in cast("dict[object, object]", value).items():
             if type(key) is not str or not key.isascii() or not is_clean_json(item, levels - 1):
                 return False
         return True
-    if type(value) is list:
+    if type(value) is int:
+        return value.bit_length() <= _INTEGER_BITS
+    if value is None or type(value) is bool:
+        return True
+    if type(value) is float:
+        return math.isfinite(value)
+    if type(value) is list and levels:
         return all(is_clean_json(item, levels - 1) for item in cast("list[object]", value))
     return False
 
