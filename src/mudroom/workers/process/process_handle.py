@@ -366,9 +366,8 @@ class ProcessHandle:
         if run is None:
             return
         run.charge(message)
-        state = run.make_parent_meter_state()
-        if state.shared or state.left:
-            self.send(state)
+        if run.meter.parent is not None and run.meter.parent.has_shared_limits:
+            self.send(run.make_parent_meter_state())
 
     def _end(self, message: RunReply) -> None:
         run = self._runs.get(message.run_id)
