@@ -98,7 +98,7 @@ async def measure_overshoot(session: Session, maximum: int) -> int:
     return report.usage.total_tokens - maximum
 
 
-@pytest.mark.parametrize("maximum", [1_300, 1_700, 2_500, 4_001])
+@pytest.mark.parametrize("maximum", [1_500, 1_700, 2_500, 4_001])
 async def test_a_run_is_over_its_limit_by_one_answer_at_most(maximum: int, stage: Stage) -> None:
     async with stage.open(obey, prompt_budget=Budget(total_tokens=maximum)) as session:
         over = await measure_overshoot(session, maximum)
