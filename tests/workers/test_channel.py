@@ -22,7 +22,7 @@ async def receive_all(*parts: bytes) -> list[Pause | EndAdmission]:
     """Send the parts one after the other, and return the messages that arrive."""
     far_end, own_end = socket.socketpair()
     with far_end:
-        channel: Channel[Pause | EndAdmission] = await Channel.open(own_end, Pause | EndAdmission)
+        channel = await Channel[Pause | EndAdmission].open(own_end, Pause | EndAdmission)
         messages: list[Pause | EndAdmission] = []
 
         async def receive() -> None:

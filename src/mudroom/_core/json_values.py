@@ -44,20 +44,21 @@ def is_clean_json(value: object, levels: int = MAX_DEPTH) -> bool:
     """
     if type(value) is str:
         return value.isascii()
-    if type(value) is dict and levels:
+    if type(value) is dict:
+        if not levels:
+            return False
         for key, item in cast("dict[object, object]", value).items():
             if type(key) is not str or not key.isascii() or not is_clean_json(item, levels - 1):
                 return False
         return True
+    if type(value) is list:
+        items = cast("list[object]", value)
+        return levels > 0 and all(is_clean_json(item, levels - 1) for item in items)
     if type(value) is int:
         return value.bit_length() <= _INTEGER_BITS
     if value is None or type(value) is bool:
         return True
-    if type(value) is float:
-        return math.isfinite(value)
-    if type(value) is list and levels:
-        return all(is_clean_json(item, levels - 1) for item in cast("list[object]", value))
-    return False
+    return type(value) is float and math.isfinite(value)
 
 
 def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
