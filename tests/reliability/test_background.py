@@ -16,6 +16,7 @@ from mudroom._core.events import (
     MessageDelivered,
     RunFinished,
     RunStarted,
+    SessionOpened,
     StoredEvent,
     ToolCallFinished,
     TurnFinished,
@@ -97,6 +98,62 @@ async def test_s11_each_report_is_read_once_after_a_cut_at_each_record(tmp_path:
         check_record(record)
         assert await replay(record) == record, f"cut off after {cut} records"
         assert report is None or report.text == whole.text
+
+
+def sum_tokens(events: list[StoredEvent]) -> int:
+    return sum(
+        event.message.usage.total_tokens for event in events if isinstance(event, TurnFinished)
+    )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("share", [None, 0.6])
+async def test_s9_budgets_of_background_trees_hold_after_a_cut_at_each_record(
+    tmp_path: Path, share: float | None
+) -> None:
+    """The charges equal the answers in the record; a limit is passed by one answer at most."""
+    whole = await run_with_limit(tmp_path / "whole", None)
+    limit = int(sum_tokens(whole) * share) if share else None
+    events = await run_with_limit(tmp_path / "limited", limit) if limit else whole
+    session = next(event.session for event in events if isinstance(event, SessionOpened))
+    check_charges(events, limit)
+    ends = [event.report.reason for event in events if isinstance(event, RunFinished)]
+    assert (Reason.BUDGET in ends) == (limit is not None)
+    first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
+    for cut in range(first, len(events) - 1, 1 if LONG else 3):
+        folder = tmp_path / str(cut)
+        await resume(folder, session, events[:cut])
+        check_charges(list(open_reader(get_session_path(folder, session)).read()), limit)
+
+
+async def run_with_limit(home: Path, limit: int | None) -> list[StoredEvent]:
+    """Run a parent with background children; return its events."""
+    home.mkdir()
+    async with Session(
+        model=ScriptedModel(script),
+        cwd=str(home),
+        home=str(home),
+        prompt_budget=Budget(children=3, depth=1, total_tokens=limit),
+        sandbox="off",
+    ) as session:
+        await session.run("PARENT")
+    return list(open_reader(get_session_path(home, session.id)).read())
+
+
+def check_charges(events: list[StoredEvent], limit: int | None) -> None:
+    """Check the charges of the root run."""
+    assert not find_violations(events)
+    report = next(
+        event.report for event in events if isinstance(event, RunFinished) and event.run == "1"
+    )
+    assert report.usage.total_tokens == sum_tokens(events)
+    if limit is None:
+        assert report.reason is Reason.GOAL
+        return
+    largest = max(
+        event.message.usage.total_tokens for event in events if isinstance(event, TurnFinished)
+    )
+    assert report.usage.total_tokens <= limit + largest
 
 
 def check_killed_record(events: list[StoredEvent], work: Path) -> None:

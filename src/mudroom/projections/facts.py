@@ -37,6 +37,7 @@ class ConversationFacts(Struct):
         failed_commands: commands whose last call failed, with the last line of the output.
         decisions: calls that the user or a rule allowed or refused.
         children: child runs with their briefs, and their reports if they ended.
+        commands: background commands that work, by id.
         unread: messages that wait for the next request.
         todo: the last todo list.
         claims: tasks of the board that the runs work on, by id.
@@ -52,6 +53,7 @@ class ConversationFacts(Struct):
     children: dict[str, tuple[Brief, Report | None]] = field(
         default_factory=dict[str, "tuple[Brief, Report | None]"]
     )
+    commands: dict[str, str] = field(default_factory=dict[str, str])
     unread: dict[str, str] = field(default_factory=dict[str, str])
     todo: str = ""
     claims: dict[int, str] = field(default_factory=dict[int, str])
@@ -74,6 +76,8 @@ def collect_facts(
             _add_run(facts, event.brief, runs)
         elif isinstance(event, RunFinished):
             _add_report(facts, event)
+            if event.run in runs:
+                facts.commands.clear()
         elif event.run not in runs:
             continue
         elif isinstance(event, ToolCallStarted):
@@ -106,6 +110,7 @@ def _add_report(facts: ConversationFacts, event: RunFinished) -> None:
 def _add_message(facts: ConversationFacts, event: MessageSent | MessageDelivered) -> None:
     if isinstance(event, MessageSent):
         facts.unread[event.message.id] = event.message.text
+        facts.commands.pop(event.message.sender, None)
         return
     facts.unread.pop(event.message_id, None)
     if event.origin == "user":
@@ -141,6 +146,8 @@ def _add_result(
             facts.failed_commands[title] = f"turn {turn}: {last_line}"
     if result.error:
         return
+    if result.detail.get("background") and (command := result.detail.get("command")):
+        facts.commands[command] = title
     if started.view == "todos":
         facts.todo = result.text
     update_claims(facts.claims, result.detail)
@@ -165,6 +172,10 @@ def format_facts(facts: ConversationFacts) -> str:
         ("Permission decisions", list(facts.decisions.values())[-_MAX_COMMANDS:]),
         ("Child runs that still work", list(_format_open_children(facts))),
         ("Child runs that ended", list(_format_ended_children(facts))),
+        (
+            "Background commands that still work",
+            [f"{command}: {title}" for command, title in facts.commands.items()],
+        ),
         ("Messages that wait for you", [sanitize_line(text) for text in facts.unread.values()]),
         (
             "Tasks of the board that you work on",
