@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.engine.test_inbox import list_texts
 
 from mudroom import Budget, Reason, Session, TextBlock
 from mudroom._core.events import MessageSent, RunWaiting, ToolCallStarted
+from mudroom._engine.run_tools.send_message import LONG_SECONDS
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import VirtualLoop
@@ -157,6 +159,29 @@ async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stag
     sent = next(event for event in stage.events if isinstance(event, MessageSent))
     assert (sent.run, sent.message.id, sent.message.sender) == ("1.1.1", "1.2.1:1.1.1", "1")
     assert 'I read: <message from="1">\nmind the gap\n</message>' in list_notifications(stage)[0]
+
+
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+async def test_the_sender_learns_of_a_long_call_of_the_receiver(stage: Stage, worker: str) -> None:
+    async def send(request: Request) -> Answer:
+        await stage.wait_until((stage.folder / "begun").exists)
+        await asyncio.sleep(LONG_SECONDS)
+        return [call("send_message", to="1.1.1", message="mind the gap")]
+
+    def end(request: Request) -> Answer:
+        (stage.folder / "go").touch()
+        return "I wait."
+
+    command = "touch begun; until test -e go; do sleep 0.01; done"
+    script = {
+        "PARENT": [[start("CHILD")], send, end, "the end"],
+        "CHILD": [[call("bash", command=command)], "I have read it"],
+    }
+    async with stage.open(script, worker=worker) as session:
+        assert (await session.run("PARENT")).ok
+        await check_record(stage)
+    told = r"Sent to 1\.1\.1\. It is read after the current tool calls\. "
+    assert re.fullmatch(told + r"1\.1\.1 is in bash, \d+ s so far\.", stage.results[1].text)
 
 
 async def test_a_broadcast_reaches_all_children_that_work(stage: Stage) -> None:

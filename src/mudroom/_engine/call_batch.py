@@ -27,11 +27,13 @@ class CallBatch:
         calls: the calls in order, by id.
         started: ids of calls that an earlier process started, each with the file write that was
             recorded for it, or None.
+        working: tool and start of the calls that work now, by id; seconds of a monotonic clock.
     """
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
         self.calls = {call.id: call for call in calls}
         self.started: dict[str, FileWriteIntended | None] = {}
+        self.working: dict[str, tuple[str, float]] = {}
         self._outcomes: dict[str, CallOutcome] = {}
 
     def restore_start(self, call: ToolCallBlock) -> None:
@@ -43,6 +45,7 @@ class CallBatch:
     def add(self, outcome: CallOutcome) -> None:
         """Keep the outcome of a call."""
         self._outcomes[outcome.call_id] = outcome
+        self.working.pop(outcome.call_id, None)
 
     def list_open_calls(self) -> list[tuple[int, ToolCallBlock]]:
         """Return the calls without an outcome, each with its position from 1."""

@@ -59,6 +59,9 @@ class _SerializingHandle:
     def detach(self, work_id: str = "") -> bool:
         return self._inner.detach(work_id)
 
+    def find_current_call(self) -> tuple[str, float] | None:
+        return self._inner.find_current_call()
+
     def stop_command(self, work_id: str) -> bool:
         return self._inner.stop_command(work_id)
 

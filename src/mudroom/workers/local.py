@@ -119,6 +119,13 @@ class LocalRunHandle(TaskHandle):
         """Have calls of the run return whose work goes on in the background."""
         return self.run is not None and self.run.background.detach(work_id)
 
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest."""
+        if self.run is None or not self.run.batch.working:
+            return None
+        name, started_at = next(iter(self.run.batch.working.values()))
+        return name, self.run.services.clock.monotonic() - started_at
+
     def stop_command(self, work_id: str) -> bool:
         """Stop a background command of the run."""
         return self.run is not None and self.run.background.stop_command(work_id)

@@ -60,6 +60,10 @@ class RunHandle(Protocol):
         """
         ...
 
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest, None if none works."""
+        ...
+
     def stop_command(self, work_id: str) -> bool:
         """Stop a background command of the run. Return False if no such command works.
 

@@ -22,6 +22,9 @@ from ..team_text import normalize_name
 MAX_CHARACTERS = 8_000
 """Maximum characters of a message."""
 
+LONG_SECONDS = 1.0
+"""Seconds from which the sender learns which call of the receiver works."""
+
 _ANSWERS = {True: "Approved.", False: "Refused."}
 """Text of an answer to a request that has no text of its own."""
 
@@ -135,7 +138,16 @@ async def _send_to_unnamed(context: CallContext, handles: list[RunHandle], text:
     if not sent:
         to = ", ".join(handle.run_id for handle in handles)
         return ToolResult(f"Nothing was sent: {to} has not begun or is ending.", error=True)
-    return ToolResult(f"Sent to {', '.join(sent)}. It is read after the current tool calls.")
+    text = f"Sent to {', '.join(sent)}. It is read after the current tool calls."
+    return ToolResult(text + "".join(map(_describe_long_call, handles)))
+
+
+def _describe_long_call(handle: RunHandle) -> str:
+    """Return what a child works on, if that takes long; else ""."""
+    current = handle.find_current_call()
+    if current is None or current[1] < LONG_SECONDS:
+        return ""
+    return f" {handle.run_id} is in {current[0]}, {current[1]:.0f} s so far."
 
 
 async def _send(context: CallContext, handle: RunHandle, text: str) -> bool:

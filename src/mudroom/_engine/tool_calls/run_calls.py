@@ -91,6 +91,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     elif prepared.tool and not refusal:
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:
+        run.batch.working[prepared.call.id] = prepared.name, started_at
         result = await act_and_observe(context, prepared)
         if run.services.hooks:
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -11,7 +12,15 @@ from typing import Any
 import msgspec
 
 from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
-from ..._core.events import MessageSent, RunFinished, RunResumed, RunStarted, StoredEvent
+from ..._core.events import (
+    MessageSent,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from ..._core.messages import Usage
 from ..._core.runs import Brief, Report
 from ..._engine.meters.meter import Meter
@@ -98,6 +107,15 @@ class AssignedRun:
             return False
         new = asyncio.get_running_loop().create_future()
         return await asyncio.shield(self._waiting.setdefault((run_id, message_id), new))
+
+    def find_current_call(self, run_id: str) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call of a run that works longest."""
+        events = self.recorded.get(run_id, [])
+        ended = {event.call_id for event in events if isinstance(event, ToolCallFinished)}
+        for event in events:
+            if isinstance(event, ToolCallStarted) and event.call.id not in ended:
+                return event.call.name, time.time() - event.at
+        return None
 
     def end(self) -> None:
         """Mark the run and the runs below it as ended."""

@@ -80,6 +80,10 @@ class RemoteRunHandle(TaskHandle):
         """Have calls of the run return whose work goes on in the background."""
         return self._request_for_work(Detach(self.run_id, work_id))
 
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest."""
+        return self._assigned.find_current_call(self.run_id) if self._assigned else None
+
     def stop_command(self, work_id: str) -> bool:
         """Stop a background command of the run."""
         return self._request_for_work(StopCommand(self.run_id, work_id))
@@ -134,6 +138,11 @@ class DescendantHandle:
     def detach(self, work_id: str = "") -> bool:
         """Have calls of the run return whose work goes on in the background."""
         return self._send(Detach(self.run_id, work_id))
+
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest."""
+        assigned = self._process.find(self.run_id)
+        return assigned.find_current_call(self.run_id) if assigned else None
 
     def stop_command(self, work_id: str) -> bool:
         """Stop a background command of the run."""
