@@ -169,8 +169,7 @@ async def test_the_status_line_is_the_first_line_of_a_command(
 ) -> None:
     shown = ShownState(tmp_path.resolve())
     monkeypatch.setattr(status_command, "describe_state", ShownState.get)
-    if "sleep" in command:
-        monkeypatch.setattr(status_command, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr(status_command, "MAX_SECONDS", 0.2 if "sleep" in command else 60)
     changed = asyncio.Event()
     status = status_command.StatusCommand(command, changed.set)
     status.attach(shown)  # pyright: ignore[reportArgumentType]

@@ -143,14 +143,14 @@ async def test_the_title_shows_the_folder_and_the_state(tmux: Tmux) -> None:
 async def test_a_status_line_of_the_user_and_the_hint_beside_it(
     tmux: Tmux, mudroom: Mudroom, columns: int
 ) -> None:
-    program = mudroom.project / "status.py"
+    program = mudroom.project / "status.sh"
     program.write_text(
-        "import json, sys\n"
-        "state = json.load(sys.stdin)\n"
-        "used = state['context_window']['used_tokens']\n"
-        "print('我的', state['model']['display_name'][:6], 'used' if used else 'new')\n"
+        "case $(cat) in\n"
+        "*'\"used_tokens\":0,'*) echo 我的 claude new;;\n"
+        '*\'"display_name":"claude-sonnet-4-5"\'*) echo 我的 claude used;;\n'
+        "esac\n"
     )
-    write_settings(mudroom, 'status_line = "python3 status.py"\n')
+    write_settings(mudroom, 'status_line = "sh status.sh"\n')
     async with ModelServer(edit_file) as server:
         await tmux.start(*MODEL, url=server.url, columns=columns)
         await tmux.expect("我的 claude new")
