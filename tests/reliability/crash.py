@@ -4,12 +4,13 @@
 
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
-must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM or ISOLATED.
-The requests to the model are appended to REQUESTS. Each answer is a line: exit code, number of
-points passed, and the report as JSON, separated by tabs.
+must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED or
+BOARD. The requests to the model are appended to REQUESTS. Each answer is a line: exit code, number
+of points passed, and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
-after it is; at the first output of a command and at its end.
+after it is; at the first output of a command and at its end; before and after each use of the
+task board.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from mudroom import AssistantMessage, Session
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.ports import CommandResult
 from mudroom._core.tools import Tool, ToolResult
+from mudroom.boards.board import TaskBoard
+from mudroom.boards.session_board import SessionBoard
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -216,6 +219,42 @@ def team_child(request: Request, name: str, turn: int) -> Answer:
     return f"{name} has read" if f"PARENT TO {name}" in texts else f"{name} is idle"
 
 
+def board_parent(turn: int) -> Answer:
+    """Add tasks that depend on each other, work on two of them, and leave two to children."""
+    return [
+        [call("task_create", subject="one")]
+        + [call("task_create", subject=f"{n}", blocked_by=[n - 1]) for n in (2, 3)]
+        + [call("task_create", subject="4")],
+        [call("claim_task", task_id=1), call("read", file_path="input.txt")],
+        [call("complete_task", task_id=1), call("task_list")],
+        [call("task", prompt="TAKE 2"), call("task", prompt="TAKE 4")],
+        [call("task_update", task_id=3, status="in_progress", owner="me")],
+        [call("complete_task", task_id=3)],
+        "the board is done",
+    ][turn]
+
+
+def board_child(number: str, turn: int) -> Answer:
+    """Claim a task; complete it unless it is task 4."""
+    answers: list[Answer] = [[call("claim_task", task_id=number)]]
+    if number != "4":
+        answers.append([call("complete_task", task_id=number)])
+    return [*answers, f"child {number} ends"][turn]
+
+
+def add_board_points(points: Points) -> None:
+    """Add a point before and after each use of the task board."""
+    act = SessionBoard._act  # pyright: ignore[reportPrivateUsage]
+
+    def act_with_points(self: SessionBoard, act_on: Callable[[TaskBoard], Any]) -> Any:
+        points()
+        result = act(self, act_on)
+        points()
+        return result
+
+    SessionBoard._act = act_with_points  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+
+
 def small_child(name: str, turn: int) -> Answer:
     return [[call("bash", command=make_effect_command(name))], f"child {name} is done"][turn]
 
@@ -247,6 +286,10 @@ def script(requests: str) -> Callable[[Request], Answer]:
             return team_parent(request, turn)
         if request.prompt.startswith("TEAM"):
             return team_child(request, request.prompt.split()[1], turn)
+        if request.prompt == "BOARD":
+            return board_parent(turn)
+        if request.prompt.startswith("TAKE"):
+            return board_child(request.prompt[-1], turn)
         if request.prompt.startswith("SMALL"):
             return small_child(request.prompt[-1], turn)
         if request.prompt == "ISOLATED":
@@ -267,6 +310,9 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
     )
     tools = [with_points(make_builtin_tools()[name], points) for name in ("write", "edit", "bash")]
     resume = SESSION if recorded else ""
+    prompt = os.environ.get("CRASH_PROMPT", "PARENT")
+    if prompt == "BOARD":
+        add_board_points(points)
     session = Session(
         model=ScriptedModel(script(requests)),
         cwd=work,
@@ -275,12 +321,13 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         tools=tools,
         resume=resume,
         id=SESSION,
+        board=prompt == "BOARD",
     )
     async with session:
         if any(isinstance(event, RunStarted) for event in recorded):
             await session.resume_unfinished()
         else:
-            await session.run(os.environ.get("CRASH_PROMPT", "PARENT"))
+            await session.run(prompt)
     ended = [event.report for event in open_reader(path).read() if isinstance(event, RunFinished)]
     return msgspec.json.encode(ended[-1]).decode()
 

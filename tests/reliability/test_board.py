@@ -6,16 +6,24 @@ processes are up to 120 s apart.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
+
+from mudroom._core.events import ToolCallFinished
 from mudroom.boards.board import TaskBoard
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 PROCESSES = 50 if LONG else 8
@@ -89,6 +97,49 @@ def test_each_task_is_completed_once_though_processes_are_killed(
     record_property("figure", f"claims of a task board\t{figure}")
     if LONG:
         assert killed >= PROCESSES // 10, figure
+
+
+@pytest.mark.timeout(3_000)
+def test_s12_tools_change_the_board_once_though_the_session_is_killed_at_any_point(
+    tmp_path: Path, figure: Figure
+) -> None:
+    program = CrashProgram({"CRASH_PROMPT": "BOARD"})
+    try:
+        undisturbed = KilledSession(tmp_path / "undisturbed", program)
+        points, report = undisturbed.run()
+        assert report and report.text == "the board is done"
+        check_board_of_killed_session(undisturbed)
+        kills = range(1, points + 1, 1 if LONG else 6)
+        for point in kills:
+            session = KilledSession(tmp_path / str(point), program)
+            session.run(Kill(point))
+            _, report = session.run()
+            assert report and report.text == "the board is done", f"killed at point {point}"
+            check_board_of_killed_session(session)
+    finally:
+        program.close()
+    figure("killed around every append and change of the board", f"{len(kills)} points, each once")
+
+
+def check_board_of_killed_session(session: KilledSession) -> None:
+    """Check that each change happened once, and that the record replays."""
+    (path,) = session.home.glob("boards/*.db")
+    with TaskBoard(path) as board:
+        statuses = [task.status for task in board.list_tasks()]
+    assert statuses == ["completed", "completed", "completed", "pending"]
+    changes = Counter((task, change) for task, change, _ in read_log(path))
+    once = {(task, change) for task in (1, 2, 3) for change in ("added", "claimed", "completed")}
+    once |= {(4, change) for change in ("added", "claimed", "returned")}
+    assert changes == Counter(once)
+    events = session.events()
+    assert not find_violations(events)
+    errors = [
+        event.result.text
+        for event in events
+        if isinstance(event, ToolCallFinished) and event.result.error
+    ]
+    assert not errors
+    assert asyncio.run(replay(events)) == events, "the record does not replay"
 
 
 def read_log(path: Path) -> list[tuple[int, str, str]]:

@@ -31,6 +31,7 @@ IMMEDIATE_COMMANDS = (
     "/cost",
     "/usage",
     "/tasks",
+    "/board",
     "/runs",
     "/context",
     "/agents",

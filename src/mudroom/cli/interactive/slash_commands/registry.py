@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
 from ..prompts.prompt_files import load_prompt_files
-from . import files, info, permissions, pins, session, terminal
+from . import board, files, info, permissions, pins, session, terminal
 
 
 class SlashCommand(NamedTuple):
@@ -85,6 +85,12 @@ SLASH_COMMANDS = (
     SlashCommand(
         "/runs", "", "list the runs and background commands of this session (ctrl+t)", info.runs
     ),
+    SlashCommand(
+        "/tasks",
+        "[add SUBJECT | done N]",
+        "the task board of the project; add a task, or mark one as done",
+        board.tasks,
+    ),
     SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
     SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
     SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", files.diff),
@@ -110,7 +116,13 @@ SLASH_COMMANDS = (
     SlashCommand("/exit", "", "exit; so do q, exit and Ctrl-D", session.exit_prompt),
 )
 
-_ALIASES = {"/tasks": "/runs", "/usage": "/cost", "/quit": "/exit", "/q": "/exit", "/new": "/clear"}
+_ALIASES = {
+    "/board": "/tasks",
+    "/usage": "/cost",
+    "/quit": "/exit",
+    "/q": "/exit",
+    "/new": "/clear",
+}
 
 _BY_NAME: dict[str, SlashAction] = {command.name: command.run for command in SLASH_COMMANDS}
 
