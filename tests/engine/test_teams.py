@@ -293,6 +293,36 @@ async def test_a_refused_plan_is_planned_again(stage: Stage) -> None:
     assert 'approve="false">\nsmaller' in briefs[1].prompt
 
 
+async def test_the_user_refuses_and_approves_a_plan(stage: Stage) -> None:
+    async def parent(request: Request) -> Answer:
+        if request.turn == 0:
+            return [name("alice", "ALICE", plan=True)]
+        await stage.wait_until(lambda: "1.1.1~3" in stage.reports)
+        return "the end"
+
+    script = {"PARENT": [parent] * 9, "ALICE": ["a plan", "a smaller plan", "done"]}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: len(stage.results) == 1)
+        assert session.teammates[0].state == "waits for approval"
+        assert not await session.send_durably("1", "the lead has no plan", approve=True)
+        assert await session.send_durably("alice", "smaller", approve=False)
+        await stage.wait_until(lambda: "1.1.1~2" in stage.reports)
+        assert await session.send_durably("alice", approve=True)
+        await stage.wait_until(lambda: "1.1.1~3" in stage.reports)
+        assert not await session.send_durably("alice", approve=True)
+        await running
+        await check_record(stage)
+    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    assert [(briefs[run].prompt, briefs[run].is_plan) for run in ("1.1.1~2", "1.1.1~3")] == [
+        ("smaller", True),
+        ("Approved.", False),
+    ]
+    assert briefs["1.1.1~3"].mode is briefs["1"].mode
+    sent = [event.message for event in stage.events if isinstance(event, TeamMessageSent)]
+    assert [(each.sender, each.approve) for each in sent] == [("user", False), ("user", True)]
+
+
 async def test_only_an_open_request_is_answered_and_only_by_the_parent(stage: Stage) -> None:
     async def bob(request: Request) -> Answer:
         await stage.wait_until(lambda: "1.1.1" in stage.reports)

@@ -28,6 +28,8 @@ EXCHANGE_NOTE = (
 
 REPLACED_NOTE = "[From mudroom: this is a newer {name}, who knows nothing of the one before.]"
 
+_ANSWERS = {True: "Approved.", False: "Refused."}
+
 PLAN_NOTE = (
     "[This is its plan; nothing is changed yet. Answer with send_message(to={name!r}, "
     "approve=true or false, message=...): it then goes on, or plans again.]"
@@ -37,6 +39,11 @@ PLAN_NOTE = (
 def normalize_name(text: str) -> str:
     """Return a name as children have it: in lower case, without "@" and spaces."""
     return "-".join(text.strip().lower().removeprefix("@").split())
+
+
+def add_answer(text: str, approve: bool | None) -> str:
+    """Return the text of a message; an answer to a plan has one in any case."""
+    return text if approve is None or text.strip() else _ANSWERS[approve]
 
 
 def check_name(name: str) -> str:

@@ -9,6 +9,7 @@ from .._core.ports import RunHandle
 from .._core.runs import InboxMessage
 from .._core.type_checks import check_type
 from .._engine.team_registry import TeamRequest
+from .._engine.team_text import add_answer
 from ..projections.open_work import OpenWork, list_open_work
 from ..projections.run_tree import RunTree
 from ..projections.team import Teammate
@@ -29,7 +30,9 @@ class RunControls(ABC):
         handle = self._find_run(run_id)
         return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
 
-    async def send_durably(self, run_id: str, message: str) -> bool:
+    async def send_durably(
+        self, run_id: str, message: str = "", *, approve: bool | None = None
+    ) -> bool:
         """Send a message like `send`, and return when the record has it.
 
         From then on the model reads it exactly once, also after a crash. Return False if the run
@@ -38,14 +41,24 @@ class RunControls(ABC):
         A named child that is idle works again with the message, if a prompt of its conversation
         runs.
 
+        Arguments:
+            approve: answer to a named child that waits for approval of its plan. True: it works
+                with the mode that it has without a plan. False: it plans again. If no plan waits,
+                return False; nothing is sent.
+
         Example:
             await session.send_durably("alice", "Look at the tests, too.")
+            await session.send_durably("bob", approve=True)
         """
         check_type("message", message, str, "send_durably")
+        check_type("approve", approve, bool | None, "send_durably")
+        message = add_answer(message, approve)
         teams = self._require_open().resources.services.teams
         if parent := teams.find_parent(run_id):
-            request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message)
+            request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message, approve)
             return not (await teams.send(request)).is_error
+        if approve is not None:
+            return False
         handle = self._find_run(run_id)
         sent = InboxMessage(uuid.uuid4().hex, message)
         return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)

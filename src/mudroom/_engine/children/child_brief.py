@@ -128,7 +128,7 @@ def make_next_brief(
     """Return the brief of the next run of a named child, which begins with messages.
 
     The rights are those that the run would give to a new child with this agent. Only its approval,
-    or that of the user, ends the mode in which the child plans.
+    or that of the user, ends the mode in which the child plans. The last answer counts.
 
     Arguments:
         run: the parent.
@@ -136,7 +136,8 @@ def make_next_brief(
         call_id: the parent's call that sends the message, if one does.
     """
     approvers = ("user", run.run_id)
-    is_approved = any(each.approve and each.sender in approvers for each in messages)
+    answers = [each.approve for each in messages if each.sender in approvers]
+    is_approved = next((each for each in reversed(answers) if each is not None), False)
     is_plan = earlier.is_plan and not is_approved
     agent = earlier.agent
     is_isolated = earlier.workspace.kind is WorkspaceKind.ISOLATED

@@ -17,16 +17,13 @@ from ..call_context import CallContext
 from ..children.team import open_team
 from ..run_context import RunContext
 from ..team_registry import ALL, PARENT_NAMES, TeamRequest
-from ..team_text import normalize_name
+from ..team_text import add_answer, normalize_name
 
 MAX_CHARACTERS = 8_000
 """Maximum characters of a message."""
 
 LONG_SECONDS = 1.0
 """Seconds from which the sender learns which call of the receiver works."""
-
-_ANSWERS = {True: "Approved.", False: "Refused."}
-"""Text of an answer to a request that has no text of its own."""
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,8 +43,8 @@ class Arguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def _parse(arguments: dict[str, Any]) -> Arguments:
     parsed = msgspec.convert(arguments, Arguments, strict=False)
-    if parsed.approve is not None and not parsed.message.strip():
-        parsed = msgspec.structs.replace(parsed, message=_ANSWERS[parsed.approve])
+    message = add_answer(parsed.message, parsed.approve)
+    parsed = msgspec.structs.replace(parsed, message=message)
     if not (parsed.to or parsed.request_id):
         raise ValueError("to: missing; the name or id of the receiver")
     if not parsed.message.strip():
