@@ -74,6 +74,40 @@ def test_work_that_conflicts_changes_nothing(
     assert not (project / "n.txt").exists()
 
 
+def test_an_ignored_file_of_the_user_is_not_overwritten(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(project, {".gitignore": "secret.txt\n", "secret.txt": "of the user\n"})
+    leave_work(project, "1.1.1", {".gitignore": "", "secret.txt": "child\n", "a.txt": "child\n"})
+    assert run(["workspaces", "apply", ID]) == 1
+    assert "secret.txt (changed-meanwhile)" in capsys.readouterr().out
+    assert (project / "secret.txt").read_text() == "of the user\n"
+    assert (project / "a.txt").read_text() == "a\nb\nc\n"
+    assert run(["workspaces", "list"]) == 0
+    assert f"{ID}  not merged" in capsys.readouterr().out
+
+
+def test_work_of_next_runs_is_kept_and_listed_after_the_first(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_ids = ["1.3.2", "1.3.2~2", "1.3.2~10", "1.4.1", "2.0.alice~1"]
+    for run_id in reversed(run_ids):
+        leave_work(project, run_id, {"new.txt": f"{run_id}\n"})
+    assert run(["workspaces", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [work["run"] for work in listed] == run_ids
+    assert run(["workspaces", "apply", "0a1b2c3d/1.3.2~2"]) == 0
+    assert (project / "new.txt").read_text() == "1.3.2~2\n"
+    capsys.readouterr()
+    assert run(["workspaces", "list", "--json"]) == 0
+    states = {work["run"]: work["state"] for work in json.loads(capsys.readouterr().out)}
+    assert [run_id for run_id in run_ids if states[run_id] == "merged"] == ["1.3.2~2"]
+    assert run(["workspaces", "drop", "0a1b2c3d/1.3.2~2"]) == 0
+    capsys.readouterr()
+    assert run(["workspaces", "list", "--json"]) == 0
+    assert "1.3.2~2" not in [work["run"] for work in json.loads(capsys.readouterr().out)]
+
+
 def test_an_unknown_id_names_the_nearest(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     leave_work(project, "1.1.1", {"a.txt": "x"})
     assert run(["workspaces", "show", "0a1b2c3d/1.1.2"]) == 2

@@ -191,3 +191,48 @@ async def test_an_agent_file_can_ask_for_an_isolated_workspace(project: Path) ->
         report = await session.run("Go.")
     assert report.files_changed == ("new.txt",)
     assert (project / "new.txt").read_text() == "new\n"
+
+
+async def test_the_work_of_a_next_run_that_a_sibling_begins_is_merged(project: Path) -> None:
+    steps: dict[str, Steps] = {
+        "alice": [
+            *run_command("echo 1 > one.txt"),
+            "Done.",
+            *run_command("echo 2 > two.txt"),
+            "Done again.",
+        ],
+        "bob": [[call("send_message", to="alice", message="Go on.")], "Done."],
+        PROMPT: [
+            *(
+                [call("task", prompt=name, name=name, isolation="isolated")]
+                for name in ("alice", "bob")
+            ),
+            "Wait for alice.",
+            "All children reported.",
+        ],
+    }
+
+    def choose_answer(request: Request) -> Answer:
+        return steps[request.prompt][request.turn]
+
+    model = ScriptedModel(choose_answer)
+    home = str(project.parent / "home")
+    async with Session(
+        model=model, cwd=str(project), journal="memory", environ={}, home=home
+    ) as session:
+        report = await session.run(PROMPT)
+    assert report.ok
+    assert (project / "one.txt").read_text() == "1\n"
+    assert (project / "two.txt").read_text() == "2\n"
+
+
+async def test_an_ignored_file_of_the_user_is_a_conflict_before_any_file_is_written(
+    project: Path,
+) -> None:
+    write_files(project, {".gitignore": "secret.txt\n", "secret.txt": "of the user\n"})
+    command = "echo > .gitignore; echo child > secret.txt; echo child > another.txt"
+    _, model = await run_children(project, {"one": run_command(command)})
+    assert "secret.txt (changed-meanwhile)" in get_results(model)[0]
+    assert (project / "secret.txt").read_text() == "of the user\n"
+    assert (project / ".gitignore").read_text() == "secret.txt\n"
+    assert not (project / "another.txt").exists()

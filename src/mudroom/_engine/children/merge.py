@@ -14,7 +14,6 @@ from ..._core.ports import (
     ApprovalRequest,
     Isolation,
     MergeConflict,
-    MergedFile,
     MergePlan,
     PermissionVerdict,
 )
@@ -22,6 +21,7 @@ from ..._core.runs import Report, Work
 from ..._core.tools import ToolCategory, ToolResult
 from ...errors import MudroomError
 from ..call_context import CallContext
+from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ..run_context import RunContext
 
 _MAX_ATTEMPTS = 3
@@ -55,14 +55,6 @@ class MergeOutcome(Struct, frozen=True):
         if self.refusal:
             return "refused"
         return "conflict" if self.conflicts else "merged"
-
-
-class _ChangedMeanwhileError(Exception):
-    """A file differs from what the merge was planned with."""
-
-    def __init__(self, file: MergedFile) -> None:
-        super().__init__(file.path)
-        self.file = file
 
 
 async def merge_report(context: CallContext, report: Report) -> WorkMerged | None:
@@ -120,40 +112,17 @@ async def merge_work(context: CallContext, run_id: str, work: Work) -> MergeOutc
             if refusal := await _check_permission(context, run_id, plan):
                 return MergeOutcome(refusal=refusal)
             try:
-                await asyncio.to_thread(_apply, context, isolation, plan)
-            except _ChangedMeanwhileError as change:
+                present = context.run.environment.workspace
+                await asyncio.to_thread(
+                    write_merged_files, plan, isolation, present, context.workspace
+                )
+            except ChangedMeanwhileError as change:
                 path, theirs = change.file.path, change.file.after
                 conflicts = (MergeConflict(path, "changed-meanwhile", theirs=theirs),)
                 continue
             await asyncio.to_thread(isolation.mark_merged, run_id)
             return MergeOutcome(work.files)  # also those that an earlier process wrote
     return MergeOutcome(conflicts=conflicts)
-
-
-def _apply(context: CallContext, isolation: Isolation, plan: MergePlan) -> None:
-    """Write the files of a plan, each if it is still as it was when the plan was made.
-
-    A merge that ends in the middle is continued by the next one: files that are written already do
-    not differ any more.
-    """
-    workspace = context.workspace
-    for file in plan.files:
-        if _find_present_id(context, isolation, file.path) != file.before:
-            raise _ChangedMeanwhileError(file)
-        if file.after:
-            workspace.write(file.path, isolation.read(file.after), mode=file.mode)
-        else:
-            workspace.remove(file.path)
-
-
-def _find_present_id(context: CallContext, isolation: Isolation, path: str) -> str:
-    """Return the id of the present content of a file, "" if there is none."""
-    workspace = context.run.environment.workspace
-    try:
-        size = workspace.stat(path).size
-        return isolation.find_id(workspace.read(path, 0, size + 1))
-    except MudroomError:
-        return ""
 
 
 async def _check_permission(context: CallContext, run_id: str, plan: MergePlan) -> str:

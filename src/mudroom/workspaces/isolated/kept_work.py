@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,7 +14,6 @@ from msgspec import Struct
 
 from ..._core.runs import Work
 from ...errors import UnknownName, WorkspaceError
-from .git import Git
 from .workspaces import REMOVED, SOURCE_FILE, IsolatedWorkspaces
 
 
@@ -76,16 +76,13 @@ def list_kept(home: str, source: str = "") -> list[KeptWork]:
 
 
 def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[KeptWork]:
-    git = Git(os.path.join(workspaces.directory, "store.git"))
-    if not os.path.isdir(git.directory):
+    if not os.path.isdir(os.path.join(workspaces.directory, "store.git")):
         return
-    refs = os.fsdecode(git.run("for-each-ref", "--format=%(refname)")).split()
-    merged = {ref.removeprefix("refs/merged/") for ref in refs if ref.startswith("refs/merged/")}
-    stored = [ref.removeprefix("refs/trees/") for ref in refs if ref.startswith("refs/trees/")]
+    stored = workspaces.store.list_kept()
     working = workspaces.list_folders()
     for run_id in sorted({*stored, *working}, key=_split_run_id):
         work = workspaces.find_stored(run_id)
-        state = "merged" if run_id in merged else "not merged"
+        state = "merged" if stored.get(run_id) else "not merged"
         if run_id in working:
             state = "working"
         yield KeptWork(session, run_id, workspaces.source, state, work.files if work else ())
@@ -104,9 +101,7 @@ def find_kept(home: str, name: str) -> KeptWork:
 def drop_kept(home: str, kept: KeptWork) -> None:
     """Remove the stored work of a run."""
     workspaces = open_kept(home, kept.session)
-    git = workspaces.store.git
-    for folder in ("trees", "merged"):
-        git.run("update-ref", "-d", f"refs/{folder}/{kept.run_id}")
+    workspaces.store.drop(kept.run_id)
 
 
 def read_difference(home: str, kept: KeptWork) -> str:
@@ -172,4 +167,4 @@ def _list_sessions(home: str) -> list[Path]:
 
 
 def _split_run_id(run_id: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in run_id.split(".")]
+    return [int(part) if part.isdigit() else 0 for part in re.split("[.~]", run_id)]

@@ -26,6 +26,9 @@ MAX_FILE_BYTES = 50 << 20
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
 """Attributes with precedence over all files `.gitattributes`."""
 
+_TREES = "refs/trees/"
+_MERGED = "refs/merged/"
+
 _ATTEMPTS = 3
 """Times that files are read while another program changes them."""
 
@@ -200,7 +203,7 @@ class TreeStore:
         for number, path in enumerate(nested):
             folder = os.path.join(files.folder, path)
             self._borrow_objects(folder)
-            stored = self._store_files(WorkingFiles(folder), f"{index_name}.{number}")
+            stored = self._store_files(WorkingFiles(folder), f"{index_name}+{number}")
             trees[path] = stored.tree
             notes += [f"{path}/{note}" for note in stored.missing]
         return StoredFiles(self._write_tree(git, trees), tuple(notes))
@@ -253,12 +256,13 @@ class TreeStore:
     def keep(self, name: str, tree: str, base: str) -> str:
         """Keep a tree under a name, as a commit after the commit of its base; return its id."""
         commit = self.make_commit(tree, self.make_commit(base))
-        self.git.run("update-ref", f"refs/trees/{name}", commit)
+        self.git.run("update-ref", _make_ref(_TREES, name), commit)
         return commit
 
     def find_kept(self, name: str) -> tuple[str, str] | None:
         """Return the ids of base and tree that are kept under a name, None without one."""
-        commits = (f"refs/trees/{name}~", f"refs/trees/{name}")
+        ref = _make_ref(_TREES, name)
+        commits = (f"{ref}~", ref)
         options = ("--verify", "--quiet")
         trees = [
             os.fsdecode(self.git.run("rev-parse", *options, f"{commit}^{{tree}}", codes=(0, 1)))
@@ -266,10 +270,30 @@ class TreeStore:
         ]
         return (trees[0].strip(), trees[1].strip()) if all(trees) else None
 
+    def mark_merged(self, name: str) -> None:
+        """Record that the tree with a name is merged."""
+        self.git.run("update-ref", _make_ref(_MERGED, name), _make_ref(_TREES, name))
+
+    def list_kept(self) -> dict[str, bool]:
+        """Return the names of the kept trees, and whether each one is merged."""
+        refs = os.fsdecode(self.git.run("for-each-ref", "--format=%(refname)")).split()
+        names = (ref.removeprefix(_TREES) for ref in refs if ref.startswith(_TREES))
+        return {name.replace("+", "~"): f"{_MERGED}{name}" in refs for name in names}
+
+    def drop(self, name: str) -> None:
+        """Remove the tree with a name."""
+        for folder in (_TREES, _MERGED):
+            self.git.run("update-ref", "-d", _make_ref(folder, name))
+
     def make_commit(self, tree: str, *parents: str) -> str:
         """Return the id of a commit with a tree; equal arguments give an equal id."""
         options = [option for parent in parents for option in ("-p", parent)]
         return self.git.read_line("commit-tree", tree, *options)
+
+
+def _make_ref(folder: str, name: str) -> str:
+    """Return the ref of a name. Ids of runs have "~", which git does not allow in refs."""
+    return folder + name.replace("~", "+")
 
 
 def _write_alternates(directory: str, folders: Iterable[str]) -> None:

@@ -190,7 +190,7 @@ class IsolatedWorkspaces:
 
     def mark_merged(self, run_id: str) -> None:
         """Record that the work of a run is merged, and remove a folder that a kill left."""
-        self.store.git.run("update-ref", f"refs/merged/{run_id}", f"refs/trees/{run_id}")
+        self.store.mark_merged(run_id)
         self.remove_if_stored(run_id)
 
     def plan_merge(self, into: str, work: Work) -> MergePlan:

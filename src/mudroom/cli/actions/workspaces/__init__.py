@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 
-from ....environments import open_workspace
+from ...._core.ports import MergeConflict
+from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
+from ....environments import IsolatedFiles, open_workspace
 from ....errors import MudroomError, WorkspaceError
 from ....projections.safe_text import sanitize, sanitize_line
 from ....workspaces.isolated import kept_work
@@ -67,19 +69,22 @@ def apply_work(cwd: str, name: str) -> int:
     work = workspaces.find_stored(kept.run_id)
     if work is None:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
-    plan = workspaces.plan_merge("", work)
-    if plan.conflicts:
+    isolation = IsolatedFiles(lambda: workspaces, "")
+    plan = isolation.plan_merge(work)
+    conflicts = plan.conflicts
+    if not conflicts:
+        folder = open_workspace(kept.source)
+        try:
+            write_merged_files(plan, isolation, folder, folder)
+        except ChangedMeanwhileError as change:
+            conflicts = (MergeConflict(change.file.path, "changed-meanwhile"),)
+    if conflicts:
         print(f"Nothing was changed in {kept.source}: these files conflict with yours.")
-        for conflict in plan.conflicts[:_MAX_CONFLICTS]:
+        for conflict in conflicts[:_MAX_CONFLICTS]:
             print(f"  {sanitize_line(conflict.path, 200)} ({conflict.kind})")
         print(f"See the work with: mudroom workspaces show {kept.id}")
         return 1
-    folder = open_workspace(kept.source)
     for file in plan.files:
-        if file.after:
-            folder.write(file.path, workspaces.store.read(file.after), mode=file.mode)
-        else:
-            folder.remove(file.path)
         print(f"  {sanitize_line(file.path, 200)}")
     workspaces.mark_merged(kept.run_id)
     print(f"Merged {kept.id} into {kept.source}.")
