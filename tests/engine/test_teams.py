@@ -238,6 +238,51 @@ async def test_a_named_child_works_again_in_a_later_prompt(stage: Stage) -> None
     assert stage.reports["2.1.1"].text == "second"
 
 
+async def test_a_rewind_removes_runs_and_messages_of_a_named_child(stage: Stage) -> None:
+    def parent(request: Request) -> Answer:
+        (last, *_) = block_texts(request.messages[-1])
+        calls: dict[str, Answer] = {
+            "PARENT": [name("alice", "ALICE")],
+            "second": [send("alice", "the removed word"), name("bob", "BOB")],
+            "third": [send("alice", "the new word"), send("bob", "who are you?")],
+        }
+        return calls.get(last, "the end")
+
+    script = {"PARENT": [parent] * 9, "ALICE": ["one", "removed", "two"], "BOB": ["done"]}
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        removed = await session.run("second")
+        session.rewind(removed.run_id)
+        await session.run("third")
+        await check_record(stage)
+    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    assert (briefs["2.1.1"].continues, briefs["3.1.1"].continues) == ("1.1.1", "1.1.1")
+    last = stage.list_requests("ALICE")[-1]
+    assert "the new word" in str(last.messages) and "removed" not in str(last.messages)
+    assert stage.results[-1].error and "No child 'bob'" in stage.results[-1].text
+
+
+async def test_after_a_rewind_an_answered_plan_is_open_again(stage: Stage) -> None:
+    def parent(request: Request) -> Answer:
+        (last, *_) = block_texts(request.messages[-1])
+        calls: dict[str, Answer] = {
+            "PARENT": [name("alice", "ALICE", plan=True)],
+            "second": [send("alice", "", approve=True)],
+            "third": [send("alice", "", approve=True)],
+        }
+        return calls.get(last, "the end")
+
+    script = {"PARENT": [parent] * 9, "ALICE": ["a plan", "done", "done again"]}
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        removed = await session.run("second")
+        session.rewind(removed.run_id)
+        await session.run("third")
+        await check_record(stage)
+    briefs = {e.run: e.brief for e in stage.events if isinstance(e, RunStarted)}
+    assert (briefs["3.1.1"].continues, briefs["3.1.1"].is_plan) == ("1.1.1", False)
+
+
 async def test_a_plan_is_only_read_and_approval_gives_the_mode_of_the_parent(stage: Stage) -> None:
     def alice(request: Request) -> Answer:
         if request.turn == 0:

@@ -129,6 +129,19 @@ class Roster:
         """Return whether a message to a named child has this id."""
         return message_id in self._parents
 
+    def get_last_brief(self, parent: str, teammate: Teammate) -> Brief:
+        """Return the brief of the last run of a named child in the conversation of a run.
+
+        A rewind removes later ones.
+        """
+        parents = self._list_conversation(parent)
+        return next(each for each in reversed(teammate.briefs) if each.parent in parents)
+
+    def list_unread(self, parent: str, teammate: Teammate) -> list[InboxMessage]:
+        """Return the messages in the conversation of a run that a named child has not read."""
+        parents = self._list_conversation(parent)
+        return [each for each in teammate.unread.values() if self._parents[each.id] in parents]
+
     def has_unread_of(self, parent: str, teammate: Teammate) -> bool:
         """Return whether a named child has not read a message that was sent during a run."""
         return any(self._parents[message_id] == parent for message_id in teammate.unread)
@@ -178,8 +191,8 @@ class Roster:
             if event.run == parent:
                 counts[event.to] = counts.get(event.to, 0) + 1
         for teammate in self.list_teammates(parent):
-            if teammate.unread:
-                counts[teammate.name] = counts.get(teammate.name, 0) + len(teammate.unread)
+            if unread := self.list_unread(parent, teammate):
+                counts[teammate.name] = counts.get(teammate.name, 0) + len(unread)
         return counts
 
     def _list_conversation(self, run_id: str) -> set[str]:

@@ -49,6 +49,14 @@ class TeamMembers:
         active = self.active.get(name)
         return self._teams.roster.find(self.run.run_id, active.first_run if active else name)
 
+    def get_last_brief(self, teammate: Teammate) -> Brief:
+        """Return the brief of the last run of a child in the conversation of the run."""
+        return self._teams.roster.get_last_brief(self.run.run_id, teammate)
+
+    def list_unread(self, teammate: Teammate) -> list[InboxMessage]:
+        """Return the messages in the conversation of the run that a child has not read."""
+        return self._teams.roster.list_unread(self.run.run_id, teammate)
+
     def list_all(self) -> list[Teammate]:
         """Return the named children of the run and of the runs that it continues."""
         return self._teams.roster.list_teammates(self.run.run_id)
@@ -144,7 +152,7 @@ class TeamMembers:
         active = self.active.get(teammate.name)
         if active is None or active.handle is None or active.run_id != teammate.run_id:
             return
-        for message in list(teammate.unread.values()):
+        for message in self.list_unread(teammate):
             if message.id in active.sent:
                 continue
             if not active.handle.send(message):

@@ -44,7 +44,7 @@ class NextRuns:
         Raises ValueError if the budget does not suffice, or a hook refuses the run.
         """
         run = self._run
-        earlier = teammate.briefs[-1]
+        earlier = self._members.get_last_brief(teammate)
         run_id = self._choose_run_id(teammate, messages[0])
         try:
             grant = await allocate(run, run_id, earlier.agent, earlier.budget.turns)
@@ -93,12 +93,13 @@ class NextRuns:
 
     async def start_if_due(self, teammate: Teammate) -> None:
         """Start the next run of a child that is idle, if it has unread messages."""
-        if not teammate.unread or teammate.is_stopped:
+        unread = self._members.list_unread(teammate)
+        if not unread or teammate.is_stopped:
             return
         if not self.may_start or self.has_all(teammate):
             return  # The report of the parent lists the messages.
         try:
-            brief, grant = await self.prepare(teammate, list(teammate.unread.values()))
+            brief, grant = await self.prepare(teammate, unread)
         except ValueError:
             return
         self.start(brief, grant, teammate.first_run)

@@ -140,7 +140,7 @@ class Team:
     ) -> TeamReply:
         """Send a message to a child that is idle: it begins the next run."""
         name = teammate.name
-        messages = [*teammate.unread.values(), message]
+        messages = [*self.members.list_unread(teammate), message]
         try:
             brief, grant = await self._next_runs.prepare(teammate, messages, call_id)
         except ValueError as error:
@@ -176,7 +176,7 @@ class Team:
         if request.approve is not None:
             if sender:
                 return "only its parent approves a plan"
-            if teammate is None or is_active or not teammate.briefs[-1].is_plan:
+            if teammate is None or is_active or not self.members.get_last_brief(teammate).is_plan:
                 return "it has no open request that you could approve or refuse"
         if sender and teammate:
             count = self._roster.count_exchanges(sender, teammate)
