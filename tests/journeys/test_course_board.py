@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-from typing import Any
-
-import pytest
-
-from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom, Tmux
+from .course import MODEL, each_language, find_prompt, list_board, make_call
 
-MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
 """Text on the screen when the session is open."""
 
@@ -33,17 +26,6 @@ GRAPH = (
     "为重构创建任务看板: parse -> transform -> emit -> test, 其中 transform 和 emit 可以在 parse "
     "之后并行",
 )
-_numbers = itertools.count(1)
-
-
-def make_call(name: str, **arguments: Any) -> ToolCallBlock:
-    return ToolCallBlock(f"call_{next(_numbers)}", name, arguments)
-
-
-def find_prompt(request: ServerRequest) -> str:
-    """Return the first prompt of a request."""
-    content = request.messages[0]["content"]
-    return content if isinstance(content, str) else content[0]["text"]
 
 
 def answer(request: ServerRequest) -> ServerAnswer:
@@ -69,12 +51,7 @@ def answer(request: ServerRequest) -> ServerAnswer:
     return [make_call("TaskList")]
 
 
-async def list_board(mudroom: Mudroom) -> list[tuple[str, str, list[int]]]:
-    done = await mudroom("board", "list", "--json")
-    return [(task["subject"], task["status"], task["waits_for"]) for task in json.loads(done.out)]
-
-
-@pytest.mark.parametrize("language", [0, 1], ids=["english", "chinese"])
+@each_language
 async def test_the_prompts_of_the_lesson_change_the_board(mudroom: Mudroom, language: int) -> None:
     async with ModelServer(answer) as server:
 
@@ -100,7 +77,7 @@ async def test_the_prompts_of_the_lesson_change_the_board(mudroom: Mudroom, lang
         ]
 
 
-@pytest.mark.parametrize("language", [0, 1], ids=["english", "chinese"])
+@each_language
 async def test_a_graph_with_parallel_tasks_is_put_on_the_board(
     mudroom: Mudroom, language: int
 ) -> None:
