@@ -12,6 +12,7 @@ from .._core.budgets import Budget
 from .._core.events import (
     AnyEvent,
     Delta,
+    MessageDelivered,
     MessageSent,
     ModelCallRetried,
     RunFinished,
@@ -25,7 +26,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Usage
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolView
 from .safe_text import describe_call, make_call_title, sanitize_line
 
@@ -72,6 +73,7 @@ class RunView(Struct, kw_only=True, eq=False):
         failed_calls: calls that gave an error; refused ones count too.
         open_calls: views of the tool calls that have not finished, by call id.
         commands: commands of the run that work, by id, in the order in which they started.
+        unread: messages to the run that it has not read, by id.
         last_action: the last tool call or web search as one line, safe to print.
         usage: tokens of the run itself.
         descendant_usage: tokens of all runs below it.
@@ -101,6 +103,7 @@ class RunView(Struct, kw_only=True, eq=False):
     failed_calls: int = 0
     open_calls: dict[str, ToolView] = {}
     commands: dict[str, CommandView] = {}
+    unread: dict[str, InboxMessage] = {}
     last_action: str = ""
     usage: Usage = Usage()
     descendant_usage: Usage = Usage()
@@ -297,6 +300,11 @@ def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:
 
 def _apply_message_sent(run: RunView, event: MessageSent) -> None:
     run.commands.pop(event.message.sender, None)
+    run.unread[event.message.id] = event.message
+
+
+def _apply_message_delivered(run: RunView, event: MessageDelivered) -> None:
+    run.unread.pop(event.message_id, None)
 
 
 def _apply_resumed(run: RunView, _: RunResumed) -> None:
@@ -328,6 +336,7 @@ _HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
     ToolCallStarted: _apply_call_started,
     ToolCallFinished: _apply_call_finished,
     MessageSent: _apply_message_sent,
+    MessageDelivered: _apply_message_delivered,
     RunResumed: _apply_resumed,
     RunFinished: _apply_run_finished,
 }

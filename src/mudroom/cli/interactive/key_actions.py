@@ -33,6 +33,8 @@ IMMEDIATE_COMMANDS = (
     "/tasks",
     "/board",
     "/runs",
+    "/team",
+    "/inbox",
     "/context",
     "/agents",
     "/skills",

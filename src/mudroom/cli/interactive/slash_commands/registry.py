@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
 from ..prompts.prompt_files import load_prompt_files
-from . import board, files, info, permissions, pins, session, terminal
+from . import board, files, info, permissions, pins, session, team, terminal
 
 
 class SlashCommand(NamedTuple):
@@ -84,6 +84,10 @@ SLASH_COMMANDS = (
     SlashCommand("/skills", "", "list skills", info.skills),
     SlashCommand(
         "/runs", "", "list the runs and background commands of this session (ctrl+t)", info.runs
+    ),
+    SlashCommand("/team", "", "list the named children and their states", team.team),
+    SlashCommand(
+        "/inbox", "[N, NAME or all]", "messages that their receivers have not read", team.inbox
     ),
     SlashCommand(
         "/tasks",

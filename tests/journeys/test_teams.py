@@ -1,0 +1,100 @@
+"""Named children at the prompt in tmux: the roster, unread messages, messages of the user."""
+
+import asyncio
+
+import pytest
+
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Tmux
+
+MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+
+
+class Team:
+    """Script of a root run with alice, who is idle, and bob, who waits for `go`."""
+
+    def __init__(self) -> None:
+        self.go = asyncio.Event()
+        self.received: dict[str, list[str]] = {"alice": [], "bob": [], "main": []}
+
+    async def __call__(self, asked: ServerRequest) -> ServerAnswer:
+        first = str(asked.messages[0])
+        last = str(asked.messages[-1])
+        if "CHILD alice" in first:
+            self.received["alice"].append(last)
+            return f"alice answers {asked.turn}"
+        if "CHILD bob" in first:
+            self.received["bob"].append(last)
+            await self.go.wait()
+            if asked.turn:
+                return "bob has ended"
+            return [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
+        self.received["main"].append(last)
+        if asked.turn == 0:
+            return [start_child("alice")]
+        if asked.turn == 1:
+            return [start_child("bob", background=True)]
+        return "all told" if "bob has ended" in str(asked.messages) else "bob works"
+
+
+def start_child(name: str, *, background: bool = False) -> ToolCallBlock:
+    """Return the call that starts a named child."""
+    return ToolCallBlock(
+        f"t-{name}",
+        "task",
+        {
+            "name": name,
+            "prompt": f"CHILD {name}",
+            "description": f"work of {name}",
+            "background": background,
+        },
+    )
+
+
+@pytest.fixture
+def team() -> Team:
+    return Team()
+
+
+async def start_team(tmux: Tmux, server: ModelServer) -> None:
+    """Start the program and wait until alice is idle and bob works."""
+    await tmux.start(*MODEL, url=server.url, columns=100, rows=40)
+    await tmux.expect("claude-s")
+    await tmux.say("/team")
+    await tmux.expect("There are no teammates.")
+    await tmux.say("/inbox")
+    await tmux.expect("There are no unread messages.")
+    await tmux.say("start")
+    await tmux.expect("bob works", "1 running")
+
+
+async def test_the_roster_and_the_unread_messages_are_listed_while_a_run_works(
+    tmux: Tmux, team: Team
+) -> None:
+    async with ModelServer(team) as server:
+        await start_team(tmux, server)
+        await tmux.say("/team")
+        await tmux.expect("alice  general · idle · 1 run", "bob    general · working · 1 run")
+        await tmux.expect("tokens · 0 unread")
+        await tmux.press("Up")
+        await tmux.expect("m: message")
+        await tmux.press("m")
+        await tmux.expect("enter: send")
+        await tmux.say("look at the end too")
+        await tmux.say("/inbox")
+        await tmux.expect("1  user → bob: look at the end too", "/inbox N shows a message")
+        await tmux.say("/inbox 1")
+        await tmux.expect("From user to bob:")
+        await tmux.say("/inbox carol")
+        await tmux.expect("no unread message has the number or the name carol")
+        await tmux.say("/team")
+        await tmux.expect("1 unread", "/inbox shows the unread messages.")
+        team.go.set()
+        await tmux.expect("all told")
+        await tmux.say("/inbox all")
+        await tmux.expect_scrolled("There are no unread messages.", 2)
+        await tmux.say("/team")
+        await tmux.expect("bob    general · idle · 1 run")
+    assert "look at the end too" in team.received["bob"][-1]
