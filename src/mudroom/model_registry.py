@@ -187,7 +187,7 @@ class ModelRegistry:
 
         if provider.name not in self._connections:
             key_variable = providers.find_key_variable(provider, self._environ)
-            url_variable = provider.url_vars[0] if provider.url_vars else ""
+            url_variable = providers.get_url_variable(provider)
             hints = ProviderHints(provider.name, key_variable, url_variable)
             self._connections[provider.name] = HttpClient(clock=self._clock, hints=hints)
         return self._connections[provider.name]

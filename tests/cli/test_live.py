@@ -22,7 +22,7 @@ from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.live_tree import LiveTree
-from mudroom.cli.output.text import measure_width
+from mudroom.cli.output.text import ERASE_DOWN, measure_width
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
@@ -44,7 +44,9 @@ class Terminal(io.StringIO):
 
     def write(self, s: str, /) -> int:
         self.frames += 1
-        for part in re.split(r"(\x1b\[\d+A\r\x1b\[J|\n)", re.sub(r"\x1b\[[\d;]*m", "", s)):
+        for part in re.split(
+            rf"(\x1b\[\d+A\r{re.escape(ERASE_DOWN)}|\n)", re.sub(r"\x1b\[[\d;]*m", "", s)
+        ):
             if part == "\n":
                 self._lines.append("")
             elif part.startswith("\x1b"):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+import pty
+import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -232,6 +235,17 @@ def test_a_notice_about_the_machine_is_shown_once(tmp_path: Path) -> None:
     changed = ["sandbox off"]
     assert list(select_new_notices(home, changed)) == changed
     assert (tmp_path / "home" / "shown-notices.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_ledger_has_the_width_of_stderr(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal, screen = pty.openpty()
+    termios.tcsetwinsize(screen, (24, 132))
+    with os.fdopen(terminal, "rb"), os.fdopen(screen, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        print_ledger("word " * 50, color=True)
+        shown = os.read(terminal, 10_000).decode()
+    widths = [len(line.rstrip()) for line in shown.split("\n") if "word" in line]
+    assert 100 < max(widths) < 150, shown
 
 
 def test_the_ledger_stands_out_only_with_color(capsys: pytest.CaptureFixture[str]) -> None:

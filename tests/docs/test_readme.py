@@ -50,9 +50,9 @@ def place(tmp_path: Path) -> Path:
 
 
 def run(
-    *command: str, place: Path, stdin: str = "", env: dict[str, str] | None = None
+    *command: str, place: Path, folder: Path | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in the project with no key except those in `env`."""
+    """Run a command without a key in the project, or in another folder."""
     home = place.parent / "home"
     environ = {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -60,10 +60,15 @@ def run(
         "MUDROOM_HOME": str(home / "state"),
         "XDG_CONFIG_HOME": str(home / "etc"),
         "LANG": "C.UTF-8",
-        **(env or {}),
     }
     return subprocess.run(
-        command, cwd=place, env=environ, input=stdin, capture_output=True, text=True, timeout=60
+        command,
+        cwd=folder or place,
+        env=environ,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
@@ -80,11 +85,12 @@ def test_readme_opens_with_the_two_commands(page: Path) -> None:
 
 
 @both
-def test_console_blocks_show_the_real_output(page: Path, place: Path) -> None:
+@pytest.mark.parametrize("repository", [False, True], ids=["small project", "this repository"])
+def test_console_blocks_show_the_real_output(page: Path, place: Path, repository: bool) -> None:
     (block,) = list_blocks(page, "console")
     for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, shown = step.partition("\n")
-        done = run("sh", "-c", command, place=place)
+        done = run("sh", "-c", command, place=place, folder=ROOT if repository else None)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         pattern = ".*".join(re.escape(part.strip("\n")) for part in shown.strip("\n").split("…"))
         assert re.search(pattern, done.stdout, re.DOTALL), f"{command}\n{done.stdout}"

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mudroom import Reason, Session
 from mudroom._core.events import NoteInjected, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
@@ -147,6 +149,21 @@ async def test_a_fixture_replays_the_run_offline(mudroom: Mudroom, tmp_path: Pat
     ) as session:
         report = await session.run("first")
     assert (report.reason, report.text) == (Reason.GOAL, "end 1")
+
+
+@pytest.mark.parametrize(
+    "command", [("record",), ("export", "--html"), ("export", "--format", "md", "-o")]
+)
+async def test_a_target_that_is_no_file_is_an_error_with_a_remedy(
+    mudroom: Mudroom, command: tuple[str, ...]
+) -> None:
+    await _record_session(mudroom, "first")
+    done = await mudroom(*command, "no folder/x")
+    assert done.code == 2 and "mkdir -p 'no folder'" in done.err
+    for target in ("new/", "."):
+        done = await mudroom(*command, target)
+        assert done.code == 2 and f"{target} is a folder. Name a file in it" in done.err
+    assert not (mudroom.project / "new").exists()
 
 
 def test_every_text_of_an_event_is_redacted() -> None:

@@ -119,6 +119,7 @@ async def test_models_lists_providers_and_their_keys(mudroom: Mudroom) -> None:
     assert "sk-planted" not in done.out
     plain = await mudroom("models", env={"ANTHROPIC_API_KEY": ""})
     assert plain.code == 0 and "OPENAI_API_KEY" in plain.out and "offline" in plain.out
+    assert "set OLLAMA_HOST " in plain.out, "the variable that the documentation names"
     *_, last = plain.out.splitlines()
     assert plain.out.count("bedrock") == 1 and "mudroom[providers]" in last and "bedrock" in last
 

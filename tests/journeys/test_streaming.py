@@ -65,6 +65,19 @@ async def test_an_answer_appears_where_it_stays(tmux: Tmux, columns: int) -> Non
         assert all(len(re.findall(f"row {n} +值 {n}", scrolled)) == 1 for n in range(8))
 
 
+async def test_a_table_higher_than_the_screen_is_printed_once(tmux: Tmux) -> None:
+    table = "| Name | Value |\n|---|---|\n" + "".join(f"| row {n} | {n} |\n" for n in range(60))
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        return Fault([TextBlock(f"The table.\n\n{table}\nThe end.")], chunk_size=40, pause=0.05)
+
+    async with ModelServer(answer) as server:
+        await tmux.start(*MODEL, "-p", "list", url=server.url, columns=80, rows=20)
+        await tmux.expect("The end.", "Pane is dead")
+    scrolled = await tmux.scroll()
+    assert [len(re.findall(rf"row {n} ", scrolled)) for n in range(60)] == [1] * 60
+
+
 @pytest.mark.parametrize("background", ["light", "dark"])
 async def test_no_color_hides_text_on_a_light_or_a_dark_terminal(
     tmux: Tmux, background: str

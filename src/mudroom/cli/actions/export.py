@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 from ..._core.counts import count_noun
 from ..._core.events import StoredEvent
 from ..._platform.private_files import write_private_file
+from ...errors import UsageError
 from ...journals.encoding import encode
 from ...output_filters.redaction import Redactor
 from ..output.progress import print_notice
@@ -32,7 +34,7 @@ def export_session(name: str, export_format: str, target: str) -> int:
         export_format: "jsonl", "md" or "fixture".
         target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
 
-    Raises UnknownName, JournalError.
+    Raises UnknownName, UsageError, JournalError.
     """
     session_id, stored = asyncio.run(read_session(load_settings(".").home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
@@ -46,9 +48,20 @@ def export_session(name: str, export_format: str, target: str) -> int:
     if target == STDOUT:
         sys.stdout.buffer.write(data)
     else:
+        check_target_file(target)
         write_private_file(Path(target), data)
         print_notice(f"{target} ({len(data):,} bytes)")
     return 0
+
+
+def check_target_file(target: str) -> None:
+    """Raise UsageError if no file can be created with this name."""
+    folder = Path(target).parent
+    if target.endswith("/") or Path(target).is_dir():
+        raise UsageError(f"{target} is a folder. Name a file in it, as in {Path(target, 'NAME')}.")
+    if not folder.is_dir():
+        remedy = f"Create it (mkdir -p {shlex.quote(str(folder))}), or name another file."
+        raise UsageError(f"{target} cannot be written: {folder} is not a folder. {remedy}")
 
 
 def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: str) -> None:

@@ -22,7 +22,7 @@ from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSes
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcripts, render_tree
-from .export import STDOUT, redact_events
+from .export import STDOUT, check_target_file, redact_events
 from .load_settings import load_settings
 from .session_store import find_session, list_sessions_of_folder
 
@@ -56,6 +56,7 @@ def export_html(name: str, target: str, *, foreign: str = "") -> int:
     if target == STDOUT:
         asyncio.run(_write(sys.stdout.buffer, pieces))
         return 0
+    check_target_file(target)
     path = Path(target)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # private to the user
     with open(descriptor, "wb") as file:

@@ -15,6 +15,8 @@ from prompt_toolkit.layout.screen import Char, Screen
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 
+from ..output.text import ERASE_DOWN
+
 SETTLE_SECONDS = 0.4
 """Seconds without another width after which a resize is over.
 
@@ -50,11 +52,8 @@ class StableOutput(Vt100_Output):
         return self._held_size or super().get_size()
 
     def erase_down(self) -> None:
-        """Erase from the start of the row down.
-
-        The row is erased first: tmux copies a screen that is erased as a whole to its scrollback.
-        """
-        self.write_raw("\x1b[2K\x1b[C\x1b[J\x1b[D")
+        """Erase from the start of the row down."""
+        self.write_raw(ERASE_DOWN)
 
 
 class ReflowRenderer(Renderer):

@@ -12,7 +12,7 @@ from typing import TextIO
 from ..._core.events import AnyEvent
 from ...projections.run_tree import RunState, RunTree
 from .progress import Progress
-from .text import Line, choose_glyphs, measure_width, paint
+from .text import ERASE_DOWN, Line, choose_glyphs, measure_width, paint
 from .tree_lines import TreeStyle, format_tree
 
 DRAW_PERIOD = 0.125
@@ -151,7 +151,7 @@ class LiveTree(Progress):
         A terminal that became narrower has wrapped the old rows into more rows.
         """
         rows = sum(max(1, -(-width // max(1, columns))) for width in self._row_widths)
-        return f"\x1b[{rows}A\r\x1b[J" if rows else ""
+        return f"\x1b[{rows}A\r{ERASE_DOWN}" if rows else ""
 
     def _draw_until_end(self) -> None:
         draw_seconds = 0.0

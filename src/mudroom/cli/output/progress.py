@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +22,7 @@ def print_notice(text: str, *, prefix: str = "mudroom: ") -> None:
     text = f"{prefix}{sanitize(text)}"
     try:
         if sys.stderr.isatty():
-            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            columns = _get_columns()
             text = "\n".join(part for line in text.split("\n") for part in wrap(line, columns))
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -35,12 +34,20 @@ def print_ledger(text: str, *, color: bool) -> None:
     if not color:
         print_notice(text, prefix="")
         return
-    columns = max(20, shutil.get_terminal_size().columns)
+    columns = max(20, _get_columns())
     lines: list[Line] = [[(part, "bold green")] for part in wrap(sanitize(text), columns - 1)]
     rule: Line = [("─" * min(columns - 1, 60), "green")]
     with suppress(OSError):
         sys.stderr.write(f"\n{paint([rule, *lines], color=True)}")
         sys.stderr.flush()
+
+
+def _get_columns() -> int:
+    """Return the width of the terminal that stderr is; 80 if it is none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def discard_stdout() -> None:

@@ -23,6 +23,12 @@ _NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
 It includes the glyphs, so that drawing them does not import a table of character widths.
 """
 
+ERASE_DOWN = "\x1b[2K\x1b[C\x1b[J\x1b[D"
+"""Erases from the start of the row down.
+
+The row is erased first: tmux copies a screen that is erased as a whole to its scrollback.
+"""
+
 STYLE_CODES = {
     "bold": "1",
     "dim": "2",
