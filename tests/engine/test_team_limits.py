@@ -6,20 +6,23 @@ import asyncio
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.engine.conftest import Stage, block_texts
 from tests.engine.test_background import check_record
 from tests.engine.test_teams import name, send
 
 from mudroom import Budget, Reason, Session, TextBlock, ToolCallBlock
-from mudroom._core.events import MessageDelivered, RunStarted, TeamMessageSent
+from mudroom._core.events import Delta, MessageDelivered, RunStarted, TeamMessageSent
+from mudroom._core.ports import StreamChunk
 from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, call
+from mudroom.models.scripted import Answer, Request, ScriptedConversation, call
+from mudroom.permissions.rules import Permissions
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
@@ -29,14 +32,23 @@ NAMED_CHILD_SIZE = 2_800
 """Bytes of tools and system prompt in the request of a child."""
 
 
-async def measure_child(folder: Path, **arguments: Any) -> tuple[int, ServerRequest]:
-    """Return the bytes of tools and system prompt in a child's request, and the request."""
+async def measure_child(
+    folder: Path, *, first: ToolCallBlock | None = None, **arguments: Any
+) -> tuple[int, ServerRequest]:
+    """Return the bytes of tools and system prompt in a child's request, and the request.
+
+    Arguments:
+        first: call of the parent before the child starts; it starts another child.
+        arguments: of the child.
+    """
+    arguments.update(prompt="look", agent="general")
+    start = ToolCallBlock("call_1", "task", arguments)
+    calls = [replace(first, id="call_0"), start] if first else [start]
 
     def answer(request: ServerRequest) -> ServerAnswer:
-        if len(server.requests) > 1:
-            return (TextBlock("done"),)
-        arguments.update(prompt="look", agent="general")
-        return (ToolCallBlock("call_1", "task", arguments),)
+        # Each of the calls before has a request of the parent, and one of its child.
+        number, is_child = divmod(len(server.requests) - 1, 2)
+        return (TextBlock("done"),) if is_child or number >= len(calls) else (calls[number],)
 
     async with ModelServer(answer) as server:
         environ = {"ANTHROPIC_API_KEY": "k-test", "ANTHROPIC_BASE_URL": server.url}
@@ -50,7 +62,7 @@ async def measure_child(folder: Path, **arguments: Any) -> tuple[int, ServerRequ
             budget=Budget(depth=1),
         ) as session:
             await session.run("PARENT")
-    child = server.requests[1]
+    child = server.requests[2 * len(calls) - 1]
     head = {key: child.json[key] for key in ("tools", "system")}
     return len(msgspec.json.encode(head)), child
 
@@ -61,6 +73,13 @@ async def test_only_a_named_child_has_a_larger_request(tmp_path: Path) -> None:
     assert set(named.tools) - set(child.tools) == {"send_message"}
     assert named_size - size <= NAMED_CHILD_SIZE - CHILD_SIZE, (size, named_size)
     assert "alice" not in str(child.json["system"])
+
+
+async def test_an_unnamed_child_has_the_same_request_beside_a_named_one(tmp_path: Path) -> None:
+    _, alone = await measure_child(tmp_path)
+    _, beside = await measure_child(tmp_path, first=name("alice", "LOOK"))
+    assert beside.tools == alone.tools
+    assert beside.json == alone.json
 
 
 RUNS = ("1", "1.1.1", "1.1.2", "1.1.1.1.1")
@@ -122,20 +141,72 @@ def test_no_waits_among_four_runs_last_a_second(tmp_path: Path) -> None:
 
 async def test_children_that_ask_an_absent_user_end_at_once(stage: Stage) -> None:
     ask = [call("ask_user", questions=[{"question": "which door?"}])]
+
+    def end(request: Request) -> Answer:
+        return "".join(block_texts(request.messages[-1]))
+
     script = {
         "PARENT": [
             [name("one", "ONE", background=True), name("two", "TWO", background=True)],
             "I wait.",
+            "the end",
+            "the end",
         ],
-        "ONE": [ask, "nobody answers"],
-        "TWO": [ask, "nobody answers"],
+        "ONE": [ask, end],
+        "TWO": [ask, end],
     }
     report = await asyncio.wait_for(stage.run(script), 30)
     assert report.ok and stage.runs == ["1", "1.1.1", "1.1.2"]
+    for run in ("1.1.1", "1.1.2"):
+        assert stage.reports[run].text.startswith(
+            "There is no tool 'ask_user' here. End with your question as your answer."
+        )
+
+
+@pytest.mark.parametrize(
+    ("tool", "way"),
+    [
+        ("submit_plan", "End with your plan as your answer"),
+        ("request_plan", "Start a child by task with plan=true"),
+        ("AskUserQuestion", "End with your question"),
+    ],
+)
+async def test_a_tool_of_the_lessons_is_answered_with_the_way_to_its_outcome(
+    stage: Stage, tool: str, way: str
+) -> None:
+    await stage.run([[call(tool, plan="one file")], "the end"])
+    assert stage.results[0].error and way in stage.results[0].text
+
+
+async def test_children_without_a_user_who_approves_read_the_reason(stage: Stage) -> None:
+    def end(request: Request) -> Answer:
+        return "".join(result.text for result in request.results)
+
+    ask = [call("bash", command="touch door")]
+    script = {
+        "PARENT": [
+            [name("one", "ONE", background=True), name("two", "TWO", background=True)],
+            "I wait.",
+            "the end",
+            "the end",
+        ],
+        "ONE": [ask, end],
+        "TWO": [ask, end],
+    }
+    permissions = Permissions.of(ask=["Bash(touch:*)"])
+    report = await asyncio.wait_for(stage.run(script, permissions=permissions), 30)
+    assert report.ok and not (stage.folder / "door").exists()
+    for run in ("1.1.1", "1.1.2"):
+        assert stage.reports[run].text.startswith(
+            "bash was not allowed: no user is present to confirm it"
+        )
 
 
 STATES: dict[str, Callable[[Stage], object]] = {
     "asked": lambda stage: stage.list_requests("ALICE"),
+    "streaming": lambda stage: any(
+        isinstance(event, Delta) and event.run == "1.1.1" for event in stage.events
+    ),
     "in a call": lambda stage: stage.list_requests("ALICE"),
     "in grace": lambda stage: any(not each.tools for each in stage.list_requests("ALICE")),
     "ended": lambda stage: "1.1.1" in stage.reports,
@@ -173,6 +244,18 @@ class AliceInState:
         await self.is_written.wait()
         return "alice ends"
 
+    def pause_stream(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Pause each answer after its first piece of text until the message is written."""
+        request_answer = ScriptedConversation.request_answer
+
+        async def pause(conversation: ScriptedConversation, **options: Any) -> AsyncIterator[Any]:
+            async for item in request_answer(conversation, **options):
+                yield item
+                if isinstance(item, StreamChunk):
+                    await self.is_written.wait()
+
+        monkeypatch.setattr(ScriptedConversation, "request_answer", pause)
+
     async def answer_first(self, _: Request) -> Answer:
         """Answer for the child that occupies the only place."""
         await self.is_written.wait()
@@ -195,8 +278,12 @@ class AliceInState:
 
 
 @pytest.mark.parametrize("state", STATES)
-async def test_a_message_in_each_state_of_a_child_is_read_once(stage: Stage, state: str) -> None:
+async def test_a_message_in_each_state_of_a_child_is_read_once(
+    stage: Stage, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alice = AliceInState(stage, state)
+    if state == "streaming":
+        alice.pause_stream(monkeypatch)
     alice_task = name("alice", "ALICE", background=True, max_turns=3)
     tasks = [alice_task]
     if state == "queued":

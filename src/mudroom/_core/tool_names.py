@@ -58,6 +58,15 @@ STAND_INS: dict[str, tuple[str, dict[str, Any]]] = {"task_list": ("wait", {"time
 Without a task board, the tool TaskList of kimi-cli lists the background work.
 """
 
+REPLACEMENTS = {
+    "ask_user": "End with your question as your answer.",
+    "exitplanmode": "End with your plan as your answer.",
+    "submit_plan": "End with your plan as your answer; your lead approves or refuses it.",
+    "request_plan": "Start a child by task with plan=true and a name. Its report is the plan; "
+    "send_message to that name with approve=true or approve=false answers it.",
+}
+"""Tools of other programs that a run lacks, with the way to the same outcome."""
+
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
 

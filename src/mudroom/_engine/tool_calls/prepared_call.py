@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
-from ..._core.tool_names import STAND_INS, add_implied_arguments, normalize_tool_name
+from ..._core.tool_names import REPLACEMENTS, STAND_INS, add_implied_arguments, normalize_tool_name
 from ..._core.tools import Tool, ToolResult
 from ...errors import suggest_names
 from ..run_context import RunContext
@@ -45,7 +45,7 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         call = structs.replace(call, arguments=arguments)
     tool = run.tools.get(name)
     if tool is None:
-        hint = suggest_names(call.name, run.tools)
+        hint = REPLACEMENTS.get(name.lower()) or suggest_names(call.name, run.tools)
         return refuse_call(call, None, f"There is no tool {call.name!r} here. {hint}")
     if call.malformed:
         quoted = call.malformed[:MAX_QUOTED_ARGUMENTS]
