@@ -23,7 +23,7 @@ Turn = ServerAnswer | Script
 """An answer, or a function that makes it from the request."""
 
 
-def make_call(name: str, **arguments: Any) -> ToolCallBlock:
+def make_call(name: str, /, **arguments: Any) -> ToolCallBlock:
     return ToolCallBlock(f"call_{next(_numbers)}", name, arguments)
 
 
@@ -46,6 +46,16 @@ def follow(conversations: Mapping[str, Sequence[Turn]]) -> Script:
         return turn(request) if callable(turn) else turn
 
     return answer
+
+
+def react(answers: Mapping[str, ServerAnswer]) -> Sequence[Turn]:
+    """Return turns that answer each text of a last message; any other one is answered "done"."""
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        last = str(request.messages[-1])
+        return next((answer for text, answer in answers.items() if text in last), "done")
+
+    return [answer] * 99
 
 
 async def ask(mudroom: Mudroom, server: ModelServer, prompt: str, *arguments: str) -> str:
