@@ -23,7 +23,6 @@ class Provider(Struct, frozen=True, kw_only=True):
         key_vars: environment variables of its key; the first that is set counts.
         token_vars: environment variables of a bearer token instead of a key.
         url_vars: environment variables of its base URL.
-        shown_url_var: the one of them that screens name; the first by default.
         model_vars: environment variables of its default model.
         header_vars: environment variables of additional headers.
         default_model: the model when none is named; "" if there is no sensible one.
@@ -40,7 +39,6 @@ class Provider(Struct, frozen=True, kw_only=True):
     key_vars: tuple[str, ...] = ()
     token_vars: tuple[str, ...] = ()
     url_vars: tuple[str, ...] = ()
-    shown_url_var: str = ""
     model_vars: tuple[str, ...] = ()
     header_vars: tuple[str, ...] = ()
     default_model: str = ""
@@ -151,7 +149,6 @@ _TABLE = (
         base_url="http://127.0.0.1:11434",
         key_vars=("OLLAMA_API_KEY",),
         url_vars=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
-        shown_url_var="OLLAMA_HOST",
         model_vars=("OLLAMA_MODEL",),
         default_model="qwen3:8b",
         is_local=True,
@@ -314,7 +311,7 @@ def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
 
 def get_url_variable(provider: Provider) -> str:
     """Return the variable to set for the provider's address; "" for none."""
-    return provider.shown_url_var or next(iter(provider.url_vars), "")
+    return "OLLAMA_HOST" if provider.name == "ollama" else next(iter(provider.url_vars), "")
 
 
 def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:

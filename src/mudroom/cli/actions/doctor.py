@@ -145,15 +145,13 @@ def _make_row(provider: providers.Provider, environ: Mapping[str, str]) -> Provi
     if variable and url.hostname in _LOOPBACK:
         default_port = 443 if url.scheme == "https" else 80
         reachable = _accepts_connections(url.hostname, url.port or default_port)
-    missing_variable = next(iter(provider.key_vars), "")
-    if provider.is_local:
-        missing_variable = providers.get_url_variable(provider)
+    missing = providers.get_url_variable(provider) if provider.is_local else ""
     return ProviderRow(
         provider=provider.name,
         wire=provider.wire,
         is_usable=bool(variable) or provider.wire == "offline",
         variable=variable,
-        missing_variable=missing_variable,
+        missing_variable=missing or next(iter(provider.key_vars), ""),
         base_url=address,
         model=provider.default_model,
         reachable=reachable,
