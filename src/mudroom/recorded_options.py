@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from . import config
 from ._core.events import RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal
+from ._core.runs import Brief
+from ._core.tool_patterns import parse_tool_patterns
 from ._platform.path_text import path_from_text
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
@@ -17,8 +19,6 @@ from .journals.sessions import read_events
 from .open_adapters import open_store
 from .options import SessionOptions
 from .tools import BOARD_TOOLS
-
-_BOARD_TOOLS = frozenset(BOARD_TOOLS)
 
 
 def get_environ(options: SessionOptions) -> Mapping[str, str]:
@@ -56,10 +56,16 @@ async def use_recorded_options(
         resume=opened.session,
         cwd=path_from_text(opened.cwd),
         model=briefs[-1].model if reuses_model else options.model,
-        board=options.board or any(not _BOARD_TOOLS.isdisjoint(brief.tools) for brief in briefs),
+        board=options.board or any(map(_has_offered_board, briefs)),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
     return options, events
+
+
+def _has_offered_board(brief: Brief) -> bool:
+    """Return whether a run has tools for the board that its agent does not name."""
+    named = {pattern.tool for pattern in parse_tool_patterns(brief.agent.tools)}
+    return any(tool in BOARD_TOOLS and tool not in named for tool in brief.tools)
 
 
 async def copy_journal(

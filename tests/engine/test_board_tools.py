@@ -248,6 +248,28 @@ async def test_a_resumed_session_has_the_board_and_its_root_claims_end_with_it(
     assert set(model.requests[0].tools) >= BOARD_TOOLS
 
 
+@pytest.mark.parametrize("tools", [("task_list", "task"), ("TaskList", "agent")])
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_resumed_session_offers_the_board_only_to_agents_that_name_it(
+    stage: Stage, tools: tuple[str, ...], *, fork: bool
+) -> None:
+    planner = Agent(name="planner", description="plans", tools=tools)
+    worker = Agent(name="worker", description="works")
+    options = {"agents": (planner, worker), "agent": planner, "journal": "sqlite"}
+    async with stage.open(["ok"], **options) as session:
+        await session.run("PARENT")
+    assert "task_list" in stage.model.requests[0].tools
+    model = ScriptedModel([[call("task", prompt="WORK", agent="worker")], "child", "ok"])
+    places = {"home": str(stage.home), "sandbox": "off", "environ": {}}
+    resumed = Session(
+        model=model, resume=session.id, fork=fork, agents=(planner, worker), agent=worker, **places
+    )
+    async with resumed:
+        await resumed.run("NEXT")
+    offered = [set(request.tools) & BOARD_TOOLS for request in model.requests]
+    assert offered == [set()] * 3
+
+
 async def test_a_reminder_comes_after_ten_turns_with_a_task_in_progress(stage: Stage) -> None:
     def answer(request: Request) -> Answer:
         if request.turn == 0:
