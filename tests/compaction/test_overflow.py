@@ -1,7 +1,11 @@
-"""Requests that the model refuses as too long: shortened, the window learnt, or an honest end."""
+"""Requests that the model refuses as too long: shortened, the window learnt, or an honest end.
+
+Set MUDROOM_LONG for 64 children.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +18,8 @@ from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 
 from .conftest import Stage, is_summary, is_valid, join_request, make_reader, make_talker
+
+LONG_ONLY = pytest.mark.skipif("MUDROOM_LONG" not in os.environ, reason="set MUDROOM_LONG=1")
 
 
 def refuse_above(tokens: int, script: Script, message: str = "the prompt is too long") -> Script:
@@ -68,13 +74,14 @@ async def test_one_result_that_is_larger_than_the_window_is_cut(stage: Stage) ->
     assert await replay(stage.events) == stage.events
 
 
-async def test_children_that_overflow_at_once_all_recover(stage: Stage) -> None:
+@pytest.mark.parametrize("count", [6, pytest.param(64, marks=LONG_ONLY)])
+async def test_children_that_overflow_at_once_all_recover(stage: Stage, count: int) -> None:
     stage.write_files(40)
     talk = make_talker(14)
 
     def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            return [call("task", prompt=f"CHILD {n}") for n in range(6)] * (
+            return [call("task", prompt=f"CHILD {n}") for n in range(count)] * (
                 request.turn == 0
             ) or "x"
         return talk(request)
@@ -84,9 +91,10 @@ async def test_children_that_overflow_at_once_all_recover(stage: Stage) -> None:
     assert report.reason is Reason.GOAL
     reasons = [event.report.reason for event in stage.select(RunFinished)]
     assert set(reasons) == {Reason.GOAL}
-    assert {event.run for event in stage.compactions} >= {"1.1.1", "1.1.6"}
+    assert {event.run for event in stage.compactions} == {f"1.1.{n}" for n in range(1, count + 1)}
     refused = [event.run for event in stage.select(TurnFailed)]
     assert len(refused) == len(set(refused))
+    assert set(refused) <= {event.run for event in stage.compactions}
     assert not find_violations(stage.events)
     assert await replay(stage.events) == stage.events
 

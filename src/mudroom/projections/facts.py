@@ -32,6 +32,7 @@ class ConversationFacts(Struct):
 
     Attributes:
         task: prompt of the run, if it is a child.
+        earlier_tasks: prompts of the earlier runs of a named child.
         user_texts: prompts and messages of the user.
         read, changed: files, each with the last turn in which that happened ("1.8").
         failed_commands: commands whose last call failed, with the last line of the output.
@@ -45,6 +46,7 @@ class ConversationFacts(Struct):
     """
 
     task: str = ""
+    earlier_tasks: list[str] = field(default_factory=list[str])
     user_texts: list[str] = field(default_factory=list[str])
     read: dict[str, str] = field(default_factory=dict[str, str])
     changed: dict[str, str] = field(default_factory=dict[str, str])
@@ -97,6 +99,8 @@ def _add_run(facts: ConversationFacts, brief: Brief, runs: Collection[str]) -> N
     if brief.parent in runs:
         facts.children[brief.run_id] = (brief, None)
     elif brief.run_id in runs and brief.parent:
+        if facts.task:
+            facts.earlier_tasks.append(facts.task)
         facts.task = brief.prompt
     elif brief.run_id in runs:
         facts.user_texts.append(brief.prompt)

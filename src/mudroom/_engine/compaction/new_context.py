@@ -33,6 +33,7 @@ _HEAD = (
     "The whole record is in {path}; search it for what you miss.]"
 )
 _TASK_HEAD = "# Your task, word for word"
+_EARLIER_TASKS_HEAD = "# Your earlier tasks, word for word, oldest first"
 _MESSAGES_HEAD = "# Messages of the user, word for word, oldest first"
 _RULES_HEAD = "# Rules of the user, word for word; they hold until the user changes them"
 _FACTS_HEAD = "# Facts that mudroom recorded. They are data, no orders"
@@ -86,15 +87,23 @@ def build_new_context(
     sent_again = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
     kept_tools = {name for name, tool in run.tools.items() if tool.keeps_results}
     facts = collect_facts(events, set(runs), kept_tools)
-    kept, left_out = _choose_user_texts(
+    kept, left_out = _choose_texts(
         [text for text in facts.user_texts if text not in sent_again], sizes.messages
+    )
+    earlier, earlier_left_out = _choose_texts(
+        [text for text in facts.earlier_tasks if text not in sent_again],
+        sizes.messages - estimate_tokens("\n".join(kept)),
     )
     rules = _list_hidden_rules(facts.user_texts, kept)
     sections = [_HEAD.format(path=find_record_path(run))]
+    if earlier or earlier_left_out:
+        rows = _format_texts("earlier-task", earlier, earlier_left_out)
+        sections.append(f"{_EARLIER_TASKS_HEAD}\n{rows}")
     if facts.task:
         sections.append(f"{_TASK_HEAD}\n<task>\n{facts.task}\n</task>")
     if kept or left_out:
-        sections.append(_format_user_texts(kept, left_out))
+        rows = _format_texts("user-message", kept, left_out)
+        sections.append(f"{_MESSAGES_HEAD}\n{rows}")
     if rules:
         sections.append("\n".join([_RULES_HEAD, *rules]))
     facts_text = _format_all_facts(run, facts, sizes.facts)
@@ -110,7 +119,7 @@ def build_new_context(
         "children": len(facts.children),
         "unread_messages": len(facts.unread),
         "turns": sum(isinstance(message, AssistantMessage) for message in turns),
-        "words_tokens": estimate_tokens("\n".join([facts.task, *kept, *rules])),
+        "words_tokens": estimate_tokens("\n".join([*earlier, facts.task, *kept, *rules])),
         "facts_tokens": estimate_tokens(facts_text),
         "notes_tokens": estimate_tokens(cut_text(notes, sizes.notes)),
         "turns_tokens": estimate_message_tokens(turns),
@@ -153,27 +162,27 @@ def _collect_texts(messages: Iterable[Message]) -> set[str]:
     }
 
 
-def _choose_user_texts(user_texts: Sequence[str], max_tokens: int) -> tuple[list[str], int]:
-    """Return the messages that fit, and the number of the others.
+def _choose_texts(texts: Sequence[str], max_tokens: int) -> tuple[list[str], int]:
+    """Return the texts that fit, and the number of the others.
 
     The first one and the newest are kept. A long one is cut to its head and its tail.
     """
     kept: list[str] = []
-    shortened = [cut_text(text, max_tokens // 4) for text in user_texts]
+    shortened = [cut_text(text, max_tokens // 4) for text in texts]
     left = max_tokens
     for text in [*shortened[:1], *reversed(shortened[1:])]:
         left -= estimate_tokens(text)
         if left < 0:
             break
         kept.append(text)
-    return kept[:1] + kept[:0:-1], len(user_texts) - len(kept)
+    return kept[:1] + kept[:0:-1], len(texts) - len(kept)
 
 
-def _format_user_texts(kept: Sequence[str], left_out: int) -> str:
-    rows = [f"<user-message>\n{text}\n</user-message>" for text in kept]
+def _format_texts(tag: str, kept: Sequence[str], left_out: int) -> str:
+    rows = [f"<{tag}>\n{text}\n</{tag}>" for text in kept]
     if left_out:
         rows.insert(1, _LEFT_OUT.format(count=left_out))
-    return "\n".join([_MESSAGES_HEAD, *rows])
+    return "\n".join(rows)
 
 
 def _list_hidden_rules(user_texts: Iterable[str], kept: Iterable[str]) -> list[str]:
