@@ -110,6 +110,22 @@ def test_a_board_that_closes_returns_its_tasks(path: Path) -> None:
         assert not list(path.with_name(f"{path.name}.owners").iterdir())
 
 
+def test_a_completion_waits_for_the_disk_and_a_claim_does_not(board: TaskBoard) -> None:
+    statements: list[str] = []
+    board.add("one")
+    with board.change() as connection:
+        connection.set_trace_callback(statements.append)
+    statements.clear()
+    task = board.claim_next("alice")
+    assert task
+    claim = [text for text in statements if "synchronous" in text or text == "COMMIT"]
+    statements.clear()
+    assert board.complete(task) == []
+    completion = [text for text in statements if "synchronous" in text or text == "COMMIT"]
+    assert claim == ["PRAGMA synchronous = NORMAL", "COMMIT"]
+    assert completion == ["PRAGMA synchronous = FULL", "COMMIT"]
+
+
 def test_a_killed_process_loses_its_tasks_at_once(board: TaskBoard) -> None:
     board.add("one")
     code = (

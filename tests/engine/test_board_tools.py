@@ -255,14 +255,20 @@ async def test_a_resumed_session_offers_the_board_only_to_agents_that_name_it(
 ) -> None:
     planner = Agent(name="planner", description="plans", tools=tools)
     worker = Agent(name="worker", description="works")
-    options = {"agents": (planner, worker), "agent": planner, "journal": "sqlite"}
-    async with stage.open(["ok"], **options) as session:
+    agents = (planner, worker)
+    async with stage.open(["ok"], agents=agents, agent=planner, journal="sqlite") as session:
         await session.run("PARENT")
     assert "task_list" in stage.model.requests[0].tools
     model = ScriptedModel([[call("task", prompt="WORK", agent="worker")], "child", "ok"])
-    places = {"home": str(stage.home), "sandbox": "off", "environ": {}}
     resumed = Session(
-        model=model, resume=session.id, fork=fork, agents=(planner, worker), agent=worker, **places
+        model=model,
+        home=str(stage.home),
+        resume=session.id,
+        fork=fork,
+        agents=agents,
+        agent=worker,
+        sandbox="off",
+        environ={},
     )
     async with resumed:
         await resumed.run("NEXT")
