@@ -30,6 +30,7 @@ from mudroom.cli.interactive.input_line.mentions import (
     MentionCompletions,
     expand_mentions,
     find_mention,
+    split_message,
 )
 from mudroom.cli.interactive.input_line.paste import PasteStore
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
@@ -278,6 +279,38 @@ def test_mentions_become_paths_and_instructions(tmp_path: Path) -> None:
     assert instruction == "Give this to the agent explore with the task tool."
 
 
+def test_a_named_child_goes_before_a_file_and_an_agent_of_the_same_name(tmp_path: Path) -> None:
+    (tmp_path / "alice").touch()
+    prompt = expand_mentions(
+        "see @alice and @./alice and @agent-alice",
+        folder=str(tmp_path),
+        agents=["alice"],
+        teammates=["alice"],
+    )
+    assert prompt.split("\n\n") == [
+        "see @alice and ./alice and @agent-alice",
+        "Send this to alice with the send_message tool.",
+        "Give this to the agent alice with the task tool.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("@alice look up", ("alice", "look up")),
+        ("@Alice: look\nup", ("alice", "look\nup")),
+        ("@alice", ("", "")),
+        ("alice look", ("", "")),
+        ("@alicia look", ("", "")),
+        ("look @alice now", ("", "")),
+    ],
+)
+def test_a_line_that_begins_with_a_named_child_is_a_message(
+    line: str, message: tuple[str, str]
+) -> None:
+    assert split_message(line, ["alice"]) == message
+
+
 @pytest.mark.parametrize(
     ("text", "begun"), [("see @sr", "sr"), ("@", ""), ("a@b", None), ("see @x y", None), ("", None)]
 )
@@ -294,6 +327,14 @@ def test_completions_are_agents_then_files_best_match_first() -> None:
         "main.py",
         "docs/main.md",
         "src/domain.py",
+    ]
+    offers = MentionCompletions(
+        lambda: ["alice.md"], lambda: ["alice"], teammates=lambda: ["alice"]
+    )
+    assert list(offers.find_matches("al")) == [
+        ("alice", "teammate"),
+        ("agent-alice", "agent"),
+        ("alice.md", "file"),
     ]
 
 

@@ -24,6 +24,9 @@ class Team:
         last = str(asked.messages[-1])
         if "CHILD alice" in first:
             self.received["alice"].append(last)
+            if "write to bob" in last:
+                text = "the door is \x1b[31mgreen\x1b]0;owned\x07\nand open"
+                return [ToolCallBlock("m", "send_message", {"to": "bob", "message": text})]
             return f"alice answers {asked.turn}"
         if "CHILD bob" in first:
             self.received["bob"].append(last)
@@ -98,3 +101,29 @@ async def test_the_roster_and_the_unread_messages_are_listed_while_a_run_works(
         await tmux.say("/team")
         await tmux.expect("bob    general · idle · 1 run")
     assert "look at the end too" in team.received["bob"][-1]
+
+
+async def test_a_line_to_a_named_child_starts_it_again_and_its_message_is_opened(
+    tmux: Tmux, team: Team
+) -> None:
+    (tmux.mudroom.project / "alice").write_text("not this file")
+    async with ModelServer(team) as server:
+        await start_team(tmux, server)
+        await tmux.say("@alice write to bob")
+        await tmux.expect("Message to alice: write to bob")
+        await tmux.expect("alice answers 2", "└─ general  write to bob")
+        await tmux.say("/team")
+        await tmux.expect("alice  general · idle · 2 runs", "1 unread")
+        await tmux.say("/inbox")
+        await tmux.expect("1  alice → bob: the door is green and open")
+        await tmux.say("/inbox bob")
+        await tmux.expect("From alice to bob:", "the door is green\nand open")
+        team.go.set()
+        await tmux.expect("all told")
+        await tmux.say("@alice are you there")
+        await tmux.expect(">> @alice are you there")
+        await tmux.expect_scrolled("all told", 2)
+    assert "write to bob" in team.received["alice"][1]
+    assert "the door is" in str(team.received["bob"])
+    assert "Send this to alice with the send_message tool." in team.received["main"][-1]
+    assert "not this file" not in str(team.received["main"])

@@ -83,7 +83,10 @@ class Conversation:
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
         self.mentions = MentionCompletions(
-            self._list_paths, self._list_agent_names, self._list_prompt_files
+            self._list_paths,
+            self._list_agent_names,
+            self._list_prompt_files,
+            self.list_teammate_names,
         )
         self.is_busy = False
         self.last_answer = ""
@@ -120,6 +123,28 @@ class Conversation:
 
     def _list_agent_names(self) -> list[str]:
         return [agent.name for agent in self.session.agents]
+
+    def list_teammate_names(self) -> list[str]:
+        """Return the names of the named children that can work."""
+        return [
+            mate.name
+            for mate in self.session.teammates
+            if not (mate.is_replaced or mate.is_stopped)
+        ]
+
+    async def send_message(self, name: str, text: str) -> None:
+        """Send a message of the user to a named child. An idle child works again with it."""
+        await self._report_errors(self._send_message(name, text))
+
+    async def _send_message(self, name: str, text: str) -> None:
+        if await self.session.send_durably(name, text):
+            self.print_text(f"  Message to {name}: {text}", "yellow")
+        else:
+            self.print_text(
+                f"The message was not sent: {name} cannot work again for this prompt. /team shows "
+                "its state.",
+                "yellow",
+            )
 
     @property
     def printed_runs(self) -> Collection[str]:
@@ -232,13 +257,17 @@ class Conversation:
             self._print_ending(report)
 
     async def _run_prompt(self, line: str) -> None:
-        attachments = await asyncio.to_thread(load_attachments, self.session, self.settings, line)
+        teammates = self.list_teammate_names()
+        attachments = await asyncio.to_thread(
+            load_attachments, self.session, self.settings, line, without=teammates
+        )
         for note in attachments.notes:
             self.print_text(note, "dim")
         prompt = expand_mentions(
             line,
             folder=self.session.cwd,
             agents=self._list_agent_names(),
+            teammates=teammates,
             attached=attachments.words,
         )
         parts = self._prompt_parts

@@ -16,6 +16,7 @@ from ...projections.safe_text import sanitize, sanitize_line
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .input_line.line_queue import LineQueue
+from .input_line.mentions import split_message
 from .input_line.paste import PasteStore
 from .panel import Panel
 from .questions.choice import Choice, match_answer
@@ -135,8 +136,17 @@ class KeyActions:
             self._panel.target_run_id = ""
         elif self.conversation and self.is_busy and line.split()[0] in IMMEDIATE_COMMANDS:
             self._start_task(self.conversation.handle_line(line))
-        else:
+        elif not self._send_to_teammate(line):
             self._queue.put(line)
+
+    def _send_to_teammate(self, line: str) -> bool:
+        """Send a line such as "@alice look" to alice while a run works; return False otherwise."""
+        if not (self.conversation and self.is_busy):
+            return False
+        name, text = split_message(line, self.conversation.list_teammate_names())
+        if name:
+            self._start_task(self.conversation.send_message(name, self.pastes.expand(text)))
+        return bool(name)
 
     def _answer(self, choice: Choice, line: str) -> None:
         """Answer the open question with a typed line, or say which answers there are."""
@@ -159,7 +169,7 @@ class KeyActions:
             self.buffer.reset()
         elif self._queue.lines:
             line = self._queue.lines.popleft()
-        if not line:
+        if not line or self._send_to_teammate(line):
             return
         run_id = conversation.tree.roots[-1].run_id
         if not conversation.session.send(run_id, self.pastes.expand(line)):

@@ -1,4 +1,4 @@
-"""Mentions in a prompt: expansion of `@file` and `@agent`, and their completions."""
+"""Mentions in a prompt: expansion of `@file`, `@agent` and `@teammate`; their completions."""
 
 from __future__ import annotations
 
@@ -29,17 +29,36 @@ def find_mentions(prompt: str) -> list[str]:
     return [match[1].rstrip(".:") for match in _MENTION.finditer(prompt)]
 
 
+def split_message(line: str, teammates: Collection[str]) -> tuple[str, str]:
+    """Return the name and the text of a line such as "@alice look"; ("", "") of other lines.
+
+    Arguments:
+        teammates: names that begin a message.
+    """
+    word, *text = line.strip().split(maxsplit=1)
+    name = word.removeprefix("@").rstrip(".:,").lower()
+    if word.startswith("@") and text and name in teammates:
+        return name, text[0]
+    return "", ""
+
+
 def expand_mentions(
-    prompt: str, *, folder: str, agents: Collection[str], attached: Collection[str] = ()
+    prompt: str,
+    *,
+    folder: str,
+    agents: Collection[str],
+    teammates: Collection[str] = (),
+    attached: Collection[str] = (),
 ) -> str:
     """Return the prompt for the model.
 
-    A mentioned file becomes its path. For a mentioned agent, an instruction is added at the end.
-    Any other mention stays as it is.
+    A mentioned file becomes its path. For a mentioned agent or teammate, an instruction is added
+    at the end. Any other mention stays as it is.
 
     Arguments:
         folder: base of relative paths.
         agents: names of the known agents.
+        teammates: names of the named children; they go before files and agents.
         attached: files whose content is sent, too; they stay as they are.
     """
     mentioned: dict[str, None] = {}
@@ -47,18 +66,19 @@ def expand_mentions(
     def expand(match: re.Match[str]) -> str:
         word = match[1].rstrip(".:")
         name = word.removeprefix(AGENT_PREFIX)
+        if word in teammates:
+            mentioned[f"Send this to {word} with the send_message tool."] = None
+            return match[0]
         if word in attached:
             return match[0]
         if os.path.lexists(os.path.join(folder, word)):
             return match[1]
         if name in agents:
-            mentioned[name] = None
+            mentioned[f"Give this to the agent {name} with the task tool."] = None
         return match[0]
 
     text = _MENTION.sub(expand, prompt)
-    for name in mentioned:
-        text += f"\n\nGive this to the agent {name} with the task tool."
-    return text
+    return "\n\n".join([text, *mentioned])
 
 
 def find_mention(text: str) -> str | None:
@@ -74,6 +94,7 @@ class MentionCompletions:
         files: lists the paths. The list is kept for `CACHE_SECONDS`.
         agents: lists the names of the agents.
         commands: lists the slash commands of files, with descriptions.
+        teammates: lists the names of the named children.
     """
 
     def __init__(
@@ -81,9 +102,11 @@ class MentionCompletions:
         files: Callable[[], Iterable[str]],
         agents: Callable[[], Iterable[str]],
         commands: Callable[[], Iterable[tuple[str, str]]] = list,
+        teammates: Callable[[], Iterable[str]] = list,
     ) -> None:
         self._files = files
         self._agents = agents
+        self._teammates = teammates
         self.list_commands = commands
         self._known: list[str] = []
         self._listed_at = -CACHE_SECONDS
@@ -94,6 +117,9 @@ class MentionCompletions:
         This may walk the folder: do not call it on the event loop.
         """
         lower = typed.lower()
+        for name in self._teammates():
+            if name.startswith(lower):
+                yield name, "teammate"
         for name in self._agents():
             if f"{AGENT_PREFIX}{name}".startswith(lower) or name.lower().startswith(lower):
                 yield f"{AGENT_PREFIX}{name}", "agent"

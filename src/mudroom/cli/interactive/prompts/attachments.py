@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct, field
 
@@ -52,13 +52,18 @@ def remove_attachments(prompt: str) -> str:
     return prompt.partition('\n\n<file path="')[0]
 
 
-def load_attachments(session: Session, settings: Settings, line: str) -> Attachments:
+def load_attachments(
+    session: Session, settings: Settings, line: str, *, without: Collection[str] = ()
+) -> Attachments:
     """Read the files that a line mentions with "@", and the images whose path it contains.
 
     Paths of images without "@" count only in a line without line feeds: other lines are pasted.
+
+    Arguments:
+        without: mentions that name no file.
     """
     attachments = Attachments()
-    paths = list(_find_paths(session.cwd, line))
+    paths = [each for each in _find_paths(session.cwd, line) if each[0] not in without]
     if not paths:
         return attachments
     permissions, _ = load_permissions(settings, session.cwd, can_ask=True)
