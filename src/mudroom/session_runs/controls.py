@@ -39,7 +39,7 @@ class RunControls(ABC):
         is not running, or ends without the message. Raises JournalError.
 
         A named child that is idle works again with the message, if a prompt of its conversation
-        runs.
+        runs. If none runs, return False; give the message with the next prompt.
 
         Arguments:
             approve: answer to a named child that waits for approval of its plan. True: it works
