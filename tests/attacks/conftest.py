@@ -14,7 +14,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,12 @@ class Arena:
     def spill_path(self, name: str) -> str:
         self._spills += 1
         return str(self.base / "records" / f"{self._spills}-{name}")
+
+    async def run_detachable(
+        self, title: str, work: Awaitable[ToolResult], on_detach: object
+    ) -> ToolResult:
+        """Wait for work that no one sends to the background."""
+        return await work
 
     async def call(self, name: str, /, **arguments: Any) -> ToolResult:
         """Call a built-in tool as the engine does; an error becomes an error result."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mudroom._core.messages import ToolCallBlock
+from mudroom.cli.output.text import ERASE_DOWN
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 from ..waiting import wait_until
@@ -36,7 +37,7 @@ def get_last_words(asked: ServerRequest) -> str:
 
 async def test_a_conversation_with_its_commands(tmux: Tmux) -> None:
     async with ModelServer(delegate_once) as server:
-        await tmux.start(*MODEL, url=server.url, rows=40)
+        await tmux.start(*MODEL, url=server.url, rows=80)
         await tmux.expect("mudroom >>", "claude-sonnet-4-5")
         await tmux.say("/help")
         await tmux.expect("/clear", "/rewind", "/export")
@@ -371,7 +372,7 @@ async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Mudroom) -> 
 
 def remove_erased_rows(output: str) -> str:
     """Return the output of a live tree without the rows that it drew and erased."""
-    text, *rest = re.split(r"\x1b\[(\d+)A\r\x1b\[J", output)
+    text, *rest = re.split(r"\x1b\[(\d+)A\r" + re.escape(ERASE_DOWN), output)
     for count, more in zip(rest[::2], rest[1::2], strict=True):
         rows = text.split("\n")
         text = "\n".join([*rows[: -1 - int(count)], more])

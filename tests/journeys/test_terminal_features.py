@@ -168,7 +168,7 @@ async def test_an_image_of_the_clipboard_is_sent(tmux: Tmux, mudroom: Mudroom) -
     xclip.chmod(0o755)
     env = {"DISPLAY": ":0", "PATH": f"{programs}:{os.environ['PATH']}"}
     async with ModelServer(lambda asked: "a dot") as server:
-        await tmux.start(*MODEL, url=server.url, env=env, columns=120)
+        await tmux.start(*MODEL, url=server.url, env=env, columns=200)
         await tmux.expect("mudroom >>", "sandbox")
         await tmux.press("C-v")
         await tmux.expect(".png")
