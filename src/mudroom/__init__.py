@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ._core.agents import Agent, Mode, Output
+    from ._core.agents import Agent, Mode, Output, WorkspaceKind
     from ._core.budgets import Budget
     from ._core.events import AnyEvent
     from ._core.messages import (
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from .tools.function import tool
 
 _NAMES_BY_MODULE = {
-    "_core.agents": "Agent Mode Output",
+    "_core.agents": "Agent Mode Output WorkspaceKind",
     "_core.budgets": "Budget",
     "_core.events": "AnyEvent",
     "_core.messages": (
@@ -113,6 +113,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "ApprovalDecision",
     "Message",
     "UserMessage",
+    "WorkspaceKind",
     "AssistantMessage",
     "TextBlock",
     "ThinkingBlock",

@@ -42,7 +42,11 @@ class Mode(StrEnum):
 
 
 class WorkspaceKind(StrEnum):
-    """Kinds of workspaces of a run."""
+    """Kinds of workspaces of a run.
+
+    Example:
+        Agent(name="writer", description="Changes code.", workspace=WorkspaceKind.ISOLATED)
+    """
 
     SHARED = "shared"
     """The folder of the session."""
@@ -51,7 +55,7 @@ class WorkspaceKind(StrEnum):
     FOLDER = "folder"
     """A copy that an ancestor of the run made and still uses."""
     ISOLATED = "isolated"
-    """Files of its own that begin as those of the caller are; its changes are merged at its end."""
+    """A copy of the caller's files; at the end of the run its changes are merged into them."""
 
 
 class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
