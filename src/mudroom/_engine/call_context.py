@@ -44,7 +44,7 @@ class CallContext:
         self.call = call
         self.position = position
         self.writes: list[str] = []
-        self.run_id = run.run_id
+        self.run_id = run.brief.run_id
         self.turn = run.turn if turn is None else turn
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
