@@ -138,8 +138,8 @@ def _remove_of_session(home: str, folder: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return _store_and_remove(home, folder)
-    except (BlockingIOError, WorkspaceError):
-        return 0  # a process uses it, or its files cannot be stored now
+    except (OSError, WorkspaceError):
+        return 0  # a process uses it, or its files cannot be stored now: they stay
     finally:
         os.close(descriptor)
 
