@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ._core.events import RunStarted, StoredEvent
 from ._core.messages import Message
+from ._core.run_ids import find_root_id, is_child_id
 from ._core.runs import Brief, Report
 from ._engine.compaction.summary import has_summary
 from ._engine.recorded_conversations import group_by_run
@@ -55,7 +56,7 @@ class ConversationState:
     def load(self, events: Iterable[StoredEvent]) -> None:
         """Continue a recorded session, from all its events."""
         by_run = group_by_run(events)
-        roots = [run for run in by_run if "." not in run]
+        roots = [run for run in by_run if not is_child_id(run)]
         self.run_count = max(map(int, roots), default=0)
         self.unfinished_events.update(_select_unfinished(by_run))
         for run in roots:
@@ -80,7 +81,7 @@ class ConversationState:
         return tuple(
             run
             for run, events in self.unfinished_events.items()
-            if "." not in run and not find_report(events)
+            if not is_child_id(run) and not find_report(events)
         )
 
     @property
@@ -157,8 +158,8 @@ def select_finished(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 
 
 def _select_unfinished(by_run: dict[str, list[StoredEvent]]) -> dict[str, list[StoredEvent]]:
-    open_roots = {run for run in by_run if "." not in run and not find_report(by_run[run])}
-    return {run: by_run[run] for run in by_run if run.partition(".")[0] in open_roots}
+    open_roots = {run for run in by_run if not is_child_id(run) and not find_report(by_run[run])}
+    return {run: by_run[run] for run in by_run if find_root_id(run) in open_roots}
 
 
 def _get_brief(events: Sequence[StoredEvent]) -> Brief:

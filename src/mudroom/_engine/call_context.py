@@ -12,6 +12,7 @@ from .._core.agents import WorkspaceKind
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import Workspace
+from .._core.run_ids import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from .._platform.private_files import write_private_file
@@ -54,7 +55,7 @@ class CallContext:
     @property
     def place(self) -> str:
         """Run, turn and position of the call: the id of the work that it starts."""
-        return f"{self.run_id}.{self.turn}.{self.position}"
+        return join_run_id(self.run_id, self.turn, self.position)
 
     @property
     def run_name(self) -> str:

@@ -18,6 +18,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Message, RecordedConversation, RecordedFailure
+from .._core.run_ids import is_child_id
 from .._core.runs import Brief, Reason, Report
 from ..projections.context import ContextBuilder
 from .normalize import normalize_conversation
@@ -148,7 +149,7 @@ def rebuild_briefs(events: Iterable[StoredEvent]) -> list[Brief]:
     return [
         replace(record.brief, history=record.history) if record.brief.continues else record.brief
         for run, record in _rebuild_runs(events).items()
-        if "." not in run or record.brief.message_ids
+        if not is_child_id(run) or record.brief.message_ids
     ]
 
 

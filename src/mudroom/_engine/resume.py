@@ -33,6 +33,7 @@ from .._core.messages import (
     Usage,
     UserBlock,
 )
+from .._core.run_ids import is_next_run, join_run_id, make_first_id
 from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
@@ -46,7 +47,7 @@ from .model_call import append_answer, charge
 from .phase import Phase
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, OutputRefusal
-from .team_registry import list_next_ids, make_first_id
+from .team_registry import list_next_ids
 
 NEAR_LIMIT = (
     "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
@@ -309,7 +310,7 @@ def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> 
         children: list[str] = []
         if isinstance(event, TurnFinished):
             count = len(event.message.tool_calls)
-            children = [f"{run_id}.{event.turn}.{number + 1}" for number in range(count)]
+            children = [join_run_id(run_id, event.turn, number + 1) for number in range(count)]
         if isinstance(event, RunStarted | TurnFinished):
             children += find_summary_runs(past, run_id, event.turn)
         if isinstance(event, TeamMessageSent) and event.to not in names:
@@ -325,7 +326,7 @@ def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> 
 def _walk_next_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
     """Yield the ids of the later runs that the engine began for a named child, and those below."""
     first = past[run_id][0]
-    if "~" in run_id or not isinstance(first, RunStarted) or not first.brief.name:
+    if is_next_run(run_id) or not isinstance(first, RunStarted) or not first.brief.name:
         return
     for later in list_next_ids(run_id, 2):
         if later in past:

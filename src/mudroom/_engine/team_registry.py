@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from .._core.events import RunStarted, StoredEvent, TeamMessageSent
 from .._core.messages import Message
+from .._core.run_ids import make_next_id
 from .._core.runs import Brief
 from ..projections.team import Roster, Teammate
 from .recorded_conversations import RecordedRuns
@@ -24,16 +25,6 @@ _FIRST_EVENTS = (RunStarted, TeamMessageSent)
 
 MAX_RUNS = 20
 """Runs of one name under one run of the parent: two children must not wake each other for ever."""
-
-
-def make_next_id(first: str, number: int) -> str:
-    """Return the id of a run that the engine begins. `number`: of the child's runs here, from 1."""
-    return f"{first}~{number}"
-
-
-def make_first_id(parent: str, name: str) -> str:
-    """Return the first part of the ids of a child's runs under a run that has not started it."""
-    return f"{parent}.0.{name}"
 
 
 def list_next_ids(first: str, number: int) -> list[str]:

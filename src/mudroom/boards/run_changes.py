@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
+from .._core.run_ids import is_child_id
 from .board import TaskBoard
 
 _SHORT_ID = 8
@@ -114,7 +115,7 @@ class RunChanges:
 
 
 def _is_child(run_id: str) -> bool:
-    return "." in run_id
+    return is_child_id(run_id)
 
 
 def _is_claimed_by(task: BoardTask, run: str) -> bool:

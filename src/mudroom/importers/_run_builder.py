@@ -29,6 +29,7 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
 )
+from .._core.run_ids import count_above
 from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
@@ -149,7 +150,7 @@ class RunBuilder:
             continues=continues,
             parent=parent,
             call_id=call_id,
-            depth=run_id.count(".") // 2,
+            depth=count_above(run_id),
         )
         self._steps: list[StoredEvent | TurnBuilder] = []
         self._open_turn: TurnBuilder | None = None

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from .._core.events import StoredEvent
 from .._core.messages import AssistantBlock, TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from .._core.run_ids import join_run_id
 from ..errors import UsageError
 from ..projections.web_searches import read_anthropic_step
 from ._jsonl import (
@@ -142,7 +143,7 @@ class _Reader:
     def _add_unplaced_children(self, run: RunBuilder) -> None:
         for child in self._children:
             if not child.is_placed:
-                run_id = f"{run.run_id}.{len(run.turns) + 1}.{len(self.runs)}"
+                run_id = join_run_id(run.run_id, len(run.turns) + 1, len(self.runs))
                 self._add_child(run, child, call=None, run_id=run_id)
 
     def _read_row(self, run: RunBuilder, row: Row, agent_by_call: dict[str, str]) -> None:
@@ -163,7 +164,7 @@ class _Reader:
             if call not in blocks or not starts_run(call):
                 continue
             if child := self._find_child(call, agent_by_call):
-                run_id = f"{run.run_id}.{turn.number}.{position}"
+                run_id = join_run_id(run.run_id, turn.number, position)
                 self._add_child(run, child, call, run_id)
 
     def _read_results_and_notes(self, run: RunBuilder, row: Row) -> None:

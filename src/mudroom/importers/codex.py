@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from .._core.events import StoredEvent
 from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from .._core.run_ids import join_run_id
 from ..errors import UsageError
 from ..projections.web_searches import read_responses_search
 from ._jsonl import (
@@ -118,7 +119,7 @@ class _Reader:
             for position, call in enumerate(turn.calls, 1)
             if call.id == call_id
         )
-        run_id = f"{parent.run_id}.{turn.number}.{position}"
+        run_id = join_run_id(parent.run_id, turn.number, position)
         spawn = _read_spawn_info(meta)
         nickname = spawn.get("agent_nickname")
         run = RunBuilder(

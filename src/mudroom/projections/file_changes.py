@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from .._core.agents import WorkspaceKind
 from .._core.events import AnyEvent, FileWriteIntended, RunStarted, ToolCallFinished
+from .._core.run_ids import find_root_id
 
 T = TypeVar("T")
 
@@ -74,5 +75,5 @@ def _select(items: list[tuple[int, T]], first: int, last: int | None) -> Iterato
 
 
 def _get_prompt_number(run: str) -> int:
-    root = run.partition(".")[0]
+    root = find_root_id(run)
     return int(root) if root.isdecimal() else 0

@@ -26,6 +26,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Usage
+from .._core.run_ids import find_parent_id
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolView
 from .safe_text import describe_call, make_call_title, sanitize_line
@@ -171,7 +172,7 @@ class RunTree:
 
     def find_command(self, work_id: str) -> CommandView | None:
         """Return a background command that works, by its id."""
-        run = self.runs.get(work_id.rsplit(".", 2)[0])
+        run = self.runs.get(find_parent_id(work_id))
         return run.commands.get(work_id) if run else None
 
     def list_background_commands(self, run_id: str) -> list[CommandView]:

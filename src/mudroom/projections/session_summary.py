@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened
 from .._core.json_values import clean_text
+from .._core.run_ids import list_above
 
 SUMMARY_TYPES = (SessionOpened, RunStarted, RunFinished)
 """The event types that a summary needs; a reader may leave out all others."""
@@ -172,9 +173,4 @@ def summarize_session(
 
 
 def _has_finished_ancestor(run: str, finished: Container[str]) -> bool:
-    # "1.3.2" is a child that the third turn of run "1" started.
-    while "." in run:
-        run = run.rsplit(".", 2)[0]
-        if run in finished:
-            return True
-    return False
+    return any(above in finished for above in list_above(run))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from .._core.events import MessageSent, NoteInjected, RunFinished, RunWaiting, StoredEvent
 from .._core.messages import Usage
+from .._core.run_ids import split_run_id
 from .._core.runs import Brief, InboxMessage, Reason
 from .._core.tools import ToolResult
 from .._engine.call_context import CallContext
@@ -62,8 +63,8 @@ class RecordedBackground(BackgroundWork):
         for brief in briefs:
             run.meter.add_usage(Usage(), 0.0, children=1)
             grant = run.services.meters.open(brief.run_id, brief.budget, run.meter)
-            turn, position = brief.run_id.removeprefix(f"{run.run_id}.").split(".")
-            context = CallContext(run, None, position, int(turn))
+            _, turn, position = split_run_id(brief.run_id)
+            context = CallContext(run, None, position, turn)
             ChildRun(context, brief, grant).work_in_background()
 
     @property

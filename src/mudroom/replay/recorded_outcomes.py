@@ -72,7 +72,7 @@ class RecordedOutcomes:
     async def _run_task(
         self, task: Tool, context: CallContext, arguments: TaskArguments
     ) -> ToolResult:
-        if f"{context.run_id}.{context.turn}.{context.position}" not in self._started_runs:
+        if context.place not in self._started_runs:
             return await self._return_result(context, arguments)
         if self._is_in_background(context):
             arguments = replace(arguments, background=True)

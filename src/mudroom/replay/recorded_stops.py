@@ -7,7 +7,7 @@ step that its record has before the stop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Usage
+from .._core.run_ids import list_above
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
 from .._engine.changes.watch import ChangeWindow
@@ -122,7 +123,7 @@ class RecordedStops:
         self._runs: dict[str, RunContext] = {}
         for event in events:
             if isinstance(event, RunStarted):
-                for above in _list_above(event.run):
+                for above in list_above(event.run):
                     self._ends[above].runs_left += 1
             if event.run:
                 self._ends.setdefault(event.run, RunEnd()).apply(event)
@@ -162,7 +163,7 @@ class RecordedStops:
         if end is None:
             return False
         if isinstance(event, RunFinished):
-            for run_id in _list_above(event.run):
+            for run_id in list_above(event.run):
                 self._ends[run_id].runs_left -= 1
                 self._stop_if_due(run_id)
         elif not end.is_after_stop(event):
@@ -265,13 +266,6 @@ class RecordedStops:
 
 def _do_nothing() -> None:
     pass
-
-
-def _list_above(run_id: str) -> Iterator[str]:
-    """Yield the ids of the runs above a run, nearest first."""
-    while run_id.count(".") >= 2:  # parent.turn.call
-        run_id = run_id.rsplit(".", 2)[0]
-        yield run_id
 
 
 class _RecordedWindow(ChangeWindow):

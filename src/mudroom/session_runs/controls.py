@@ -6,6 +6,7 @@ import uuid
 from abc import ABC, abstractmethod
 
 from .._core.ports import RunHandle
+from .._core.run_ids import find_parent_id
 from .._core.runs import InboxMessage
 from .._core.type_checks import check_type
 from .._engine.team_registry import TeamRequest
@@ -139,8 +140,8 @@ class RunControls(ABC):
     def _find_parent(self, work_id: str) -> RunHandle | None:
         """Return the handle of the run that started a child or a command, if it works."""
         check_type("run_id", work_id, str)
-        parent = work_id.rsplit(".", 2)[0]
-        return self._find_run(parent) if parent != work_id else None
+        parent = find_parent_id(work_id)
+        return self._find_run(parent) if parent else None
 
     @abstractmethod
     def _require_open(self) -> SessionRunner:

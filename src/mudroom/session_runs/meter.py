@@ -21,6 +21,7 @@ from .._core.events import (
 )
 from .._core.messages import Usage
 from .._core.ports import Clock
+from .._core.run_ids import is_child_id
 from .._engine.meters.meter import Meter
 from .._engine.meters.run_timer import RunTimer
 
@@ -130,7 +131,7 @@ class SessionMeter(Meter):
             past.apply(event)
             if event.run in unfinished:
                 continue
-            is_root = "." not in event.run
+            is_root = not is_child_id(event.run)
             if isinstance(event, TurnFinished):
                 model = event.message.answered_by or past.models[event.run]
                 usd = compute_price(model, event.message.usage)

@@ -14,6 +14,7 @@ from .._core.budgets import Budget, check_amount
 from .._core.events import AnyEvent, SessionClosed, SessionOpened
 from .._core.messages import Message
 from .._core.ports import RunHandle, Worker
+from .._core.run_ids import find_root_id
 from .._core.runs import Brief, Reason, Report
 from .._core.runs import T as Outputs
 from .._core.tools import Tool
@@ -299,7 +300,7 @@ def _filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable
     """Return a watcher that passes on events of one root run and of all runs below it."""
 
     def watch(event: AnyEvent) -> None:
-        if event.run.partition(".")[0] == run_id:
+        if find_root_id(event.run) == run_id:
             watcher(event)
 
     return watch

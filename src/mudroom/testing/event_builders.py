@@ -21,6 +21,7 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
 )
+from .._core.run_ids import count_above
 from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
@@ -54,7 +55,7 @@ def run_started(
         budget=budget,
         parent=parent,
         description=description,
-        depth=run.count(".") // 2 if depth is None else depth,
+        depth=count_above(run) if depth is None else depth,
         continues=continues,
         is_compaction=is_compaction,
         history=history,

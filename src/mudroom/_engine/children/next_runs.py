@@ -6,12 +6,13 @@ from msgspec.structs import replace
 
 from ..._core.budgets import Grant
 from ..._core.messages import ToolCallBlock
+from ..._core.run_ids import find_first_id, make_first_id, make_next_id, split_run_id
 from ..._core.runs import Brief, InboxMessage
 from ...errors import MudroomError
 from ...projections.team import MESSAGE_TOOL, Teammate
 from ..call_context import CallContext
 from ..phase import Phase
-from ..team_registry import MAX_RUNS, make_first_id, make_next_id
+from ..team_registry import MAX_RUNS
 from .child_brief import allocate, make_next_brief
 from .child_run import ChildRun, find_refusal
 from .members import ActiveChild, TeamMembers
@@ -69,14 +70,14 @@ class NextRuns:
         if message.sender == run_id and not is_broadcast:
             return message.id
         own = self._members.list_own_runs(teammate)
-        first = own[0].partition("~")[0] if own else make_first_id(run_id, teammate.name)
+        first = find_first_id(own[0]) if own else make_first_id(run_id, teammate.name)
         return make_next_id(first, len(own) + 1)
 
     def start(self, brief: Brief, grant: Grant, first_run: str) -> None:
         """Start a run in the background."""
         call = ToolCallBlock(brief.call_id, MESSAGE_TOOL, {}) if brief.call_id else None
-        turn, position = brief.run_id.removeprefix(f"{self._run.run_id}.").split(".")
-        context = CallContext(self._run, call, position, int(turn))
+        _, turn, position = split_run_id(brief.run_id)
+        context = CallContext(self._run, call, position, turn)
         self._members.active[brief.name] = ActiveChild(brief.run_id, first_run)
         child = ChildRun(context, brief, grant, self.handle_end)
         self._members.attach(brief, child.handle)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..._core.agents import Agent
 from ..._core.listings import find_entries, format_entries
+from ..._core.run_ids import split_run_id
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
@@ -208,7 +209,7 @@ async def restart_background_work(run: RunContext) -> None:
         if normalize_tool_name(call.name) != "task":
             report_interrupted(run, run_id)
             continue
-        turn, position = map(int, run_id.rsplit(".", 2)[1:])
+        _, turn, position = split_run_id(run_id)
         context = CallContext(run, call, position, turn)
         arguments = run.tools["task"].parse_arguments(call.arguments)
         assert isinstance(arguments, TaskArguments)

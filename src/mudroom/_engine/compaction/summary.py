@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from ..._core.agents import Mode
 from ..._core.budgets import Budget
 from ..._core.messages import Message, UserMessage
+from ..._core.run_ids import join_run_id
 from ..._core.runs import Brief, Reason, Report
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def has_summary(report: Report | None) -> bool:
 
 def make_summary_id(run_id: str, turn: int, number: int) -> str:
     """Return the id of a summary run: "1.8.c1" is the first one after turn 8 of run "1"."""
-    return f"{run_id}.{turn}.c{number}"
+    return join_run_id(run_id, turn, f"c{number}")
 
 
 def find_summary_runs(known: Container[str], run_id: str, turn: int) -> list[str]:

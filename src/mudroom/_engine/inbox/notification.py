@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..._core.run_ids import split_run_id
 from ..._core.runs import InboxMessage, Reason
 from ..._platform.private_files import make_private_folder, write_private_file
 from ...projections.safe_text import sanitize_line
@@ -69,7 +70,7 @@ def is_notification(text: str) -> bool:
 
 def move_to_file(message: InboxMessage, folder: str) -> str:
     """Write a notification to a file; return a line that names the file."""
-    run, turn, position = message.sender.rsplit(".", 2)
+    run, turn, position = split_run_id(message.sender)
     path = Path(folder, f"{run}-{turn}.{position}-notification.txt")
     make_private_folder(path.parent)
     write_private_file(path, message.text.encode("utf-8", "replace"))

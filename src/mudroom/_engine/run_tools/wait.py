@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
+from ..._core.run_ids import is_run_above
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from ..call_context import CallContext
@@ -92,7 +93,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
 
 def _find_cycle(run_id: str, requested: str) -> str:
     """Return the reason why a run cannot wait for another one that waits for it, or ""."""
-    is_above = run_id == requested or run_id.startswith(f"{requested}.")
+    is_above = run_id == requested or is_run_above(requested, run_id)
     if normalize_name(requested) in PARENT_NAMES or is_above:
         return (
             f"You cannot wait for {requested}: it waits for you ({requested} -> {run_id} -> "

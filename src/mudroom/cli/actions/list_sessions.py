@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStarted, StoredEvent
 from ..._core.ports import SessionInfo, SessionStore
+from ..._core.run_ids import is_child_id
 from ...errors import UnknownName
 from ...journals.sessions import open_store, read_events, read_summary, stream_events
 from ...projections.context_receipt import (
@@ -140,7 +141,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     async for event in stream_events(store, session_id):
         if part := text.apply(event):
             print(part, end="", flush=True)
-        if event.run == run_id or (run_id is None and "." not in event.run):
+        if event.run == run_id or (run_id is None and not is_child_id(event.run)):
             shown.append(event)
     print(text.finish())
     run_ids = [run_id] if run_id else [root.run_id for root in text.tree.roots]

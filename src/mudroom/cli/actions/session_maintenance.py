@@ -14,6 +14,7 @@ import msgspec
 from ..._core.counts import count_noun
 from ..._core.events import RunFinished, RunResumed, RunStarted, SessionOpened, StoredEvent
 from ..._core.ports import SessionStore
+from ..._core.run_ids import find_root_id
 from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
 from ..._platform.path_text import path_from_text
@@ -132,7 +133,7 @@ def _print_again(
     ledger = LedgerBuilder()
     shown = [lines.make_init_line()]
     for event in events:
-        if event.run.partition(".")[0] == root.run_id:
+        if find_root_id(event.run) == root.run_id:
             ledger.apply(event)
             shown.extend(lines.make_event_lines(event))
     result = lines.make_result_line(report, msgspec.to_builtins(ledger.ledger))

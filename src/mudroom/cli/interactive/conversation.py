@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from ..._core.events import AnyEvent, RunFinished, StoredEvent
 from ..._core.messages import ImageBlock, TextBlock
+from ..._core.run_ids import is_child_id
 from ..._core.runs import Report
 from ..._engine.compaction.summary import has_summary
 from ...config import Settings
@@ -109,7 +110,7 @@ class Conversation:
         self._store_answer(event)
 
     def _store_answer(self, event: AnyEvent) -> None:
-        if isinstance(event, RunFinished) and "." not in event.run:
+        if isinstance(event, RunFinished) and not is_child_id(event.run):
             self.last_answer = event.report.text
 
     def _list_paths(self) -> Iterable[str]:

@@ -20,6 +20,7 @@ from ..._core.events import (
     TurnStarted,
 )
 from ..._core.messages import ToolCallBlock
+from ..._core.run_ids import is_child_id
 from ..._core.runs import InboxMessage
 from ..._core.tools import ToolResult
 from ...projections.run_tree import RunState, RunTree, RunView
@@ -79,7 +80,7 @@ class ScrollbackWriter:
 
     def apply(self, event: AnyEvent) -> None:
         """Handle an event that the tree has already applied."""
-        if not event.run or "." in event.run:
+        if not event.run or is_child_id(event.run):
             return
         self._write_thinking(event)
         self._answer.apply(event)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
+from ..._core.run_ids import is_child_id
 from ..._engine.context_policy import find_no_window
 from ...projections.context_receipt import ContextReceipts
 from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
@@ -42,12 +43,12 @@ class StatusLine:
             self.sandbox = event.sandbox
         elif isinstance(event, RunStarted) and not event.brief.depth:
             self.model = event.brief.model
-        elif isinstance(event, RunFinished) and "." not in event.run:
+        elif isinstance(event, RunFinished) and not is_child_id(event.run):
             usd = event.report.usd
             self.usd = None if usd is None or self.usd is None else self.usd + usd
         elif isinstance(event, TurnFinished):
             self.total_tokens += event.message.usage.total_tokens
-            if "." not in event.run:
+            if not is_child_id(event.run):
                 self.context_tokens = event.message.usage.total_tokens
 
     def format_line(self, columns: int, glyphs: Glyphs, *, hint: str = "") -> tuple[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
 from ..._core.messages import AssistantMessage, TextBlock
+from ..._core.run_ids import is_child_id
 from .markdown import MarkdownBlocks
 
 
@@ -34,7 +35,7 @@ class AnswerStream:
 
     def apply(self, event: AnyEvent) -> None:
         """Handle the next event."""
-        if not event.run or "." in event.run:
+        if not event.run or is_child_id(event.run):
             return
         match event:
             case Delta(kind="text"):

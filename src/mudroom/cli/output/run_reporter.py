@@ -11,6 +11,7 @@ import msgspec
 from ..._core.agents import Mode
 from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed
+from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason, Report
 from ...config import Settings
 from ...pricing import calculate_cost
@@ -73,7 +74,7 @@ class ExitCodeRule:
 
     def apply(self, event: AnyEvent) -> None:
         """Handle the next event."""
-        if isinstance(event, TurnFailed) and "." not in event.run:
+        if isinstance(event, TurnFailed) and not is_child_id(event.run):
             self._is_transient = event.transient
 
     def exit_code(self, report: Report, signals: list[int]) -> int:

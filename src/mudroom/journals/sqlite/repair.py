@@ -17,6 +17,7 @@ from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ..._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
 from ..._core.json_values import clean_text
+from ..._core.run_ids import count_above, find_parent_id, is_child_id
 from ..._core.runs import Brief, Reason, Report
 from ...errors import JournalDamaged
 from .. import version_1
@@ -172,7 +173,7 @@ def _complete(
                 events.append(_make_placeholder_start(event, recovered.values()))
                 starts[run] = 0
         events.append(event)
-        if run and "." not in run:
+        if run and not is_child_id(run):
             active_roots[run] = event
             if isinstance(event, RunFinished):
                 del active_roots[run]
@@ -190,9 +191,8 @@ def _make_placeholder_start(event: StoredEvent, events: Iterable[StoredEvent]) -
         tools=(),
         model=next((answer.model for answer in answers), ""),
         budget=Budget(),
-        # A child's id is its parent's id, the parent's turn and a number: "1.2.1".
-        parent=run.rpartition(".")[0].rpartition(".")[0],
-        depth=run.count(".") // 2,
+        parent=find_parent_id(run),
+        depth=count_above(run),
     )
     return RunStarted(at=event.at, run=run, prompt_id=event.prompt_id, brief=brief)
 

@@ -22,6 +22,7 @@ from ..._core.events import (
     ToolCallStarted,
 )
 from ..._core.messages import Usage
+from ..._core.run_ids import find_parent_id
 from ..._core.runs import Brief, Report
 from ..._engine.meters.meter import Meter
 from ..._engine.meters.request_gate import RequestGate
@@ -271,7 +272,7 @@ class ProcessHandle:
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
         while run_id and run_id not in self._runs:
-            run_id = run_id.rpartition(".")[0]
+            run_id = find_parent_id(run_id)
         return self._runs.get(run_id)
 
     def send(self, message: msgspec.Struct) -> None:

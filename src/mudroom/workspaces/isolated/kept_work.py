@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ..._core.run_ids import make_sort_key
 from ..._core.runs import Work
 from ...errors import UnknownName, WorkspaceError
 from .workspaces import REMOVED, SOURCE_FILE, IsolatedWorkspaces
@@ -80,7 +80,7 @@ def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[Kept
         return
     stored = workspaces.store.list_kept()
     working = workspaces.list_folders()
-    for run_id in sorted({*stored, *working}, key=_split_run_id):
+    for run_id in sorted({*stored, *working}, key=make_sort_key):
         work = workspaces.find_stored(run_id)
         state = "merged" if stored.get(run_id) else "not merged"
         if run_id in working:
@@ -164,7 +164,3 @@ def _list_sessions(home: str) -> list[Path]:
         return sorted(path for path in get_isolated_folder(home).iterdir() if path.is_dir())
     except FileNotFoundError:
         return []
-
-
-def _split_run_id(run_id: str) -> list[int]:
-    return [int(part) if part.isdigit() else 0 for part in re.split("[.~]", run_id)]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ..._core.run_ids import make_ref_name, read_ref_name
 from ...errors import WorkspaceError
 from .git import Git, split_at_nul
 from .recent_files import forget_recent_files
@@ -256,12 +257,12 @@ class TreeStore:
     def keep(self, name: str, tree: str, base: str) -> str:
         """Keep a tree under a name, as a commit after the commit of its base; return its id."""
         commit = self.make_commit(tree, self.make_commit(base))
-        self.git.run("update-ref", _make_ref(_TREES, name), commit)
+        self.git.run("update-ref", _TREES + make_ref_name(name), commit)
         return commit
 
     def find_kept(self, name: str) -> tuple[str, str] | None:
         """Return the ids of base and tree that are kept under a name, None without one."""
-        ref = _make_ref(_TREES, name)
+        ref = _TREES + make_ref_name(name)
         commits = (f"{ref}~", ref)
         options = ("--verify", "--quiet")
         trees = [
@@ -272,28 +273,23 @@ class TreeStore:
 
     def mark_merged(self, name: str) -> None:
         """Record that the tree with a name is merged."""
-        self.git.run("update-ref", _make_ref(_MERGED, name), _make_ref(_TREES, name))
+        self.git.run("update-ref", _MERGED + make_ref_name(name), _TREES + make_ref_name(name))
 
     def list_kept(self) -> dict[str, bool]:
         """Return the names of the kept trees, and whether each one is merged."""
         refs = os.fsdecode(self.git.run("for-each-ref", "--format=%(refname)")).split()
         names = (ref.removeprefix(_TREES) for ref in refs if ref.startswith(_TREES))
-        return {name.replace("+", "~"): f"{_MERGED}{name}" in refs for name in names}
+        return {read_ref_name(name): f"{_MERGED}{name}" in refs for name in names}
 
     def drop(self, name: str) -> None:
         """Remove the tree with a name."""
         for folder in (_TREES, _MERGED):
-            self.git.run("update-ref", "-d", _make_ref(folder, name))
+            self.git.run("update-ref", "-d", folder + make_ref_name(name))
 
     def make_commit(self, tree: str, *parents: str) -> str:
         """Return the id of a commit with a tree; equal arguments give an equal id."""
         options = [option for parent in parents for option in ("-p", parent)]
         return self.git.read_line("commit-tree", tree, *options)
-
-
-def _make_ref(folder: str, name: str) -> str:
-    """Return the ref of a name. Ids of runs have "~", which git does not allow in refs."""
-    return folder + name.replace("~", "+")
 
 
 def _write_alternates(directory: str, folders: Iterable[str]) -> None:
