@@ -24,6 +24,7 @@ from .._core.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    WorkMerged,
 )
 from .._core.messages import Usage
 from .._core.run_ids import find_parent_id
@@ -82,6 +83,7 @@ class RunView(Struct, kw_only=True, eq=False):
         streamed_length: characters of the answer that is streaming, thinking and calls included.
         pending_retry: set while a failed model call waits to be repeated.
         report: set when the run has ended.
+        merge: outcome of the merge of its work, once the parent has it.
         error: the last error, safe to print.
     """
 
@@ -112,6 +114,7 @@ class RunView(Struct, kw_only=True, eq=False):
     streamed_length: int = 0
     pending_retry: ModelCallRetried | None = None
     report: Report | None = None
+    merge: WorkMerged | None = None
     error: str = ""
 
     @property
@@ -159,6 +162,8 @@ class RunTree:
             handler(run, event)
         if isinstance(event, TurnFinished):
             self._add_usage(run, event.message.usage)
+        elif isinstance(event, WorkMerged) and event.child in self.runs:
+            self.runs[event.child].merge = event
 
     def children(self, run_id: str) -> tuple[RunView, ...]:
         """Return the runs directly below a run, in the order in which they started."""

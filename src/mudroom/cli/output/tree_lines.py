@@ -11,6 +11,7 @@ from msgspec import Struct
 from ..._core.counts import count_noun
 from ..._core.runs import Reason
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
+from ...projections.merges import describe_merge
 from ...projections.run_tree import CommandView, RunState, RunTree, RunView
 from ...projections.safe_text import sanitize_line
 from .text import (
@@ -105,14 +106,17 @@ def format_command(command: CommandView, style: TreeStyle) -> Line:
 
 
 def describe_outcome(run: RunView) -> str:
-    """Return how a run ended: "Done", or its reason and error; "" while it works."""
+    """Return how a run ended: "Done", or its reason and error; "" while it works.
+
+    What became of the work of an isolated workspace follows: "Done, merged 2 files".
+    """
     if not run.report:
         return ""
-    if run.report.reason is Reason.GOAL:
-        return "Done"
-    outcome = str(run.report.reason)
+    outcome = "Done" if run.report.reason is Reason.GOAL else str(run.report.reason)
     if run.report.recovered:
         outcome += ", recovered"
+    if merge := describe_merge(run):
+        outcome += f", {merge}"
     return f"{outcome}: {run.error}" if run.error else outcome
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from msgspec import Struct
+
 from ...._core.ports import MergeConflict
 from ...._engine.changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ....environments import IsolatedFiles, open_workspace
@@ -60,33 +62,51 @@ def print_difference(cwd: str, name: str) -> int:
     return 0
 
 
-def apply_work(cwd: str, name: str) -> int:
-    """Merge the work of a run into its folder: all of it, or nothing. Return the exit code."""
-    home = load_settings(cwd).home
-    kept_work.remove_abandoned(home)
-    kept = kept_work.find_kept(home, name)
+class MergeResult(Struct, frozen=True):
+    """Result of the merge of kept work: the changed files, or the conflicts that prevented it."""
+
+    files: tuple[str, ...] = ()
+    conflicts: tuple[MergeConflict, ...] = ()
+
+
+def merge_kept(home: str, kept: KeptWork) -> MergeResult:
+    """Merge the work of a run into its folder: all of it, or nothing. Raises WorkspaceError.
+
+    Arguments:
+        home: mudroom's state folder.
+    """
     workspaces = kept_work.open_kept(home, kept.session)
     work = workspaces.find_stored(kept.run_id)
     if work is None:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
     isolation = IsolatedFiles(lambda: workspaces, "")
     plan = isolation.plan_merge(work)
-    conflicts = plan.conflicts
-    if not conflicts:
-        folder = open_workspace(kept.source)
-        try:
-            write_merged_files(plan, isolation, folder, folder)
-        except ChangedMeanwhileError as change:
-            conflicts = (MergeConflict(change.file.path, "changed-meanwhile"),)
-    if conflicts:
+    if plan.conflicts:
+        return MergeResult(conflicts=plan.conflicts)
+    folder = open_workspace(kept.source)
+    try:
+        write_merged_files(plan, isolation, folder, folder)
+    except ChangedMeanwhileError as change:
+        conflict = MergeConflict(change.file.path, "changed-meanwhile")
+        return MergeResult(conflicts=(conflict,))
+    workspaces.mark_merged(kept.run_id)
+    return MergeResult(tuple(file.path for file in plan.files))
+
+
+def apply_work(cwd: str, name: str) -> int:
+    """Merge the work of a run into its folder: all of it, or nothing. Return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    kept = kept_work.find_kept(home, name)
+    result = merge_kept(home, kept)
+    if result.conflicts:
         print(f"Nothing was changed in {kept.source}: these files conflict with yours.")
-        for conflict in conflicts[:_MAX_CONFLICTS]:
+        for conflict in result.conflicts[:_MAX_CONFLICTS]:
             print(f"  {sanitize_line(conflict.path, 200)} ({conflict.kind})")
         print(f"See the work with: mudroom workspaces show {kept.id}")
         return 1
-    for file in plan.files:
-        print(f"  {sanitize_line(file.path, 200)}")
-    workspaces.mark_merged(kept.run_id)
+    for path in result.files:
+        print(f"  {sanitize_line(path, 200)}")
     print(f"Merged {kept.id} into {kept.source}.")
     return 0
 

@@ -1,0 +1,24 @@
+"""Work of isolated workspaces in words: what became of the changes of a child."""
+
+from __future__ import annotations
+
+from .._core.counts import count_noun
+from .run_tree import RunView
+
+
+def describe_merge(run: RunView) -> str:
+    """Return what became of the work of a run: "merged 2 files", "conflict in 1 file".
+
+    Returns "" for a run that shared the files of its parent, or still works.
+    """
+    work = run.report.work if run.report else None
+    if work is None:
+        return ""
+    if run.merge is None:
+        return f"{count_noun(len(work.files), 'file')} not merged" if work.files else "no changes"
+    if run.merge.state == "merged":
+        files = len(run.merge.files)
+        return f"merged {count_noun(files, 'file')}" if files else "no changes"
+    if run.merge.state == "conflict":
+        return f"conflict in {count_noun(len(run.merge.conflicts), 'file')}"
+    return f"{count_noun(len(work.files), 'file')} not merged"

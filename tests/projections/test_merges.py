@@ -1,0 +1,65 @@
+"""What became of the work of isolated workspaces, in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom import Reason
+from mudroom._core.runs import Report, Work
+from mudroom.cli.output.tree_lines import describe_outcome
+from mudroom.events import RunFinished, WorkMerged
+from mudroom.projections.merges import describe_merge
+from mudroom.projections.run_tree import RunTree, RunView
+from mudroom.testing.event_builders import run_started
+
+WORK = Work("base", "tree", ("a.py", "b.py"))
+NO_CHANGES = Work("base", "base")
+
+
+def finish_child(
+    work: Work | None, merge: WorkMerged | None = None, reason: Reason = Reason.GOAL
+) -> RunView:
+    report = Report(
+        text="Done.", reason=reason, run_id="1.1.1", work=work, outputs=dict[str, object]()
+    )
+    finished = RunFinished(at=2, run="1.1.1", report=report)
+    events = [run_started("1"), run_started("1.1.1", "1"), finished, *filter(None, [merge])]
+    return RunTree.from_events(events).runs["1.1.1"]
+
+
+def make_merge(
+    state: str, files: tuple[str, ...] = (), conflicts: tuple[str, ...] = ()
+) -> WorkMerged:
+    kinds = tuple((path, "both-modified") for path in conflicts)
+    return WorkMerged(at=3, run="1", child="1.1.1", state=state, files=files, conflicts=kinds)
+
+
+@pytest.mark.parametrize(
+    ("work", "merge", "words"),
+    [
+        (None, None, ""),
+        (WORK, None, "2 files not merged"),
+        (NO_CHANGES, None, "no changes"),
+        (WORK, make_merge("merged", ("a.py", "b.py")), "merged 2 files"),
+        (NO_CHANGES, make_merge("merged"), "no changes"),
+        (WORK, make_merge("conflict", conflicts=("a.py",)), "conflict in 1 file"),
+        (WORK, make_merge("refused"), "2 files not merged"),
+    ],
+)
+def test_the_state_of_the_work_of_a_child_is_told_in_words(
+    work: Work | None, merge: WorkMerged | None, words: str
+) -> None:
+    assert describe_merge(finish_child(work, merge)) == words
+
+
+def test_a_run_that_works_has_no_state_of_its_work() -> None:
+    tree = RunTree.from_events([run_started("1"), run_started("1.1.1", "1")])
+    assert describe_merge(tree.runs["1.1.1"]) == ""
+
+
+def test_the_outcome_of_a_child_names_what_became_of_its_work() -> None:
+    assert describe_outcome(finish_child(WORK, make_merge("merged", ("a.py",)))) == (
+        "Done, merged 1 file"
+    )
+    stopped = finish_child(WORK, make_merge("conflict", conflicts=("a.py",)), Reason.MAX_TURNS)
+    assert describe_outcome(stopped) == "MAX_TURNS, conflict in 1 file"
