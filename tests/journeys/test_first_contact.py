@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mudroom.cli.actions.session_store import read_summaries_of_folder
+from mudroom.cli.output.start_notices import OFFLINE_LINE
 from mudroom.journals.sessions import open_store
 
 if TYPE_CHECKING:
@@ -136,3 +137,18 @@ async def test_doctor_names_a_model_server_once(mudroom: Mudroom) -> None:
     done = await mudroom("doctor", env={"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
     assert done.out.count("does not answer") == 1, done.out
     assert done.out.count("OPENAI_BASE_URL") == 2, done.out  # found, and the remedy
+
+
+async def test_the_offline_notice_is_printed_once_per_machine(mudroom: Mudroom) -> None:
+    no_key = {"ANTHROPIC_API_KEY": ""}
+    runs = [await mudroom("-p", "how many lines?", env=no_key) for _ in range(2)]
+    for number, done in enumerate(runs):
+        assert ("No API key and no local server found" in done.err) == (number == 0)
+        assert done.err.endswith("\n" + OFFLINE_LINE + "\n") or done.err == OFFLINE_LINE + "\n"
+    chosen = await mudroom("-p", "how many lines?", *OFFLINE)
+    assert (chosen.out, chosen.err) == (runs[1].out, runs[1].err)
+    quiet = await mudroom("-p", "how many lines?", "-q", env=no_key)
+    assert (quiet.out, quiet.err) == (runs[1].out, "")
+    as_json = await mudroom("-p", "how many lines?", "-o", "json", env=no_key)
+    assert as_json.err == ""
+    assert json.loads(as_json.out)["report"]["model"] == "offline:rules"

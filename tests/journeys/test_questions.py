@@ -133,7 +133,7 @@ async def test_y_and_n_answer_without_enter(tmux: Tmux, key: str, echo: str) -> 
         await tmux.expect(echo, "Done.", gone="▸ 1. yes")
 
 
-async def test_typed_text_may_begin_with_y_or_n(tmux: Tmux) -> None:
+async def test_typed_text_may_begin_with_y_or_n_or_a_larger_number(tmux: Tmux) -> None:
     async with ModelServer(run_touch) as server:
         await ask(tmux, server)
         await tmux.expect("▸ 1. yes")
@@ -143,6 +143,10 @@ async def test_typed_text_may_begin_with_y_or_n(tmux: Tmux) -> None:
         await tmux.expect("▸ 1. yes")
         await tmux.say("you may not")
         await tmux.expect("Denied: you may not")
+        await tmux.say("once more")
+        await tmux.expect("▸ 1. yes")
+        await tmux.say("9 files are too many")
+        await tmux.expect("Denied: 9 files are too many")
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])

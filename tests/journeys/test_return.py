@@ -119,3 +119,33 @@ async def test_ctrl_c_keeps_a_draft_in_the_history_and_leaves_only_from_an_empty
         await tmux.expect("mudroom >>", gone=">> a long draft")
         await tmux.press("C-c", "C-c")
         assert await tmux.end() == 0
+
+
+@pytest.mark.parametrize("flag", ["-c", "-r"])
+async def test_the_trust_question_comes_after_the_resumed_conversation_with_one_hint(
+    tmux: Tmux, mudroom: Mudroom, flag: str
+) -> None:
+    async with ModelServer(lambda asked: f"reply-{asked.number}") as server:
+        await mudroom("-p", "find the parser", "-o", "json", *MODEL, url=server.url)
+        (mudroom.project / ".claude").mkdir()
+        await tmux.start(*MODEL, flag, url=server.url, rows=24)
+        if flag == "-r":
+            await tmux.expect("Continue which session?", "find the parser")
+            await tmux.press("Enter")
+        shown = await tmux.expect("> find the parser", "reply-1", "Do you trust this folder?")
+        assert shown.index("reply-1") < shown.index("Do you trust")
+        await tmux.press("7")
+        await tmux.expect("Type a number from 1 to 3")
+        for key in ("q", "maybe"):
+            await tmux.type(key)
+            await tmux.expect(f">> {key}")
+            await tmux.press("Enter")
+            await tmux.expect("Type a number from 1 to 3", gone=f">> {key}")
+        shown = await tmux.read_screen()
+        assert shown.count("Type a number from 1 to 3") == 1
+        assert shown.index("3. no") < shown.index("Type a number") < shown.index("mudroom >>")
+        await tmux.press("2")
+        await tmux.expect("claude-s", "mudroom >>", gone="Do you trust")
+        scrolled = await tmux.scroll()
+        assert scrolled.count("> find the parser") == 1
+        assert "Type a number" not in scrolled

@@ -18,7 +18,7 @@ from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.tools import ToolCategory
 from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom.cli.interactive.questions.question_lines import escape_hidden, format_body
-from mudroom.cli.interactive.questions.trust_question import ask_for_trust
+from mudroom.cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
 from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import Line
 from mudroom.config import Settings
@@ -332,20 +332,20 @@ async def test_a_replay_repeats_denials_and_decisions(
 async def test_a_folder_with_agent_files_is_asked_about_once(tmp_path: Path) -> None:
     project, settings = tmp_path / "project", Settings(home=str(tmp_path / "home"))
     project.mkdir()
-    nothing = ScriptedUI()
-    assert await ask_for_trust(nothing, settings, str(project)) is settings and not nothing.titles
+    assert find_untrusted_files(settings, str(project)) == []
     (project / ".claude").mkdir()
+    names = find_untrusted_files(settings, str(project))
+    assert names == [".claude"]
     no = ScriptedUI("no")
-    assert not (await ask_for_trust(no, settings, str(project))).trust
+    folder = str(project)
+    assert not (await ask_for_trust(no, settings, folder, names)).trust
     once = ScriptedUI("yes")
-    assert (await ask_for_trust(once, settings, str(project))).trust and not trust.is_trusted(
-        settings.home, str(project)
-    )
+    assert (await ask_for_trust(once, settings, folder, names)).trust
+    assert not trust.is_trusted(settings.home, folder)
     always = ScriptedUI("always")
-    assert (await ask_for_trust(always, settings, str(project))).trust and trust.is_trusted(
-        settings.home, str(project)
-    )
-    assert await ask_for_trust(ScriptedUI(), settings, str(project)) is settings
+    assert (await ask_for_trust(always, settings, folder, names)).trust
+    assert trust.is_trusted(settings.home, folder)
+    assert find_untrusted_files(settings, str(project)) == []
 
 
 RunCli = Callable[..., tuple[int, str]]

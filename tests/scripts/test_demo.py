@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from mudroom.cli.output.start_notices import OFFLINE_LINE
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,7 +46,8 @@ def test_the_demo_shows_children_the_ledger_and_what_to_do_next(tmp_path: Path) 
     assert "| `src/mudroom/permissions/policy.py` |" in first.stdout
     lines = first.stderr.splitlines()
     assert lines[0].startswith('> mudroom -p "Use subtasks: summarize what each .py file in ')
-    assert "children read" in lines[-4] and "% saved)" in lines[-4]
+    assert "children read" in lines[-5] and "% saved)" in lines[-5]
+    assert lines[-4] == OFFLINE_LINE
     assert lines[-2].startswith("next: .venv/bin/mudroom view")
     assert "No API key" not in first.stderr and "offline model" not in first.stderr
     assert "sandbox" not in run_demo(tmp_path).stderr, "a notice about the machine comes once"

@@ -22,7 +22,7 @@ from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
 from ..output.report import describe_changed_files, explain_failure
-from ..output.text import Line, wrap
+from ..output.text import Line
 from .input_line.mentions import MentionCompletions, expand_mentions
 from .prompts.attachments import load_attachments
 from .prompts.other_programs import describe_nearest
@@ -336,11 +336,7 @@ class Conversation:
 
     def print_text(self, text: str, style: str = "") -> None:
         """Print text in lines of its own that stay on the screen."""
-        columns = self.ui.scrollback.columns() - 1
-        lines: list[Line] = [
-            [(part, style)] for line in sanitize(text).splitlines() for part in wrap(line, columns)
-        ]
-        self.ui.scrollback.write_lines(*lines)
+        self.ui.scrollback.write_text(text, style)
 
 
 def _begins_with_path(line: str) -> bool:

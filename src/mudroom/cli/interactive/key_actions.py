@@ -154,8 +154,8 @@ class KeyActions:
         if answer is not None or choice.allows_free_text:
             self._panel.answer_choice(line if answer is None else answer)
             return
-        text = f"Type a number from 1 to {len(choice.items)}, or press Esc to cancel."
-        self._scrollback.write_lines([(text, "yellow")])
+        choice.hint = f"Type a number from 1 to {len(choice.items)}, or press Esc to cancel."
+        self._redraw()
 
     def steer(self) -> None:
         """Ctrl+S: send the line, or the first queued line, to the working model now."""
@@ -331,10 +331,12 @@ class KeyActions:
         self._redraw()
 
     def pick_option(self, number: int) -> None:
-        """Choose an answer by its number, counted from 1."""
+        """Choose an answer by its number, counted from 1; a larger number may begin a text."""
         choice = self._panel.choice
-        if choice and number <= len(choice.items):
-            self._panel.answer_choice(choice.items[number - 1][0])
+        if choice and choice.allows_free_text and number > len(choice.items):
+            self.buffer.insert_text(str(number))
+        elif choice:
+            self._answer(choice, str(number))
 
     def act_on_child(self, key: str) -> None:
         """`m`, `w` or `x` on the selected child run: send a message, ask to wrap up, stop."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from ...journals.sessions import open_store
-from ...projections.run_tree import RunView
+from ...journals.sessions import open_store, read_events
+from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ..actions.session_store import describe_session, read_summaries_of_folder
 from ..output.markdown import render_markdown
+from ..output.scrollback import Scrollback
 from ..output.text import format_seconds, format_tokens, truncate
 from ..output.tree_lines import describe_outcome
 from .conversation import Conversation
@@ -38,32 +39,36 @@ async def choose_session(ui: QuestionUI, home: str, cwd: str, *, without: str = 
     return await ui.choose(title, items, is_searchable=True) or ""
 
 
-def print_recap(conversation: Conversation) -> None:
+async def read_tree(home: str, session_id: str) -> RunTree:
+    """Return the runs of a session that is not open."""
+    return RunTree.from_events(await read_events(open_store(home), session_id))
+
+
+def print_recap(scrollback: Scrollback, tree: RunTree, session_id: str) -> None:
     """Print the last prompts of a resumed session, and the end of its last answer."""
-    runs = conversation.tree.roots
-    columns = conversation.ui.scrollback.columns()
+    runs = tree.roots
+    columns = scrollback.columns()
     if len(runs) > MAX_PROMPTS:
-        conversation.print_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")
+        scrollback.write_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")
     for run in runs[-MAX_PROMPTS:]:
-        conversation.print_text(truncate(f"> {sanitize_line(run.title)}", columns - 1), "bold")
+        scrollback.write_text(truncate(f"> {sanitize_line(run.title)}", columns - 1), "bold")
         if run is runs[-1]:
-            _print_answer(conversation, run)
+            _print_answer(scrollback, run, session_id)
         outcome = (
             describe_outcome(run) or "interrupted; this run is finished before your next prompt"
         )
-        conversation.print_text(f"  {outcome}", "dim")
+        scrollback.write_text(f"  {outcome}", "dim")
 
 
-def _print_answer(conversation: Conversation, run: RunView) -> None:
-    scrollback = conversation.ui.scrollback
+def _print_answer(scrollback: Scrollback, run: RunView, session_id: str) -> None:
     text = run.report.text if run.report else ""
     lines = render_markdown(text, columns=scrollback.columns(), color=scrollback.color).splitlines(
         keepends=True
     )
     if len(lines) > MAX_ANSWER_LINES:
-        conversation.print_text(
+        scrollback.write_text(
             f"{len(lines) - MAX_ANSWER_LINES} earlier lines of the answer: mudroom show "
-            f"{conversation.session.id[:8]} --run {run.run_id}",
+            f"{session_id[:8]} --run {run.run_id}",
             "dim",
         )
     scrollback.write("\n" + "".join(lines[-MAX_ANSWER_LINES:]) if text else "")

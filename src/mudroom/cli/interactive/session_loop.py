@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from ...config import Settings
 from ...session import Session
 from ..actions.load_permissions import load_permissions
 from ..actions.open_session import create_session, name_session
@@ -13,11 +14,11 @@ from ..actions.preload import preload_context_windows
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
 from ..output.log_notices import show_log
-from ..output.sandbox_notice import describe_sandbox, select_new_notices
+from ..output.start_notices import describe_sandbox, select_new_notices
 from .conversation import Conversation, NextStep
 from .questions.approvals import ApprovalPrompt
-from .questions.trust_question import ask_for_trust
-from .recap import choose_session, print_exit_line, print_recap
+from .questions.trust_question import ask_for_trust, find_untrusted_files
+from .recap import choose_session, print_exit_line, print_recap, read_tree
 from .slash_commands.registry import COMMANDS
 from .ui import UI
 
@@ -39,14 +40,15 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
     """
     start = options.start
     preload_context_windows(options.settings.model)
-    settings = await ask_for_trust(ui, options.settings, options.cwd)
-    approver = ApprovalPrompt(ui, settings.home)
-    step = NextStep()
-    previous = ""
+    settings = options.settings
     if start.asks:
         start = replace(start, resume=await choose_session(ui, settings.home, options.cwd))
         if not start.resume:
             return ui.exit_code
+    settings, shown = await _decide_trust(ui, settings, options.cwd, start.resume)
+    approver = ApprovalPrompt(ui, settings.home)
+    step = NextStep()
+    previous = ""
     while step.exit_code is None:
         loaded = load_permissions(settings, options.cwd, can_ask=True)
         chosen: dict[str, Any] = {"model": step.model} if step.model else {}
@@ -65,8 +67,8 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
             conversation.approvals = approver
             await name_session(session, settings.home, start)
             conversation.status.model = session.model
-            if start.resume and start.resume != previous:
-                print_recap(conversation)
+            if start.resume and start.resume not in (previous, shown):
+                print_recap(ui.scrollback, conversation.tree, session.id)
             if not previous:
                 await _print_notices(conversation, session, options.quiet)
             ui.attach(conversation)
@@ -75,10 +77,29 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
             if step.exit_code is not None and not options.quiet:
                 await print_exit_line(conversation)
         previous = session.id
+        shown = ""
         first = ""
         start = SessionStart(resume=step.resume)
         settings = replace(settings, permission_mode=step.mode or settings.permission_mode)
     return step.exit_code or ui.exit_code
+
+
+async def _decide_trust(
+    ui: SessionUI, settings: Settings, cwd: str, resumed: str
+) -> tuple[Settings, str]:
+    """Ask for trust if the folder needs it, below the resumed conversation.
+
+    Returns the settings, and the id of the session that is shown already or "".
+
+    Arguments:
+        resumed: id of the session to resume, "" for none.
+    """
+    names = find_untrusted_files(settings, cwd)
+    if not names:
+        return settings, ""
+    if resumed:
+        print_recap(ui.scrollback, await read_tree(settings.home, resumed), resumed)
+    return await ask_for_trust(ui, settings, cwd, names), resumed
 
 
 async def _print_notices(conversation: Conversation, session: Session, quiet: bool) -> None:

@@ -31,7 +31,7 @@ from .progress import (
     supports_cursor,
 )
 from .report import describe_changed_files, encode_answer, explain_failure
-from .sandbox_notice import describe_sandbox, select_new_notices
+from .start_notices import OFFLINE_LINE, describe_sandbox, select_new_notices
 from .stream_json import StreamJson, encode_line
 
 EXIT_TRY_LATER = 75
@@ -127,6 +127,8 @@ class RunReporter:
         self._denial_count = 0
         self._ledger = LedgerBuilder()
         self._exit_code_rule = ExitCodeRule()
+        is_offline = session.model.startswith("offline:") and self._format == "text"
+        self._model_line = OFFLINE_LINE if is_offline and not quiet else ""
         streams_json = self._format == "stream-json"
         self._output = StandardOutput(session.cancel) if streams_json else StandardOutput()
         plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
@@ -191,6 +193,8 @@ class RunReporter:
             print_notice(changes)
         if ledger.children and not self._quiet:
             print_ledger(describe_ledger(ledger), color=self._color)
+        if self._model_line:
+            print_notice(self._model_line, prefix="")
         if self._output.error:
             print_notice(f"stdout cannot be written: {self._output.error}")
         exit_code = self._exit_code_rule.exit_code(report, signals)

@@ -28,6 +28,12 @@ class Scrollback(Struct, frozen=True, kw_only=True):
         """Write lines."""
         self.write(paint(lines, color=self.color))
 
+    def write_text(self, text: str, style: str = "") -> None:
+        """Write text in lines of its own, wrapped between words."""
+        columns = self.columns() - 1
+        lines = sanitize(text).splitlines()
+        self.write_lines(*([(part, style)] for line in lines for part in wrap(line, columns)))
+
     def write_table(self, rows: Iterable[tuple[str, str]]) -> None:
         """Write rows of (name, text) in two columns; the text is wrapped in its column."""
         rows = list(rows)

@@ -36,7 +36,8 @@ class Choice:
         body: lines between the title and the answers; they scroll if they do not fit.
         is_searchable: typed text selects the items that contain all its words.
 
-    `result` is set to the value of the chosen item, the typed line, or None.
+    `result` is set to the value of the chosen item, the typed line, or None. `hint` is a line below
+    the answers, for a typed line that is no answer.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Choice:
         self.body = body
         self.index = 0
         self.first_row = 0
+        self.hint = ""
         self.result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     def find_key_answer(self, text: str) -> str | None:
@@ -84,16 +86,20 @@ class Choice:
             self.index = (self.index + step) % len(self.items)
 
     def format_lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the title, a part of the body, and as many answers as fit."""
+        """Return the title, a part of the body, as many answers as fit, and the hint."""
         title: list[Line] = [
             [(part, "bold")] for part in wrap(sanitize_line(self.title, 2000), columns)
         ]
-        room = max(1, height - len(title) - (MIN_BODY_ROWS if self.body else 0))
+        hint: list[Line] = (
+            [[(part, "yellow")] for part in wrap(self.hint, columns)] if self.hint else []
+        )
+        height -= len(title) + len(hint)
+        room = max(1, height - (MIN_BODY_ROWS if self.body else 0))
         answers = self._format_answers(columns, room, glyphs)
-        body = self._format_body(columns, height - len(title) - len(answers))
+        body = self._format_body(columns, height - len(answers))
         if not answers:
             answers = [[("  nothing matches the typed text", "yellow")]]
-        return [*title, *body, *answers]
+        return [*title, *body, *answers, *hint]
 
     def _format_answers(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
         """Return the answers that fit; they are wrapped if there are rows for all of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -24,14 +25,20 @@ _AGENT_PATHS = (
 """Files and folders of a project that can configure agents."""
 
 
-async def ask_for_trust(ui: QuestionUI, settings: Settings, cwd: str) -> Settings:
-    """Ask whether to trust a folder that contains agent files; return the updated settings.
-
-    The user is not asked if there are no such files, or if the folder is trusted already.
-    """
+def find_untrusted_files(settings: Settings, cwd: str) -> list[str]:
+    """Return the agent files of a folder, none if the folder is trusted."""
     names = [name for name in _AGENT_PATHS if os.path.exists(os.path.join(cwd, name))]
-    if not names or is_trusted(settings, cwd):
-        return settings
+    return [] if names and is_trusted(settings, cwd) else names
+
+
+async def ask_for_trust(
+    ui: QuestionUI, settings: Settings, cwd: str, names: Sequence[str]
+) -> Settings:
+    """Ask whether to trust a folder; return the updated settings.
+
+    Arguments:
+        names: the agent files that the folder contains.
+    """
     title = (
         f"{os.path.realpath(cwd)} contains {', '.join(names)}. Do you trust this folder? "
         "Until you do, its agents are read-only."

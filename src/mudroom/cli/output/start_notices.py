@@ -1,4 +1,4 @@
-"""Notice at the start of a session: the sandbox that its commands run in."""
+"""Notices of a session: its sandbox, its offline model; those of the machine only once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..._platform.private_files import make_private_folder, write_private_file
+from ...build import OFFLINE_NOTICE
 from ...session import Session
+
+OFFLINE_LINE = "Model: offline, which follows rules. For a real one see: mudroom models"
+"""Printed below an answer of the offline model."""
 
 SHOWN_FILE = "shown-notices.txt"
 
@@ -15,6 +19,8 @@ _TIER_DESCRIPTIONS = {
     "full": "commands can access this folder; system read-only",
     "file": "commands can write only here and in temporary folders",
 }
+_MACHINE_NOTICES = ("sandbox ", OFFLINE_NOTICE)
+"""First words of the notices that describe the machine, not the session."""
 
 
 def describe_sandbox(opened: Session, *, network: bool) -> str:
@@ -33,7 +39,7 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
 
 
 def select_new_notices(home: str, notices: Iterable[str]) -> Iterator[str]:
-    """Yield the notices, but those about the sandbox of this machine only once per machine.
+    """Yield the notices, but those about this machine only once.
 
     `mudroom doctor` says the same at any time.
 
@@ -42,7 +48,7 @@ def select_new_notices(home: str, notices: Iterable[str]) -> Iterator[str]:
     """
     path = Path(home, SHOWN_FILE)
     for notice in notices:
-        if notice.startswith("sandbox "):
+        if notice.startswith(_MACHINE_NOTICES):
             with suppress(OSError, ValueError):
                 shown = path.read_text("utf-8") if path.exists() else ""
                 if f"{notice}\n" in shown:
