@@ -235,6 +235,7 @@ class _Builder:
             context_texts=catalog.context_texts,
             max_output_tokens=options.max_output_tokens,
             child_budget=Budget(turns=options.child_turns),
+            isolate=options.isolate,
             compute_price=pricing.calculate_cost,
             reports_costs=options.prices,
             past_events=past_events,
@@ -322,6 +323,12 @@ class _Builder:
         )
         shared = factory.open(self._folder, self._notices, workspace=options.workspace)
         if not isinstance(options.sandbox, str) or options.workspace is not None:
+            if options.isolate:
+                raise UsageError(
+                    "isolated workspaces cannot use workspace or sandbox objects of the caller",
+                    where="isolate",
+                    remedy="Leave the objects out, or use isolate=False.",
+                )
             return SessionEnvironments(shared)
         open_isolated = make_isolated_opener(self._home, options.id, self._folder)
         return SessionEnvironments(shared, factory, open_isolated)

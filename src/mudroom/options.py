@@ -54,6 +54,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
         max_children: children that run at the same time; more wait.
         board: offer the tools for the task board of the project. Without it, only an agent that
             names them has them.
+        isolate: give each child that may change files an isolated workspace, unless its agent or
+            the call says otherwise.
         allow_net: let commands reach the network, and offer the tool `web_fetch`.
         home: mudroom's state folder, with the session files; default: `$MUDROOM_HOME`, else a
             folder below the user's state folder.
@@ -69,6 +71,7 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
     child_turns: PositiveInt = 30
     max_children: PositiveInt = 64
     board: bool = False
+    isolate: bool = False
     allow_net: bool = False
     home: str = ""
     takes_images: bool = False

@@ -56,6 +56,7 @@ async def use_recorded_options(
         resume=opened.session,
         cwd=path_from_text(opened.cwd),
         model=briefs[-1].model if reuses_model else options.model,
+        isolate=options.isolate or opened.isolate,
         board=options.board or any(map(_has_offered_board, briefs)),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )

@@ -117,7 +117,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             "project", or "full" (those of the project and of the user).
         mode: permission mode, never wider than the parent's; None means the parent's.
         workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
-            removed with the run: only its report remains.
+            removed with the run: only its report remains. ISOLATED: see WorkspaceKind. None means
+            what the call or the session says.
         is_teammate: true if a child with this agent has a name, that of the agent: a message to
             it starts its next run in the same conversation.
 
@@ -146,7 +147,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     children: tuple[str, ...] | None = None
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None
-    workspace: WorkspaceKind = WorkspaceKind.SHARED
+    workspace: WorkspaceKind | None = None
     is_teammate: bool = field(name="teammate", default=False)
 
     def __post_init__(self) -> None:

@@ -58,6 +58,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         version: version of mudroom that opened it.
         sandbox: tier in which commands run.
         granted: rights beyond the sandbox that the user or a program gave: network, allow rules.
+        isolate: true if children that may change files have isolated workspaces by default.
     """
 
     session: str
@@ -65,6 +66,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     version: str
     sandbox: str = ""
     granted: tuple[str, ...] = ()
+    isolate: bool = False
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):

@@ -47,6 +47,10 @@ With an edit comes the brief of its summary run, if it has one.
 class RecordedWork(Protocol):
     """The isolated workspaces of a record, for a replay."""
 
+    def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
+        """Return the workspace of a run."""
+        ...
+
     def find_work(self, run_id: str) -> Work | None:
         """Return what a run made of its isolated workspace."""
         ...
@@ -95,6 +99,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             for all other agents. Without a model string it is that of the parent.
         max_output_tokens: longest answer in tokens where the agent sets none.
         child_budget: limits of children where agent and call set none.
+        isolate: true if children that may change files have isolated workspaces by default.
         compute_price: returns the price of an answer.
         reports_costs: true if the table of prices is used for every report.
         redact: removes secrets from tool results.
@@ -131,6 +136,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     child_models: Mapping[str, str] = {}
     max_output_tokens: int | None = None
     child_budget: Budget = Budget(turns=30)
+    isolate: bool = False
     compute_price: ComputePrice = lambda model, usage, *, uses_table=True: None
     reports_costs: bool = False
     redact: Callable[[str], str] = str

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .._core.events import RunFinished, StoredEvent, WorkMerged
+from .._core.agents import WorkspaceSpec
+from .._core.events import RunFinished, RunStarted, StoredEvent, WorkMerged
 from .._core.runs import Work
 
 
@@ -12,13 +13,20 @@ class RecordedWork:
     """Work and merges of a record, by the id of the run with the isolated workspace."""
 
     def __init__(self, events: Iterable[StoredEvent]) -> None:
+        self._workspaces: dict[str, WorkspaceSpec] = {}
         self._works: dict[str, Work | None] = {}
         self._merges: dict[str, WorkMerged] = {}
         for event in events:
-            if isinstance(event, RunFinished):
+            if isinstance(event, RunStarted):
+                self._workspaces[event.run] = event.brief.workspace
+            elif isinstance(event, RunFinished):
                 self._works[event.run] = event.report.work
             elif isinstance(event, WorkMerged):
                 self._merges[event.child] = event
+
+    def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
+        """Return the workspace of a run."""
+        return self._workspaces.get(run_id)
 
     def find_work(self, run_id: str) -> Work | None:
         """Return what a run made of its isolated workspace."""

@@ -204,6 +204,7 @@ class SessionRunner:
             version=__version__,
             sandbox=services.environments.shared.sandbox.tier,
             granted=granted,
+            isolate=self._options.isolate,
         )
         self.resources.journal.opening = event
         self._show(event)

@@ -12,7 +12,7 @@ from ..._core.budgets import Budget, Grant
 from ..._core.events import RunStarted
 from ..._core.runs import Brief, InboxMessage
 from ..._core.tool_patterns import list_call_patterns, parse_tool_patterns, select_tools
-from ..._core.tools import Tool
+from ..._core.tools import Tool, ToolCategory
 from ...projections.team import MESSAGE_TOOL
 from ..call_context import CallContext
 from ..inbox.inbox import format_message
@@ -96,6 +96,9 @@ def make_brief(
     """Return the brief of a child. `teammates`: other named children; see `Brief`."""
     parent = context.run.brief
     is_plan = arguments.plan
+    tools = _choose_tools(context.run, agent, grant, is_named=bool(arguments.name))
+    mode = _choose_mode(context.run, agent, is_plan=is_plan)
+    may_write = mode is not Mode.PLAN and _has_writing_tool(context.run, tools)
     return Brief(
         run_id=grant.run_id,
         parent=parent.run_id,
@@ -103,13 +106,15 @@ def make_brief(
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or _get_first_line(arguments.prompt),
-        tools=_choose_tools(context.run, agent, grant, is_named=bool(arguments.name)),
+        tools=tools,
         model=model,
         budget=grant.budget,
         depth=parent.depth + 1,
-        mode=_choose_mode(context.run, agent, is_plan=is_plan),
+        mode=mode,
         inherited_patterns=_list_patterns(context.run),
-        workspace=_choose_workspace(context.run, agent, arguments.isolation, grant.run_id),
+        workspace=_choose_workspace(
+            context.run, agent, arguments.isolation, grant.run_id, may_write=may_write
+        ),
         name=arguments.name,
         teammates=teammates,
         is_plan=is_plan,
@@ -141,7 +146,7 @@ def make_next_brief(
     is_plan = earlier.is_plan and not is_approved
     agent = earlier.agent
     is_isolated = earlier.workspace.kind is WorkspaceKind.ISOLATED
-    isolation = WorkspaceKind.ISOLATED if is_isolated else ""
+    isolation = WorkspaceKind.ISOLATED if is_isolated else WorkspaceKind.SHARED
     prompt = "\n\n".join(map(format_message, messages))
     return replace(
         earlier,
@@ -203,21 +208,43 @@ def _list_patterns(run: RunContext) -> tuple[tuple[str, ...], ...]:
     return (*run.brief.inherited_patterns, *filter(None, own))
 
 
-def _choose_workspace(run: RunContext, agent: Agent, isolation: str, run_id: str) -> WorkspaceSpec:
+def _has_writing_tool(run: RunContext, tools: Sequence[str]) -> bool:
+    """Return whether one of the tools may change files of the workspace."""
+    toolbox = run.services.toolbox
+    categories = (toolbox[name].category for name in tools if name in toolbox)
+    return any(category in (ToolCategory.WRITE, ToolCategory.RUN) for category in categories)
+
+
+def _choose_workspace(
+    run: RunContext, agent: Agent, isolation: str, run_id: str, *, may_write: bool = True
+) -> WorkspaceSpec:
     """Return the workspace of a child: its parent's, a copy of it, or an isolated one.
 
     Arguments:
-        isolation: the kind that the call asks for, "" for that of the agent.
+        isolation: the kind that the call asks for, "" for that of the agent, or of the session.
+        may_write: true if the child may change files: only then the session isolates it.
     """
+    if recorded := _find_recorded_workspace(run, run_id):
+        return recorded
     shared = run.environment.spec
     kind = agent.workspace
-    if kind is WorkspaceKind.SHARED and isolation:
+    if isolation and kind is not WorkspaceKind.COPY:
         kind = WorkspaceKind(isolation)
-    if kind is WorkspaceKind.SHARED:
-        return shared
+    if kind is None and may_write and run.services.isolate and run.environment.isolation:
+        kind = WorkspaceKind.ISOLATED
     if kind is WorkspaceKind.ISOLATED:
         return WorkspaceSpec(kind, shared.root, run_id, shared.owner)
-    return WorkspaceSpec(WorkspaceKind.COPY, shared.root)
+    if kind is WorkspaceKind.COPY:
+        return WorkspaceSpec(kind, shared.root)
+    return shared
+
+
+def _find_recorded_workspace(run: RunContext, run_id: str) -> WorkspaceSpec | None:
+    """Return the workspace that a run has in the record: it keeps it."""
+    if run.services.recorded_work:
+        return run.services.recorded_work.find_workspace(run_id)
+    recorded = next(iter(run.services.past_events.get(run_id, ())), None)
+    return recorded.brief.workspace if isinstance(recorded, RunStarted) else None
 
 
 @lru_cache(maxsize=256)

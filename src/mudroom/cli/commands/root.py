@@ -140,6 +140,12 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     help="Offer the tools for the task board of the project.",
 )
 @click.option(
+    "--isolate",
+    is_flag=True,
+    default=None,
+    help="Give each child that may change files its own copy; merge its changes when it reports.",
+)
+@click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
     help='Sandbox for shell commands ("off" disables it).',
