@@ -13,6 +13,7 @@ from .._core.json_values import clean_text
 from ..errors import UsageError
 from .file import begin_change, connect, translate_errors
 from .owner_lock import OwnerLock, is_owner_alive
+from .rows import read_blockers, read_tasks
 from .tasks import require_no_cycle, require_subject
 
 _OPEN_BLOCKER = (
@@ -23,10 +24,6 @@ _TAKE = (
     "UPDATE task SET status = 'in_progress', owner = ?, lock = ?, run = ?, "
     "revision = revision + 1 "
     f"WHERE id = ? AND status = 'pending' AND NOT {_OPEN_BLOCKER}"
-)
-_TASKS = "SELECT id, subject, description, status, owner, lock, run, revision, report FROM task"
-_EDGES = (
-    "SELECT edge.task, edge.blocker, task.status FROM edge LEFT JOIN task ON task.id = edge.blocker"
 )
 
 
@@ -340,44 +337,5 @@ class TaskBoard:
 
     def read_tasks(self, task_id: int | None = None) -> list[BoardTask]:
         """Return one task, or all; return no tasks of ended processes to the board."""
-        one = task_id is not None
-        values = {"id": task_id}
-        edge_select = _EDGES + (" WHERE edge.task = :id OR edge.blocker = :id" if one else "")
         with translate_errors(self.path):
-            rows = self._connection.execute(
-                _TASKS + (" WHERE id = :id" if one else "") + " ORDER BY id", values
-            ).fetchall()
-            edges = self._connection.execute(edge_select + " ORDER BY 1, 2", values).fetchall()
-        blockers: dict[int, list[int]] = {}
-        waits_for: dict[int, list[int]] = {}
-        blocks: dict[int, list[int]] = {}
-        for task, blocker, status in edges:
-            blockers.setdefault(task, []).append(blocker)
-            blocks.setdefault(blocker, []).append(task)
-            if status != "completed":
-                waits_for.setdefault(task, []).append(blocker)
-        return [
-            BoardTask(
-                id=row[0],
-                subject=row[1],
-                description=row[2],
-                status=row[3],
-                owner=row[4],
-                has_process=bool(row[5]),
-                run=row[6],
-                revision=row[7],
-                report=row[8],
-                blockers=tuple(blockers.get(row[0], ())),
-                waits_for=tuple(waits_for.get(row[0], ())),
-                blocks=tuple(blocks.get(row[0], ())),
-            )
-            for row in rows
-        ]
-
-
-def read_blockers(sql: sqlite3.Connection) -> dict[int, list[int]]:
-    """Return the ids of the tasks that each task depends on."""
-    blockers: dict[int, list[int]] = {}
-    for task, blocker in sql.execute("SELECT task, blocker FROM edge ORDER BY 1, 2"):
-        blockers.setdefault(task, []).append(blocker)
-    return blockers
+            return read_tasks(self._connection, task_id)

@@ -18,7 +18,8 @@ from msgspec import Meta, Struct
 from .._core.board_tasks import BoardTask, Status
 from .._core.json_values import clean_text
 from ..errors import BoardError, UsageError
-from .board import TaskBoard, read_blockers
+from .board import TaskBoard
+from .rows import read_blockers
 from .tasks import require_no_cycle
 
 _FILE_NAME = re.compile(r"task_([1-9][0-9]{0,17})\.json")
