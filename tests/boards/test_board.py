@@ -101,6 +101,36 @@ def test_the_ready_task_with_the_lowest_id_comes_first(board: TaskBoard) -> None
     assert board.claim_next("me") is None
 
 
+def test_the_metadata_of_a_task_names_the_agent_that_may_claim_it(board: TaskBoard) -> None:
+    board.add("for all")
+    board.add("for testers", metadata={"agent": "tester"})
+    with pytest.raises(UsageError, match="only the agent 'tester' may claim task #2"):
+        board.claim(2, "me", agent="coder")
+    claims = [board.claim_next("me", agent="coder") for _ in range(2)]
+    assert [claim and claim.id for claim in claims] == [1, None]
+    claim = board.claim_next("me", agent="tester")
+    assert claim and claim.id == 2
+    board.release(claim)
+    assert board.claim_next("me"), "a claim for any agent"
+
+
+def test_a_higher_priority_comes_first(board: TaskBoard) -> None:
+    for priority in (None, 1, 2, 2, -1):
+        board.add(f"priority {priority}", metadata={"priority": priority})
+    claims = [board.claim_next("me") for _ in range(5)]
+    assert [claim and claim.id for claim in claims] == [3, 4, 2, 1, 5]
+
+
+@pytest.mark.parametrize("metadata", [{"agent": 3}, {"priority": "high"}, {"priority": True}])
+def test_wrong_metadata_is_an_error(board: TaskBoard, metadata: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=r"metadata\.(agent|priority) of a task is a"):
+        board.add("one", metadata=metadata)
+    board.add("two")
+    with pytest.raises(UsageError, match="of a task is a"):
+        board.edit_metadata(1, metadata)
+    assert board.get(1).metadata == {}
+
+
 def test_a_board_that_closes_returns_its_tasks(path: Path) -> None:
     with TaskBoard(path) as board:
         board.add("one")

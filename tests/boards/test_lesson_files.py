@@ -81,6 +81,29 @@ def test_changes_keep_the_order_of_keys_and_unknown_keys(tasks: Path, tmp_path: 
     )
 
 
+def test_metadata_is_kept_through_import_and_export(tasks: Path, tmp_path: Path) -> None:
+    write_task(tasks, 1, metadata={"agent": "coder", "check": "make test", "π": [1, None]})
+    write_task(tasks, 2, '{"id": 2, "subject": "x", "metadata": null}')
+    before = read_files(tasks)
+    with TaskBoard(tmp_path / "board.db") as board:
+        import_tasks(board, tasks)
+        first = board.get(1)
+        assert (first.agent, first.metadata["check"]) == ("coder", "make test")
+        export_tasks(board, tmp_path / "same")
+        assert read_files(tmp_path / "same") == before
+        board.edit_metadata(1, {"agent": None, "priority": 2})
+        board.add("new", metadata={"agent": "tester"})
+        export_tasks(board, tmp_path / "out")
+    after = read_files(tmp_path / "out")
+    kept = {"check": "make test", "π": [1], "priority": 2}
+    assert json.loads(after["task_1.json"])["metadata"] == {**kept, "π": [1, None]}
+    assert json.loads(after["task_5.json"])["metadata"] == {"agent": "tester"}
+    assert after["task_2.json"] == before["task_2.json"]
+    with TaskBoard(tmp_path / "copy.db") as board:
+        import_tasks(board, tmp_path / "out")
+        assert board.get(5).agent == "tester" and board.claim_next("me", agent="other")
+
+
 def test_a_cycle_in_files_is_named_and_nothing_is_imported(tasks: Path, tmp_path: Path) -> None:
     write_task(tasks, 2, blockedBy=[4])
     with TaskBoard(tmp_path / "board.db") as board:
@@ -118,6 +141,7 @@ def test_files_of_removed_tasks_are_named(tasks: Path, tmp_path: Path) -> None:
         ('{"id": 1, "subject": "x", "status": "lost"}', "lost"),
         ('{"id": 1, "subject": "x", "blockedBy": [1000000000000000000000]}', "blockedBy"),
         ("[" * 100_000, "not a task"),
+        ('{"id": 1, "subject": "x", "metadata": {"agent": 3}}', "agent of a task is a text, not 3"),
     ],
 )
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, reason: str) -> None:

@@ -54,6 +54,20 @@ def test_tasks_are_added_listed_and_completed(
     assert capsys.readouterr().out.endswith("removed: #2, #1\n[ ] #3 next\n")
 
 
+def test_metadata_is_given_as_key_and_value(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--metadata", "agent=coder", "--metadata", "priority=2"]
+    assert run(["board", "add", "one", *words]) == 0
+    assert run(["board", "show", "1"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith('[ ] #1 one\nmetadata: {"agent": "coder", "priority": 2}\n')
+    assert run(["board", "add", "two", "--metadata", "agent"]) == 2
+    assert "no KEY=VALUE: 'agent'" in capsys.readouterr().err
+    assert run(["board", "add", "two", "--metadata", "agent=3"]) == 2
+    assert "metadata.agent of a task is a text, not 3" in capsys.readouterr().err
+
+
 def test_task_files_are_exported_and_imported(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,8 +65,8 @@ async def test_a_session_that_is_written_is_busy_and_is_not_deleted(tmp_path: Pa
     with pytest.raises(JournalBusy, match="this process"):
         await require_no_writer(store, session_id)
     much_later = info.modified + 10 * 86_400
-    assert await delete_older_sessions(store, 9, much_later) == 0
+    assert await delete_older_sessions(store, str(tmp_path), 9, much_later) == 0
     await journal.close()
-    assert await delete_older_sessions(store, 11, much_later) == 0
-    assert await delete_older_sessions(store, 9, much_later) == 1
+    assert await delete_older_sessions(store, str(tmp_path), 11, much_later) == 0
+    assert await delete_older_sessions(store, str(tmp_path), 9, much_later) == 1
     assert not await store.list()

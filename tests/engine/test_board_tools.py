@@ -14,6 +14,7 @@ from mudroom._core.events import NoteInjected, StoredEvent
 from mudroom._core.ports import Board
 from mudroom.boards.board import TaskBoard
 from mudroom.boards.file import get_board_path
+from mudroom.boards.run_changes import delete_answers
 from mudroom.boards.session_board import SessionBoard
 from mudroom.errors import BoardError, UsageError
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -81,7 +82,7 @@ async def test_wrong_calls_are_errors_and_change_nothing(stage: Stage, path: Pat
             call("task_update", task_id=1, subject="new", add_blocked_by=[2]),
             call("task_update", task_id=7, status="completed"),
             call("task_update", task_id=1, status="blocked"),
-            call("task_create", subject="three", metadata={"priority": 1}),
+            call("task_create", subject="three", metadata={"priority": "high"}),
         ],
         "done",
     ]
@@ -92,7 +93,7 @@ async def test_wrong_calls_are_errors_and_change_nothing(stage: Stage, path: Pat
         "cycle: #1 -> #2 -> #1",
         "no task #7",
         "expected one of completed, deleted, in_progress, pending",
-        "metadata: unknown",
+        "metadata.priority of a task is a whole number",
     ):
         assert any(part in error for error in errors), part
     with TaskBoard(path) as board:
@@ -218,6 +219,45 @@ async def test_a_change_that_comes_again_gives_the_same_answer_once(path: Path) 
     await first.close()
 
 
+async def test_a_model_gives_tasks_to_agents(stage: Stage, path: Path) -> None:
+    tester = Agent(name="tester", description="Tests.")
+    answers = {
+        "PARENT": [
+            [
+                call("TaskCreate", subject="one", metadata={"agent": "tester", "x": 1}),
+                call("TaskUpdate", taskId="1", status="in_progress"),
+            ],
+            [call("TaskUpdate", taskId="1", metadata={"x": None, "priority": 2})],
+            [call("task", prompt="TEST", agent="tester")],
+            "done",
+        ],
+        "TEST": [[call("claim_task", task_id=1), call("complete_task", task_id=1)], "tested"],
+    }
+    await stage.run(answers, board=True, agents=(tester,))
+    refused = next(result.text for result in stage.results if "only the agent" in result.text)
+    assert refused.startswith("only the agent 'tester' may claim task #1")
+    with TaskBoard(path) as board:
+        task = board.get(1)
+    assert (task.status, task.metadata) == ("completed", {"agent": "tester", "priority": 2})
+
+
+async def test_the_answers_to_a_deleted_session_leave_all_boards(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for session in (SESSION, OTHER_SESSION):
+        board = SessionBoard(path, session)
+        await board.create_task(f"{session}#1#1.1", "one")
+        await board.close()
+    home = path.parent.parent
+    path.with_name("damaged.db").write_bytes(b"no database at all" * 99)
+    delete_answers(home, SESSION)
+    delete_answers(home / "missing", SESSION)
+    with TaskBoard(path) as board, board.change() as sql:
+        assert sql.execute("SELECT key FROM op").fetchall() == [(f"{OTHER_SESSION}#1#1.1",)]
+    assert [task_id for task_id, _ in list_lines(path)] == [1, 2], "the tasks stay"
+    assert "damaged" in caplog.text
+
+
 async def test_a_claim_that_was_lost_after_a_crash_is_not_confirmed_again(path: Path) -> None:
     board: Board = SessionBoard(path, SESSION)
     await board.create_task("1", "one")
@@ -324,7 +364,9 @@ async def test_a_board_of_the_first_version_is_used_further(path: Path) -> None:
     with TaskBoard(path) as board:
         board.add("one")
         with board.change() as sql:
-            sql.execute("ALTER TABLE task DROP COLUMN run")
+            sql.execute("DROP INDEX task_order")
+            for column in ("agent", "priority", "metadata", "run"):
+                sql.execute(f"ALTER TABLE task DROP COLUMN {column}")
             sql.execute("DROP TABLE op")
             sql.execute("PRAGMA user_version = 1")
     board = SessionBoard(path, SESSION)

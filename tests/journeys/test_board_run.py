@@ -84,6 +84,24 @@ async def test_a_killed_process_is_replaced_and_two_processes_share_the_work(
     assert sorted(steps) == ["emit", "parse", "test", "transform", "transform"]
 
 
+async def test_a_task_runs_with_the_agent_that_its_metadata_names(mudroom: Mudroom) -> None:
+    for subject, agent in (("one", "explore"), ("two", "nothing"), ("three", "general")):
+        done = await mudroom("board", "add", f"STEP {subject}", "--metadata", f"agent={agent}")
+        assert done.code == 0
+    systems: dict[str, str] = {}
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        systems[find_step(request)] = str(request.json["system"])
+        return "done"
+
+    async with ModelServer(answer) as server:
+        done = await mudroom(*RUN, url=server.url)
+    assert systems["one"] != systems["three"] and "two" not in systems
+    lines = done.out.splitlines()
+    assert (done.code, lines[0]) == (1, "2 of 3 tasks completed"), done.err
+    assert lines[1].startswith("[ ] #2 STEP two: unknown agent 'nothing'")
+
+
 async def test_an_unknown_agent_is_an_error_and_its_task_stays_ready(mudroom: Mudroom) -> None:
     await add_tasks(mudroom)
     async with ModelServer(lambda _: "done") as server:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,8 @@ async def test_wrong_session_flags_are_errors(mudroom: Mudroom) -> None:
 
 async def test_sessions_are_renamed_deleted_and_expire(mudroom: Mudroom) -> None:
     async with ModelServer(lambda request: "ok") as server:
+        assert (await mudroom("board", "add", "a task")).code == 0
+        (board,) = Path(mudroom.home, "boards").glob("*.db")
         for name in ("one", "two"):
             assert (
                 await mudroom("-p", name, "-n", f"the {name}", *MODEL, url=server.url)
@@ -234,17 +237,36 @@ async def test_sessions_are_renamed_deleted_and_expire(mudroom: Mudroom) -> None
         assert "[first] one" in (await mudroom("runs")).out
         unconfirmed = await mudroom("delete", "first", stdin=b"")
         assert unconfirmed.code == 2 and "--yes" in unconfirmed.err
+        for session in await _list_sessions(mudroom):
+            _store_answer(board, session["id"])
+        assert _count_answers(board) == 2
         assert (await mudroom("delete", "first", "the two", "--yes")).code == 0
+        assert _count_answers(board) == 0
         assert await _list_sessions(mudroom) == [] and not list(
             Path(mudroom.home, "sessions").iterdir()
         )
         await mudroom("-p", "old", *MODEL, url=server.url)
         (record,) = Path(mudroom.home, "sessions").iterdir()
+        _store_answer(board, record.stem)
         os.utime(record, (1_000_000_000, 1_000_000_000))
         (mudroom.home / "config.toml").write_text("retention_days = 30\n")
         done = await mudroom("-p", "new", *MODEL, url=server.url)
         assert "deleted 1 session older than 30 days" in done.err
+        assert _count_answers(board) == 0
     assert [item["prompt"] for item in await _list_sessions(mudroom)] == ["new"]
+
+
+def _store_answer(board: Path, session: str) -> None:
+    with sqlite3.connect(board) as connection:
+        connection.execute("INSERT INTO op VALUES (?, '{}')", (f"{session}#1#1.1",))
+    connection.close()
+
+
+def _count_answers(board: Path) -> int:
+    connection = sqlite3.connect(board)
+    (count,) = connection.execute("SELECT count(*) FROM op").fetchone()
+    connection.close()
+    return count
 
 
 async def test_limits_of_tokens_turns_and_money_end_a_run_with_the_right_reason(

@@ -29,6 +29,8 @@ class BoardTask(Struct, frozen=True, kw_only=True):
         blockers: ids of the tasks that it depends on. waits_for: those not completed.
         blocks: ids of the tasks that depend on it.
         report: result of its completion, or of the last failed attempt.
+        metadata: further values. "agent" names the agent whose runs may claim the task; of the
+            ready tasks, those with a higher "priority" come first.
     """
 
     id: int
@@ -43,6 +45,12 @@ class BoardTask(Struct, frozen=True, kw_only=True):
     waits_for: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
     report: str = ""
+    metadata: Mapping[str, Any] = {}
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent whose runs may claim the task, "" for all."""
+        return self.metadata.get("agent", "")
 
     @property
     def is_ready(self) -> bool:
@@ -55,15 +63,19 @@ class TaskChange(Struct, frozen=True, kw_only=True):
 
     Arguments:
         status: "in_progress" claims the task for the run; "pending" returns it.
+        agent: name of the agent of the run.
         blockers: further tasks that it depends on. blocks: tasks that depend on it.
+        metadata: values to change; None removes one.
     """
 
     status: Status | Literal["deleted"] | None = None
     subject: str | None = None
     description: str | None = None
     owner: str | None = None
+    agent: str | None = None
     blockers: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
+    metadata: Mapping[str, Any] = {}
 
 
 class BoardAnswer(Struct, frozen=True, omit_defaults=True):

@@ -63,6 +63,11 @@ class CallContext:
         return self.run.brief.name
 
     @property
+    def agent_name(self) -> str:
+        """Name of the agent of the run."""
+        return self.run.brief.agent.name
+
+    @property
     def call_key(self) -> str:
         """Session, run, turn and position of the call."""
         return f"{self.run.services.session}#{self.run_id}#{self.turn}.{self.position}"

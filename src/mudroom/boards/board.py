@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from .._core.board_tasks import BoardTask
 from .._core.json_values import clean_text
 from ..errors import UsageError
 from .file import begin_change, connect, translate_errors
 from .owner_lock import OwnerLock, is_owner_alive
-from .rows import read_blockers, read_tasks
-from .tasks import require_no_cycle, require_subject
+from .task_rows import read_blockers, read_tasks
+from .tasks import format_metadata, require_no_cycle, require_subject
 
 _OPEN_BLOCKER = (
     "EXISTS (SELECT 1 FROM edge LEFT JOIN task AS other ON other.id = edge.blocker "
@@ -23,7 +24,8 @@ _OPEN_BLOCKER = (
 _TAKE = (
     "UPDATE task SET status = 'in_progress', owner = ?, lock = ?, run = ?, "
     "revision = revision + 1 "
-    f"WHERE id = ? AND status = 'pending' AND NOT {_OPEN_BLOCKER}"
+    f"WHERE id = ? AND status = 'pending' AND NOT {_OPEN_BLOCKER} "
+    "AND (? IS NULL OR agent IN ('', ?))"
 )
 
 
@@ -118,12 +120,19 @@ class TaskBoard:
         with translate_errors(self.path):
             return int(self._connection.execute(select).fetchone()[0])
 
-    def add(self, subject: str, description: str = "", blockers: Iterable[int] = ()) -> BoardTask:
+    def add(
+        self,
+        subject: str,
+        description: str = "",
+        blockers: Iterable[int] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> BoardTask:
         """Add a task that depends on other tasks, and return it."""
         line = require_subject(clean_text(subject))
+        row = (line, clean_text(description), format_metadata(metadata or {}))
         with self.change() as sql:
-            insert = "INSERT INTO task (subject, description) VALUES (?, ?)"
-            task_id = sql.execute(insert, (line, clean_text(description))).lastrowid or 0
+            insert = "INSERT INTO task (subject, description, metadata) VALUES (?, ?, ?)"
+            task_id = sql.execute(insert, row).lastrowid or 0
             self._add_edges(sql, task_id, blockers)
             self.write_log(sql, task_id, "added")
         return self.get(task_id)
@@ -135,27 +144,36 @@ class TaskBoard:
             self._add_edges(sql, task_id, blockers)
         return self.get(task_id)
 
-    def claim(self, task_id: int, owner: str, run: str = "") -> BoardTask:
+    def claim(self, task_id: int, owner: str, run: str = "", agent: str | None = None) -> BoardTask:
         """Take one task for an owner in this process. Raises UsageError if it is not ready.
 
         Arguments:
             run: session and run, see `BoardTask`.
+            agent: agent of the run; None takes a task for any agent.
         """
         self.return_abandoned()
         with self.change(is_durable=False) as sql:
-            if not self._take(sql, task_id, owner, run):
-                raise UsageError(self._explain_refusal(task_id), remedy="Choose another task.")
+            if not self._take(sql, task_id, owner, run, agent):
+                refusal = self._explain_refusal(task_id, agent)
+                raise UsageError(refusal, remedy="Choose another task.")
         return self.get(task_id)
 
-    def claim_next(self, owner: str, without: Collection[int] = ()) -> BoardTask | None:
-        """Take the ready task with the lowest id, or return None.
+    def claim_next(
+        self,
+        owner: str,
+        without: Collection[int] = (),
+        run: str = "",
+        agent: str | None = None,
+    ) -> BoardTask | None:
+        """Take the first ready task, or return None. The highest priority is first, then the id.
 
         Arguments:
             without: ids of tasks not to take.
+            run, agent: see `claim`.
         """
-        task_id = self._claim_ready(owner, without)
+        task_id = self._claim_ready(owner, without, run, agent)
         if task_id is None and self.return_abandoned():
-            task_id = self._claim_ready(owner, without)
+            task_id = self._claim_ready(owner, without, run, agent)
         return None if task_id is None else self.get(task_id)
 
     def complete(self, task: BoardTask, report: str = "") -> list[int] | None:
@@ -278,22 +296,35 @@ class TaskBoard:
         row = (self._read_clock(), task_id, change, owner)
         sql.execute("INSERT INTO log (at, task, change, owner) VALUES (?, ?, ?, ?)", row)
 
-    def _claim_ready(self, owner: str, without: Collection[int]) -> int | None:
+    def edit_metadata(self, task_id: int, changes: Mapping[str, Any]) -> None:
+        """Change values of a task's metadata; None removes one."""
+        with self.change() as sql:
+            text = format_metadata({**self.get(task_id).metadata, **changes})
+            sql.execute("UPDATE task SET metadata = ? WHERE id = ?", (text, task_id))
+            self.write_log(sql, task_id, "edited")
+
+    def _claim_ready(
+        self, owner: str, without: Collection[int], run: str, agent: str | None
+    ) -> int | None:
         marks = ", ".join("?" * len(without))
         select = (
             f"SELECT id FROM task WHERE status = 'pending' AND NOT {_OPEN_BLOCKER} "
-            f"AND id NOT IN ({marks}) ORDER BY id LIMIT 1"
+            f"AND (? IS NULL OR agent IN ('', ?)) AND id NOT IN ({marks}) "
+            "ORDER BY priority DESC, id LIMIT 1"
         )
         with self.change(is_durable=False) as sql:
-            row = sql.execute(select, tuple(without)).fetchone()
-            if row is not None and self._take(sql, row[0], owner):
+            row = sql.execute(select, (agent, agent, *without)).fetchone()
+            if row is not None and self._take(sql, row[0], owner, run, agent):
                 return int(row[0])
         return None
 
-    def _take(self, sql: sqlite3.Connection, task_id: int, owner: str, run: str = "") -> bool:
+    def _take(
+        self, sql: sqlite3.Connection, task_id: int, owner: str, run: str, agent: str | None
+    ) -> bool:
         if not self.lock_name:
             self.hold_lock()
-        if not sql.execute(_TAKE, (owner, self.lock_name, run, task_id)).rowcount:
+        row = (owner, self.lock_name, run, task_id, agent, agent)
+        if not sql.execute(_TAKE, row).rowcount:
             return False
         self.write_log(sql, task_id, "claimed", owner)
         return True
@@ -323,13 +354,15 @@ class TaskBoard:
         )
         return [int(row[0]) for row in sql.execute(select, (blocker,))]
 
-    def _explain_refusal(self, task_id: int) -> str:
+    def _explain_refusal(self, task_id: int, agent: str | None = None) -> str:
         """Return why a task cannot be claimed, completed or removed now."""
         task = self.get(task_id)
         if task.status == "completed":
             return f"task #{task_id} is completed already"
         if task.status == "in_progress":
             return f"{task.owner or 'another process'} works on task #{task_id}"
+        if agent is not None and task.agent not in ("", agent):
+            return f"only the agent {task.agent!r} may claim task #{task_id}"
         if not task.waits_for:
             return f"task #{task_id} is pending"
         others = ", ".join(f"#{other}" for other in task.waits_for)

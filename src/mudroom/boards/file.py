@@ -1,6 +1,7 @@
 """File of a board: its place, its tables, and errors of SQLite as BoardError.
 
-task(id, subject, description, status, owner, lock, run, revision, report, source, exported)
+task(id, subject, description, status, owner, lock, run, revision, report, source, exported,
+    metadata)    agent and priority are computed from the metadata, a JSON object
 edge(task, blocker)    dependencies; they are never deleted while both tasks exist
 log(at, task, change, owner)    append-only
 op(key, answer)    changes by tool calls: a call that runs again gets the same answer
@@ -19,7 +20,7 @@ from .._platform.private_files import make_private_file, make_private_folder
 from ..errors import BoardError
 
 _APPLICATION_ID = 0x6D756462
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 _TABLES = """
 CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY AUTOINCREMENT, subject TEXT NOT NULL,
     description TEXT NOT NULL DEFAULT '', status TEXT NOT NULL DEFAULT 'pending',
@@ -27,7 +28,6 @@ CREATE TABLE IF NOT EXISTS task (id INTEGER PRIMARY KEY AUTOINCREMENT, subject T
     run TEXT NOT NULL DEFAULT '', revision INTEGER NOT NULL DEFAULT 1,
     report TEXT NOT NULL DEFAULT '',
     source TEXT NOT NULL DEFAULT '', exported TEXT NOT NULL DEFAULT '');
-CREATE INDEX IF NOT EXISTS task_status ON task (status, id);
 CREATE TABLE IF NOT EXISTS edge (task INTEGER NOT NULL, blocker INTEGER NOT NULL,
     PRIMARY KEY (task, blocker)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS edge_blocker ON edge (blocker);
@@ -36,6 +36,13 @@ CREATE TABLE IF NOT EXISTS log (at REAL NOT NULL, task INTEGER NOT NULL, change 
 CREATE TABLE IF NOT EXISTS op (key TEXT PRIMARY KEY, answer TEXT NOT NULL) WITHOUT ROWID;
 """
 _FROM_VERSION_1 = "ALTER TABLE task ADD COLUMN run TEXT NOT NULL DEFAULT ''"
+_FROM_VERSION_2 = """
+ALTER TABLE task ADD COLUMN metadata TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE task ADD COLUMN agent TEXT AS (coalesce(json_extract(metadata, '$.agent'), ''));
+ALTER TABLE task ADD COLUMN priority INTEGER AS (coalesce(json_extract(metadata, '$.priority'), 0));
+DROP INDEX IF EXISTS task_status;
+CREATE INDEX task_order ON task (status, priority DESC, id);
+"""
 _LOCK_TIMEOUT = 60.0
 """Seconds that SQLite waits for other processes, on a machine with a high load."""
 
@@ -118,7 +125,7 @@ def _create_tables(connection: sqlite3.Connection, path: Path) -> None:
         raise BoardError("this file is not a task board", where=str(path), remedy=remedy)
     if version == 1:
         connection.execute(_FROM_VERSION_1)
-    for statement in _TABLES.split(";"):
+    for statement in (_TABLES + _FROM_VERSION_2).split(";"):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")

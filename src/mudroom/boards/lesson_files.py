@@ -19,8 +19,8 @@ from .._core.board_tasks import BoardTask, Status
 from .._core.json_values import clean_text
 from ..errors import BoardError, UsageError
 from .board import TaskBoard
-from .rows import read_blockers
-from .tasks import require_no_cycle
+from .task_rows import read_blockers
+from .tasks import format_metadata, require_no_cycle
 
 _FILE_NAME = re.compile(r"task_([1-9][0-9]{0,17})\.json")
 _HIGH_WATER_MARK = ".highwatermark"
@@ -40,6 +40,7 @@ class TaskFile(Struct, frozen=True, rename="camel"):
     blocked_by: list[_Id] = []
     blocks: list[_Id] = []
     owner: str | None = ""
+    metadata: dict[str, Any] | None = None
 
 
 def import_tasks(board: TaskBoard, folder: Path) -> int:
@@ -113,7 +114,8 @@ def _read_files(folder: Path) -> dict[int, tuple[Path, str]]:
 def _parse(text: str, path: Path) -> TaskFile:
     try:
         task = msgspec.convert(json.loads(text), TaskFile)
-    except (ValueError, RecursionError) as error:
+        format_metadata(task.metadata or {})
+    except (ValueError, RecursionError, UsageError) as error:
         remedy = "Correct the file, or move it away."
         raise UsageError(f"this is not a task: {error}", where=str(path), remedy=remedy) from error
     if path.name != f"task_{task.id}.json":
@@ -136,11 +138,12 @@ def _read_high_water_mark(folder: Path) -> int:
 def _insert(sql: sqlite3.Connection, task: TaskFile, text: str) -> None:
     """Add a task with its id and its dependencies, those on missing tasks too."""
     insert = (
-        "INSERT INTO task (id, subject, description, status, owner, source) "
-        "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+        "INSERT INTO task (id, subject, description, status, owner, metadata, source) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
     )
     texts = (clean_text(task.subject), clean_text(task.description), task.status)
-    row = (task.id, *texts, clean_text(task.owner or ""), text)
+    metadata = format_metadata(task.metadata or {})
+    row = (task.id, *texts, clean_text(task.owner or ""), metadata, text)
     if not sql.execute(insert, row).rowcount:
         raise UsageError(
             f"the board has a task #{task.id} already",
@@ -161,6 +164,7 @@ def _make_fields(task: BoardTask) -> dict[str, Any]:
         "blockedBy": list(task.waits_for),
         "blocks": list(task.blocks),
         "owner": task.owner,
+        "metadata": dict(task.metadata),
     }
 
 
@@ -172,8 +176,11 @@ def _format(task: BoardTask, source: str, exported: str) -> str:
     """
     fields = _make_fields(task)
     if not source:
+        if not task.metadata:
+            del fields["metadata"]
         return json.dumps(fields, indent=2, ensure_ascii=False)
-    before = cast(dict[str, Any], json.loads(exported))
+    # An earlier version of the board did not store the metadata.
+    before: dict[str, Any] = {"metadata": {}, **json.loads(exported)}
     if fields == before:
         return source
     content = cast(dict[str, Any], json.loads(source))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
 from .._core.run_ids import is_child_id
+from ..errors import BoardError
 from .board import TaskBoard
+
+log = logging.getLogger("mudroom")
 
 _SHORT_ID = 8
 """Characters of a session id in the name of an owner."""
@@ -27,11 +33,16 @@ class RunChanges:
         self._session = session
 
     def create(
-        self, key: str, subject: str, description: str, blockers: Sequence[int]
+        self,
+        key: str,
+        subject: str,
+        description: str,
+        blockers: Sequence[int],
+        metadata: Mapping[str, Any],
     ) -> BoardAnswer:
         """Add a task."""
         return self._answer_once(
-            key, lambda: BoardAnswer(self._board.add(subject, description, blockers))
+            key, lambda: BoardAnswer(self._board.add(subject, description, blockers, metadata))
         )
 
     def update(self, key: str, run_id: str, task_id: int, change: TaskChange) -> BoardAnswer:
@@ -41,11 +52,11 @@ class RunChanges:
 
     def release(self, run_id: str) -> None:
         """Return the tasks of a child run to the board."""
-        if _is_child(run_id):
+        if is_child_id(run_id):
             self._board.release_run(self._identify(run_id))
 
     def _identify(self, run_id: str) -> str:
-        return f"{self._session}#{run_id if _is_child(run_id) else ''}"
+        return f"{self._session}#{run_id if is_child_id(run_id) else ''}"
 
     def _answer_once(self, key: str, act: Callable[[], BoardAnswer], run: str = "") -> BoardAnswer:
         """Change the board and store the answer; return the stored answer of an earlier call."""
@@ -74,6 +85,8 @@ class RunChanges:
         texts = {name: text for name, text in texts.items() if text is not None}
         if texts:
             board.edit(task_id, **texts)
+        if change.metadata:
+            board.edit_metadata(task_id, change.metadata)
         if change.blockers:
             board.add_blockers(task_id, change.blockers)
         for blocked in change.blocks:
@@ -81,7 +94,8 @@ class RunChanges:
         task = board.get(task_id)
         ready: list[int] = []
         if change.status == "in_progress" and not _is_claimed_by(task, run):
-            board.claim(task_id, change.owner or self._describe(run_id), run)
+            owner = change.owner or self._describe(run_id)
+            board.claim(task_id, owner, run, change.agent)
         elif change.status == "completed":
             ready = self._complete(task, run)
         elif change.status == "pending":
@@ -111,11 +125,22 @@ class RunChanges:
 
     def _describe(self, run_id: str) -> str:
         session = f"session {self._session[:_SHORT_ID]}"
-        return f"run {run_id}, {session}" if _is_child(run_id) else session
+        return f"run {run_id}, {session}" if is_child_id(run_id) else session
 
 
-def _is_child(run_id: str) -> bool:
-    return is_child_id(run_id)
+def delete_answers(home: str | Path, session: str) -> None:
+    """Remove the answers to the calls of a deleted session from all boards of a state folder.
+
+    A board that cannot be used keeps them; a warning says so.
+    """
+    for path in Path(home, "boards").glob("*.db"):
+        try:
+            with TaskBoard(path) as board, board.change(is_durable=False) as sql:
+                # "$" follows "#" in ASCII, so the range has all keys of the session.
+                delete = "DELETE FROM op WHERE key >= ? AND key < ?"
+                sql.execute(delete, (f"{session}#", f"{session}$"))
+        except BoardError as error:
+            log.warning("the answers to a deleted session are still on the task board: %s", error)
 
 
 def _is_claimed_by(task: BoardTask, run: str) -> bool:

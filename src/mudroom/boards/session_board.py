@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
 from ..errors import BoardError
@@ -50,12 +50,17 @@ class SessionBoard:
         self._thread.shutdown()
 
     async def create_task(
-        self, key: str, subject: str, description: str = "", blockers: Sequence[int] = ()
+        self,
+        key: str,
+        subject: str,
+        description: str = "",
+        blockers: Sequence[int] = (),
+        metadata: Mapping[str, Any] | None = None,
     ) -> BoardAnswer:
         """Add a task."""
         return await self._run(
             lambda board: RunChanges(board, self._session).create(
-                key, subject, description, blockers
+                key, subject, description, blockers, metadata or {}
             )
         )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+from .._core.json_values import clean_text
 from ..errors import UsageError
 
 
@@ -13,6 +16,19 @@ def require_subject(subject: str) -> str:
     if not line:
         raise UsageError("the subject of a task is blank", remedy="Say in a few words what to do.")
     return line
+
+
+def format_metadata(metadata: Mapping[str, Any]) -> str:
+    """Return metadata as JSON. Raises UsageError for a wrong agent or priority."""
+    values = {name: value for name, value in metadata.items() if value is not None}
+    for name, kind, article in (("agent", str, "a text"), ("priority", int, "a whole number")):
+        value = values.get(name, kind())
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise UsageError(
+                f"metadata.{name} of a task is {article}, not {json.dumps(value)}",
+                remedy='Give it like {"agent": "coder", "priority": 1}.',
+            )
+    return clean_text(json.dumps(values, ensure_ascii=False))
 
 
 def require_no_cycle(blockers: Mapping[int, Iterable[int]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from .._core.board_tasks import BoardTask
@@ -10,6 +11,7 @@ from .safe_text import sanitize, sanitize_line
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _SUBJECT_LENGTH = 200
 _OWNER_LENGTH = 60
+_METADATA_LENGTH = 2_000
 
 
 def format_task(task: BoardTask) -> str:
@@ -28,6 +30,9 @@ def format_details(task: BoardTask) -> str:
     for label, ids in (("depends on", task.blockers), ("blocks", task.blocks)):
         if ids:
             lines.append(f"{label}: {format_ids(ids)}")
+    if task.metadata:
+        values = json.dumps(task.metadata, ensure_ascii=False)
+        lines.append(f"metadata: {sanitize_line(values, _METADATA_LENGTH)}")
     for label, text in (("description", task.description), ("report", task.report)):
         if text:
             lines.append(f"{label}:\n{sanitize(text)}")

@@ -43,6 +43,7 @@ class CreateArguments(Struct, frozen=True):
     subject: str
     description: str = ""
     blocked_by: list[int] = []
+    metadata: dict[str, Any] = {}
 
 
 class UpdateArguments(Struct, frozen=True):
@@ -55,6 +56,7 @@ class UpdateArguments(Struct, frozen=True):
     owner: str | None = None
     add_blocked_by: list[int] = []
     add_blocks: list[int] = []
+    metadata: dict[str, Any] = {}
 
 
 class ListArguments(Struct, frozen=True):
@@ -95,7 +97,11 @@ def _convert_id(value: JsonValue) -> JsonValue:
 
 async def _create(board: Board, ctx: ToolContext, arguments: CreateArguments) -> ToolResult:
     answer = await board.create_task(
-        ctx.call_key, arguments.subject, arguments.description, arguments.blocked_by
+        ctx.call_key,
+        arguments.subject,
+        arguments.description,
+        arguments.blocked_by,
+        arguments.metadata,
     )
     return ToolResult(f"added {format_task(answer.task)}")
 
@@ -109,8 +115,10 @@ async def _update(board: Board, ctx: ToolContext, arguments: UpdateArguments) ->
         subject=arguments.subject,
         description=arguments.description,
         owner=owner,
+        agent=ctx.agent_name,
         blockers=tuple(arguments.add_blocked_by),
         blocks=tuple(arguments.add_blocks),
+        metadata=arguments.metadata,
     )
     answer = await board.update_task(ctx.call_key, ctx.run_id, arguments.task_id, change)
     text = _describe(answer, arguments.status)
@@ -148,7 +156,10 @@ async def _get(board: Board, ctx: ToolContext, arguments: GetArguments) -> ToolR
     return ToolResult(format_details(await board.get_task(arguments.task_id)))
 
 
-_CREATE = "Add a task to the task board of the project, which other sessions share."
+_CREATE = (
+    "Add a task to the task board of the project, which other sessions share. "
+    "metadata.agent names the only agent that may claim it."
+)
 _UPDATE = (
     "Change a task of the board. in_progress claims it for you; set completed only when all of it "
     "is done, pending to give it back."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from ..board_tasks import BoardAnswer, BoardTask, TaskChange
 
@@ -17,7 +17,12 @@ class Board(Protocol):
     """
 
     async def create_task(
-        self, key: str, subject: str, description: str = "", blockers: Sequence[int] = ()
+        self,
+        key: str,
+        subject: str,
+        description: str = "",
+        blockers: Sequence[int] = (),
+        metadata: Mapping[str, Any] | None = None,
     ) -> BoardAnswer:
         """Add a task."""
         ...

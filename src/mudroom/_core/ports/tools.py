@@ -53,6 +53,11 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def agent_name(self) -> str:
+        """Name of the agent of the run."""
+        ...
+
+    @property
     def call_key(self) -> str:
         """Id of the call, unlike that of any other call in any session.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ..._core.counts import count_noun
 from ...agent_files.locations import list_project_folders
 from ...boards.board import TaskBoard
 from ...boards.file import get_board_path
 from ...boards.lesson_files import export_tasks, import_tasks
+from ...errors import UsageError
 from ...projections.board_lines import (
     count_tasks,
     format_details,
@@ -52,11 +55,29 @@ def print_task(cwd: str, task_id: int, *, as_json: bool) -> int:
     return 0
 
 
-def add_task(cwd: str, subject: str, description: str, blockers: Iterable[int]) -> int:
-    """Add a task, print it, and return the exit code."""
+def add_task(
+    cwd: str, subject: str, description: str, blockers: Iterable[int], entries: Iterable[str]
+) -> int:
+    """Add a task, print it, and return the exit code.
+
+    Arguments:
+        entries: metadata as texts "KEY=VALUE"; a value is JSON, or else a text.
+    """
+    metadata = dict(map(_parse_entry, entries))
     with open_board(cwd) as board:
-        print(format_task(board.add(subject, description, blockers)))
+        print(format_task(board.add(subject, description, blockers, metadata)))
     return 0
+
+
+def _parse_entry(entry: str) -> tuple[str, Any]:
+    key, sign, text = entry.partition("=")
+    if not key or not sign:
+        remedy = "Give it like --metadata agent=coder."
+        raise UsageError(f"no KEY=VALUE: {entry!r}", where="--metadata", remedy=remedy)
+    try:
+        return key, json.loads(text)
+    except ValueError:
+        return key, text
 
 
 def complete_task(cwd: str, task_ids: Iterable[int]) -> int:

@@ -10,6 +10,7 @@ from ..._core.counts import count_noun
 from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
 from ...boards.board import TaskBoard
+from ...errors import UnknownName
 from ...projections.board_lines import format_ready, format_task
 from ...session import Session
 from ..output.log_notices import show_log
@@ -36,7 +37,7 @@ def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, flags: dict[s
     """Work on the tasks of the board, and return the exit code: 0 if all are completed.
 
     Arguments:
-        agent: name of the agent that works on the tasks.
+        agent: name of the agent that works on tasks that name none.
         parallel: maximum number of tasks at the same time.
         flags: settings given as flags.
     """
@@ -72,7 +73,7 @@ class BoardRunner:
     """Runs of one session that work on the tasks of a board.
 
     Arguments:
-        agent: name of the agent that works on the tasks.
+        agent: name of the agent that works on tasks that name none.
         print_line: prints one line for the user.
     """
 
@@ -139,25 +140,32 @@ class BoardRunner:
             blockers = [self._board.get(blocker) for blocker in task.blockers]
             report = await self._session.task(
                 make_prompt(task, blockers),
-                agent=self._agent,
+                agent=task.agent or self._agent,
                 description=f"#{task.id} {task.subject}"[:60],
             )
             self._finish(task, report)
+        except UnknownName as error:
+            if not task.agent:
+                raise
+            self._attempts[task.id] = _ATTEMPTS
+            self._release(task, str(error))
         finally:
             self._changed.set()
 
     def _finish(self, task: BoardTask, report: Report) -> None:
         if not report.ok:
             self._attempts[task.id] = self._attempts.get(task.id, 0) + 1
-            reason = explain_failure(report)
-            self._board.release(task, reason)
-            self._print_line(f"#{task.id} is not done: {reason}")
+            self._release(task, explain_failure(report))
             return
         ready = self._board.complete(task, report.text)
         if ready is None:
             self._print_line(f"#{task.id} was returned to the board; its report is not used")
             return
         self._print_line(f"#{task.id} is done{format_ready(ready)}")
+
+    def _release(self, task: BoardTask, reason: str) -> None:
+        self._board.release(task, reason)
+        self._print_line(f"#{task.id} is not done: {reason}")
 
 
 def make_prompt(task: BoardTask, blockers: list[BoardTask]) -> str:

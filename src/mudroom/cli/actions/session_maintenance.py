@@ -31,7 +31,7 @@ from ..output.stream_json import StreamJson, encode_line
 from .load_settings import load_settings
 from .one_shot import run_one_shot
 from .session_start import SessionStart, StartOptions
-from .session_store import find_session, read_session_folder
+from .session_store import delete_session, find_session, read_session_folder
 
 if TYPE_CHECKING:
     from ...journals.sqlite.repair import JournalCondition
@@ -186,10 +186,11 @@ def delete_sessions(names: Sequence[str], *, yes: bool) -> int:
 
     Raises UnknownName, or JournalBusy for a session that is open; then none is deleted.
     """
-    return asyncio.run(_delete_sessions(open_store(load_settings(".").home), names, yes=yes))
+    return asyncio.run(_delete_sessions(load_settings(".").home, names, yes=yes))
 
 
-async def _delete_sessions(store: SessionStore, names: Sequence[str], *, yes: bool) -> int:
+async def _delete_sessions(home: str, names: Sequence[str], *, yes: bool) -> int:
+    store = open_store(home)
     session_ids = list(dict.fromkeys([await find_session(store, ".", name) for name in names]))
     for session_id in session_ids:
         await require_no_writer(store, session_id)
@@ -197,7 +198,7 @@ async def _delete_sessions(store: SessionStore, names: Sequence[str], *, yes: bo
         print_notice("nothing was deleted")
         return 1
     for session_id in session_ids:
-        await store.delete(session_id)
+        await delete_session(store, home, session_id)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
@@ -122,7 +123,7 @@ async def delete_expired_sessions(settings: Settings) -> str:
     days = settings.retention_days
     if not days:
         return ""
-    count = await delete_older_sessions(open_store(settings.home), days, time.time())
+    count = await delete_older_sessions(open_store(settings.home), settings.home, days, time.time())
     if not count:
         return ""
     return (
@@ -131,12 +132,23 @@ async def delete_expired_sessions(settings: Settings) -> str:
     )
 
 
-async def delete_older_sessions(store: SessionStore, days: int, now: float) -> int:
+async def delete_older_sessions(store: SessionStore, home: str, days: int, now: float) -> int:
     """Delete the sessions last written more than `days` ago; return how many were deleted."""
     deleted = 0
     for info in await store.list():
         if info.modified < now - days * _SECONDS_PER_DAY:
             with suppress(JournalBusy):
-                await store.delete(info.id)
+                await delete_session(store, home, info.id)
                 deleted += 1
     return deleted
+
+
+async def delete_session(store: SessionStore, home: str, session_id: str) -> None:
+    """Delete a session, and the answers to its calls on the task boards.
+
+    Raises JournalBusy for a session that is open.
+    """
+    from ...boards.run_changes import delete_answers
+
+    await store.delete(session_id)
+    await asyncio.to_thread(delete_answers, home, session_id)

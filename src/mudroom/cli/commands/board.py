@@ -55,12 +55,25 @@ def show_task(cwd: str, task_id: int, as_json: bool) -> int:
     metavar="ID",
     help="A task that must be completed before. Can be given several times.",
 )
+@click.option(
+    "--metadata",
+    "entries",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A further value, such as agent=NAME or priority=N. Can be given several times.",
+)
 @click.pass_obj
-def add_task(cwd: str, subject: str, description: str | None, blockers: tuple[int, ...]) -> int:
+def add_task(
+    cwd: str,
+    subject: str,
+    description: str | None,
+    blockers: tuple[int, ...],
+    entries: tuple[str, ...],
+) -> int:
     """Add a task."""
     from ..actions.board import add_task
 
-    return add_task(cwd, subject, description or "", blockers)
+    return add_task(cwd, subject, description or "", blockers, entries)
 
 
 @board.command("done", context_settings=CONTEXT_SETTINGS)
@@ -94,7 +107,12 @@ def remove_task(cwd: str, task_ids: tuple[int, ...]) -> int:
 
 
 @board.command("run", context_settings=CONTEXT_SETTINGS)
-@click.option("--agent", default="general", metavar="NAME", help="Agent (default: general).")
+@click.option(
+    "--agent",
+    default="general",
+    metavar="NAME",
+    help="Agent of tasks that name none (default: general).",
+)
 @click.option(
     "--parallel",
     type=click.IntRange(1),
