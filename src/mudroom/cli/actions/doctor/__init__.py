@@ -1,6 +1,6 @@
-"""`mudroom doctor` and `mudroom models`: what this machine has.
+"""`mudroom doctor`: what this machine has.
 
-They change nothing and print no key. Requests go only to servers on this machine.
+It changes nothing and prints no key. Requests go only to servers on this machine.
 """
 
 from __future__ import annotations
@@ -9,40 +9,34 @@ import asyncio
 import os
 import platform
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from ... import config
-from ..._core.counts import count_noun
-from ..._core.messages import user_message
-from ..._core.ports import Model, RequestConfig
-from ..._platform.system_clock import SystemClock
-from ..._version import __version__
-from ...agent_files import count_by_severity
-from ...config import Settings
-from ...errors import JournalError, MudroomError, UsageError
-from ...journals.sessions import open_store, read_events
-from ...learnt_windows import LearntWindows
-from ...model_registry import ModelRegistry, choose_default_model, explain_unusable
-from ...models import providers
-from ...projections.safe_text import sanitize
-from ...tools._ripgrep import find_ripgrep
-from ..output.json_output import print_json
-from .load_permissions import load_permissions
-from .load_settings import describe_unknown_variables, load_settings
+from .... import config
+from ...._core.counts import count_noun
+from ...._core.messages import user_message
+from ...._core.ports import Model, RequestConfig
+from ...._platform.system_clock import SystemClock
+from ...._version import __version__
+from ....agent_files import count_by_severity
+from ....errors import JournalError, MudroomError, UsageError
+from ....journals.sessions import open_store, read_events
+from ....learnt_windows import LearntWindows
+from ....model_registry import ModelRegistry, choose_default_model, explain_unusable
+from ....projections.safe_text import sanitize
+from ....tools._ripgrep import find_ripgrep
+from ...output.json_output import print_json
+from ..load_permissions import load_permissions
+from ..load_settings import describe_unknown_variables, load_settings
+from .providers import ProviderRow, list_providers
 
 CHECKED_SESSIONS = 20
 """Number of the newest sessions whose journals are read."""
 
 STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
-_EXTRA_WIRE = "library"
-"""Wire of the providers that need the extra mudroom[providers]."""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MIN_FREE_BYTES = 100e6
 _REQUEST = "model request"
 _REQUEST_SECONDS = 60
@@ -66,27 +60,6 @@ class Check(Struct, frozen=True):
     remedy: str = ""
 
 
-class ProviderRow(Struct, frozen=True):
-    """One provider of models. `field(name=...)`: as in Check.
-
-    Arguments:
-        provider: its name. wire: the protocol. is_usable: usable here.
-        variable: environment variable that makes it usable.
-        missing_variable: variable to set if it is not usable.
-        base_url: its address. model: its default model.
-        reachable: it accepts connections; None if not tried.
-    """
-
-    provider: str
-    wire: str
-    is_usable: bool = field(name="found")
-    variable: str = field(name="by")
-    missing_variable: str = field(name="wanted")
-    base_url: str
-    model: str
-    reachable: bool | None = None
-
-
 def print_checks(*, as_json: bool) -> int:
     """Print all checks; return 1 if one failed, else 0."""
     checks = run_checks()
@@ -98,84 +71,6 @@ def print_checks(*, as_json: bool) -> int:
             if check.remedy:
                 print(f"      {sanitize(check.remedy)}")
     return int(any(check.state == "fail" for check in checks))
-
-
-def print_providers(*, as_json: bool) -> int:
-    """Print the providers and which of them are usable, and return the exit code."""
-    settings = load_settings(".")
-    rows = list_providers(os.environ)
-    model = _find_model(settings, os.environ)
-    if as_json:
-        print_json({"model": model, "providers": rows})
-        return 0
-    print(f"Model: {model} ({settings.get_origin('model')})")
-    own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
-    for row in sorted(own_rows, key=lambda row: not row.is_usable):
-        state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
-        line = (
-            f"{row.provider:<16} {row.wire:<16} {state:<26} {row.model}{_describe_reachable(row)}"
-        )
-        print(sanitize(line))
-    others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
-    print(f"With the extra mudroom[providers]: {others}")
-    return 0
-
-
-def list_providers(environ: Mapping[str, str]) -> list[ProviderRow]:
-    """Return all providers except the scripted one. Only servers on this machine are contacted."""
-    return [
-        _make_row(provider, environ)
-        for provider in providers.PROVIDERS.values()
-        if provider.wire != "scripted"
-    ]
-
-
-def _make_row(provider: providers.Provider, environ: Mapping[str, str]) -> ProviderRow:
-    if providers.has_key(provider, environ):
-        variable = providers.find_key_variable(provider, environ)
-    else:
-        set_variables = (name for name in provider.url_vars if environ.get(name, "").strip())
-        variable = next(set_variables, "")
-    url = urlsplit(providers.get_base_url(provider, environ))
-    address = ""
-    if url.hostname:
-        port = f":{url.port}" if url.port else ""
-        address = f"{url.scheme}://{url.hostname}{port}{url.path}"
-    reachable = None
-    if variable and url.hostname in _LOOPBACK:
-        default_port = 443 if url.scheme == "https" else 80
-        reachable = _accepts_connections(url.hostname, url.port or default_port)
-    missing = providers.get_url_variable(provider) if provider.is_local else ""
-    return ProviderRow(
-        provider=provider.name,
-        wire=provider.wire,
-        is_usable=bool(variable) or provider.wire == "offline",
-        variable=variable,
-        missing_variable=missing or next(iter(provider.key_vars), ""),
-        base_url=address,
-        model=provider.default_model,
-        reachable=reachable,
-    )
-
-
-def _accepts_connections(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
-
-
-def _describe_reachable(row: ProviderRow) -> str:
-    if row.reachable is None:
-        return ""
-    return f"  {row.base_url} {'answers' if row.reachable else 'does not answer'}"
-
-
-def _find_model(settings: Settings, environ: Mapping[str, str]) -> str:
-    if settings.model != "auto":
-        return settings.model
-    return choose_default_model(environ)[0] or "offline"
 
 
 def run_checks() -> list[Check]:
@@ -313,7 +208,7 @@ def _refuse_replay(name: str) -> Model:
 
 
 def _check_agents() -> Check:
-    from .agents import collect_findings, load_agents
+    from ..agents import collect_findings, load_agents
 
     findings = collect_findings(".")
     loaded = load_agents(".")
@@ -327,7 +222,7 @@ def _check_agents() -> Check:
 
 
 def _check_child_models(environ: Mapping[str, str]) -> Iterator[Check]:
-    from .agents import list_child_models
+    from ..agents import list_child_models
 
     name = "child models"
     notices: list[str] = []
@@ -369,7 +264,7 @@ def _check_permissions() -> Check:
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:
-    from ...sandboxes import detect
+    from ....sandboxes import detect
 
     detected = detect.probe(environ, os.getcwd())
     if detected.weakness:
