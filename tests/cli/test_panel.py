@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -66,7 +67,7 @@ def make_events(first: str, second: str) -> list[AnyEvent]:
 class ShownConversation:
     """The part of a conversation that the panel shows, with a run that works."""
 
-    events: list[AnyEvent]
+    events: Sequence[AnyEvent]
     pending_text: str = ""
     is_busy: bool = True
     printed_runs: tuple[str, ...] = ()
@@ -79,7 +80,7 @@ class ShownConversation:
 
 
 def make_panel(
-    events: list[AnyEvent],
+    events: Sequence[AnyEvent],
     *,
     pending: str = "",
     glyphs: Glyphs = UNICODE,

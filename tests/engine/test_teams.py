@@ -701,3 +701,41 @@ async def test_a_sibling_that_knew_an_older_child_of_the_name_is_told(stage: Sta
     note = "this is a newer alice, who knows nothing of the one before"
     assert note in stage.reports["1.2.1"].text
     assert "1.3.1~2" in stage.runs
+
+
+@pytest.mark.parametrize("spelling", ["@Alice", " ALICE ", "alice"])
+async def test_the_user_may_write_a_name_in_any_spelling(stage: Stage, spelling: str) -> None:
+    async def parent(request: Request) -> Answer:
+        if request.turn == 0:
+            return [name("alice", "ALICE")]
+        await stage.wait_until(lambda: "1.1.1~2" in stage.reports)
+        return "the end"
+
+    async def alice(request: Request) -> Answer:
+        if request.turn == 1:
+            await stage.wait_until(lambda: session.send(spelling, "one more"))
+        return "done"
+
+    script = {"PARENT": [parent] * 9, "ALICE": [alice] * 3}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: len(stage.results) == 1)
+        assert await session.send_durably(spelling, "And the window?")
+        await running
+        await check_record(stage)
+    assert "one more" in list_texts(stage.list_requests("ALICE")[-1])[-1]
+
+
+async def test_a_child_that_a_call_waits_for_is_detached_by_its_name(stage: Stage) -> None:
+    async def alice(request: Request) -> Answer:
+        await stage.wait_until(lambda: len(stage.results) == 1)
+        return "done"
+
+    script = {"PARENT": [[name("alice", "ALICE")], "I go on.", "the end"], "ALICE": [alice]}
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: stage.list_requests("ALICE"))
+        assert session.detach("@Alice")
+        await running
+        await check_record(stage)
+    assert len(list_notifications(stage)) == 1

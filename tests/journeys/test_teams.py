@@ -111,7 +111,7 @@ async def test_a_line_to_a_named_child_starts_it_again_and_its_message_is_opened
         await start_team(tmux, server)
         await tmux.say("@alice write to bob")
         await tmux.expect("Message to alice: write to bob")
-        await tmux.expect("alice answers 2", "└─ general  write to bob")
+        await tmux.expect("alice answers 2", "└─ alice, run 2  write to bob")
         await tmux.say("/team")
         await tmux.expect("alice  general · idle · 2 runs", "1 unread")
         await tmux.say("/inbox")

@@ -10,7 +10,7 @@ from .._core.events import RunStarted, StoredEvent, TeamMessageSent
 from .._core.messages import Message
 from .._core.run_ids import make_next_id
 from .._core.runs import Brief
-from ..projections.team import Roster, Teammate
+from ..projections.team import Roster, Teammate, normalize_name
 from .recorded_conversations import RecordedRuns
 
 PARENT = "parent"
@@ -111,6 +111,15 @@ class Teams:
     def find_parent(self, name: str) -> str:
         """Return the id of a run that works and has a child with a name, "" if there is none."""
         return next((parent for parent in self._open if self.roster.find(parent, name)), "")
+
+    def find_run_id(self, name: str) -> str:
+        """Return the id of the last run of the child with a name; any other text as it is.
+
+        The child is one of a run that works.
+        """
+        teammate = self.roster.find(self.find_parent(name), name)
+        is_name = teammate is not None and teammate.name == normalize_name(name)
+        return teammate.run_id if teammate and is_name else name
 
     def close(self, parent: str) -> None:
         """Remove the team of a run that ends."""

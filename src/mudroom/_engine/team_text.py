@@ -36,11 +36,6 @@ PLAN_NOTE = (
 )
 
 
-def normalize_name(text: str) -> str:
-    """Return a name as children have it: in lower case, without "@" and spaces."""
-    return "-".join(text.strip().lower().removeprefix("@").split())
-
-
 def add_answer(text: str, approve: bool | None) -> str:
     """Return the text of a message; an answer to a plan has one in any case."""
     return text if approve is None or text.strip() else _ANSWERS[approve]

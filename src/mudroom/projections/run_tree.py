@@ -69,6 +69,8 @@ class RunView(Struct, kw_only=True, eq=False):
     The fields up to `budget` come from the brief; `agent` is the name of the agent.
 
     Arguments:
+        name: of a named child, else "".
+        number: of the run among those of its named child, from 1.
         started_at, last_event_at, finished_at: seconds since 1970; finished_at is 0 while it runs.
         turn: number of the current model call.
         tool_call_count: finished calls, without refused ones.
@@ -99,6 +101,8 @@ class RunView(Struct, kw_only=True, eq=False):
     budget: Budget
     started_at: float
     last_event_at: float
+    name: str = ""
+    number: int = 1
     finished_at: float = 0.0
     state: RunState = RunState.RUNNING
     turn: int = 0
@@ -126,6 +130,16 @@ class RunView(Struct, kw_only=True, eq=False):
     def title(self) -> str:
         """Name on screens: the description, else the prompt."""
         return self.description or self.prompt
+
+    @property
+    def label(self) -> str:
+        """Name of a named child with the number of a later run, else agent and run id."""
+        return self.short_label if self.name else f"{self.short_label}#{self.run_id}"
+
+    @property
+    def short_label(self) -> str:
+        """Name of a named child with the number of a later run, else the agent."""
+        return format_name(self.name, self.number) or sanitize_line(self.agent)
 
     def count_seconds(self, now: float) -> float:
         """Return the duration of the run in seconds, until `now` if it has not finished."""
@@ -204,6 +218,9 @@ class RunTree:
             known.open_calls = {}
             return
         run = _make_view(event.brief, event.at)
+        before = self.runs.get(run.continues)
+        if run.name and before and before.name == run.name:
+            run.number = before.number + 1
         self.runs[run.run_id] = run
         if run.parent in self.runs:
             self._children.setdefault(run.parent, []).append(run)
@@ -218,6 +235,12 @@ class RunTree:
             ancestor = self.runs.get(ancestor.parent)
 
 
+def format_name(name: str, number: int = 1) -> str:
+    """Return the name of a named child, safe to print, with the number of a later run."""
+    name = sanitize_line(name)
+    return f"{name}, run {number}" if name and number > 1 else name
+
+
 def _make_view(brief: Brief, at: float) -> RunView:
     return RunView(
         run_id=brief.run_id,
@@ -229,6 +252,7 @@ def _make_view(brief: Brief, at: float) -> RunView:
         depth=brief.depth,
         prompt=brief.prompt,
         continues=brief.continues,
+        name=brief.name,
         budget=brief.budget,
         started_at=at,
         last_event_at=at,

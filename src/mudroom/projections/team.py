@@ -32,6 +32,11 @@ MESSAGE_TOOL = "send_message"
 """Tool whose calls are no work: messages without any other call may go back and forth for ever."""
 
 
+def normalize_name(text: str) -> str:
+    """Return a name as children have it: in lower case, without "@" and spaces."""
+    return "-".join(text.strip().lower().removeprefix("@").split())
+
+
 class TeammateState(StrEnum):
     """State of a named child."""
 
@@ -154,8 +159,10 @@ class Roster:
         """Return the named child of a run, or of the runs that it continues; the newest one.
 
         Arguments:
-            name: its name, or the id of one of its runs.
+            name: its name in any spelling that `normalize_name` knows, or the id of one of its
+                runs.
         """
+        name = normalize_name(name)
         parents = self._list_conversation(parent)
         for teammate in reversed(self.teammates):
             if any(brief.parent in parents for brief in teammate.briefs) and (
@@ -172,10 +179,6 @@ class Roster:
             for teammate in self.teammates
             if any(brief.parent in parents for brief in teammate.briefs)
         ]
-
-    def find_by_name(self, name: str) -> Teammate | None:
-        """Return the newest named child of the session with a name."""
-        return next((each for each in reversed(self.teammates) if each.name == name), None)
 
     def count_exchanges(self, first: Teammate, second: Teammate) -> int:
         """Return the number of messages in a row between two, without another act of either."""

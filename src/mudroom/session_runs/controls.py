@@ -51,6 +51,7 @@ class RunControls(ABC):
             await session.send_durably("alice", "Look at the tests, too.")
             await session.send_durably("bob", approve=True)
         """
+        check_type("run_id", run_id, str, "send_durably")
         check_type("message", message, str, "send_durably")
         check_type("approve", approve, bool | None, "send_durably")
         message = add_answer(message, approve)
@@ -87,6 +88,7 @@ class RunControls(ABC):
         """
         if run_id is None:
             return self._require_open().detach_all()
+        run_id = self._find_run_id(run_id)
         handle = self._find_parent(run_id)
         return handle is not None and handle.detach(run_id)
 
@@ -132,14 +134,15 @@ class RunControls(ABC):
         return tuple(self._require_open().resources.services.teams.roster.teammates)
 
     def _find_run(self, run_id: str) -> RunHandle | None:
-        check_type("run_id", run_id, str)
-        resources = self._require_open().resources
-        teammate = resources.services.teams.roster.find_by_name(run_id)
-        return resources.worker.find(teammate.run_id if teammate else run_id)
+        return self._require_open().resources.worker.find(self._find_run_id(run_id))
+
+    def _find_run_id(self, name: str) -> str:
+        """Return the id of the last run of a named child; any other text as it is."""
+        check_type("run_id", name, str)
+        return self._require_open().resources.services.teams.find_run_id(name)
 
     def _find_parent(self, work_id: str) -> RunHandle | None:
         """Return the handle of the run that started a child or a command, if it works."""
-        check_type("run_id", work_id, str)
         parent = find_parent_id(work_id)
         return self._find_run(parent) if parent else None
 

@@ -22,6 +22,7 @@ class ApprovalRequest(Struct, frozen=True):
         category: kind of the tool, see Tool.category.
         change: lines of the change to a file that the call would make, see PreviewLine; empty if
             the tool cannot tell.
+        name: of the named child that asks, else "".
 
     Example:
         request = ApprovalRequest("1", "main", "bash", {"command": "make"}, why="no rule allows it")
@@ -36,6 +37,7 @@ class ApprovalRequest(Struct, frozen=True):
     command_part: str = ""
     category: ToolCategory | None = None
     change: tuple[PreviewLine, ...] = ()
+    name: str = ""
 
 
 class ApprovalDecision(Struct, frozen=True):

@@ -152,6 +152,7 @@ async def _check_permission(context: CallContext, run_id: str, plan: MergePlan) 
             f"{count_noun(len(paths), 'file')} of yours would change",
             call.id,
             category=ToolCategory.WRITE,
+            name=run.brief.name,
         )
         with run.meter.pause():
             decision = await run.services.approver.decide(request)

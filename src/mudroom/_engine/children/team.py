@@ -8,11 +8,11 @@ from ..._core.events import RunResumed, RunStarted, StoredEvent, TurnFinished
 from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage
 from ...errors import suggest_names
-from ...projections.team import Teammate
+from ...projections.team import Teammate, normalize_name
 from ..phase import Phase
 from ..run_context import RunContext
 from ..team_registry import ALL, MAX_RUNS, PARENT, PARENT_NAMES, TeamReply, TeamRequest
-from ..team_text import EXCHANGE_NOTE, REPLACED_NOTE, normalize_name
+from ..team_text import EXCHANGE_NOTE, REPLACED_NOTE
 from .members import TeamMembers
 from .next_runs import NextRuns
 from .shutdown import ShutdownRequests

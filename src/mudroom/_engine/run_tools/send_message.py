@@ -12,12 +12,12 @@ from ..._core.ports import RunHandle
 from ..._core.runs import InboxMessage
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
-from ...projections.team import MESSAGE_TOOL
+from ...projections.team import MESSAGE_TOOL, normalize_name
 from ..call_context import CallContext
 from ..children.team import open_team
 from ..run_context import RunContext
 from ..team_registry import ALL, PARENT_NAMES, TeamRequest
-from ..team_text import add_answer, normalize_name
+from ..team_text import add_answer
 
 MAX_CHARACTERS = 8_000
 """Maximum characters of a message."""

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
+from ...projections.team import normalize_name
 from ..call_context import CallContext
 from ..children.team import Team, open_team
-from ..team_text import normalize_name
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,11 +11,11 @@ from msgspec import Struct, field
 from ..._core.run_ids import is_run_above
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
+from ...projections.team import normalize_name
 from ..call_context import CallContext
 from ..children.members import TeamMembers
 from ..children.team import open_team
 from ..team_registry import PARENT_NAMES
-from ..team_text import normalize_name
 
 MAX_SECONDS = 600.0
 """Longest wait of one call."""

@@ -104,6 +104,7 @@ async def _ask_approver(
         verdict.command_part,
         tool.category,
         change,
+        run.brief.name,
     )
     with run.meter.pause():
         return await run.services.approver.decide(request)

@@ -26,6 +26,7 @@ from ...projections.context_receipt import (
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
+from ...projections.team import normalize_name
 from ..output.json_output import print_json
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
@@ -115,7 +116,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
 
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
-        run_id: print only the transcript of this run.
+        run_id: print only the transcript of this run, or of the runs of this named child.
 
     Raises UnknownName for the session or the run, JournalError if it cannot be read.
     """
@@ -129,8 +130,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     from ..output.transcript_lines import SessionText, render_transcripts
 
     session_id = await find_session(store, ".", name)
-    if run_id is not None:
-        await _require_run(store, session_id, run_id)
+    chosen = await _find_runs(store, session_id, run_id) if run_id is not None else []
     style: dict[str, Any] = {
         "columns": _get_width(),
         "color": should_color(sys.stdout, color),
@@ -141,10 +141,10 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
     async for event in stream_events(store, session_id):
         if part := text.apply(event):
             print(part, end="", flush=True)
-        if event.run == run_id or (run_id is None and not is_child_id(event.run)):
+        if event.run in chosen or (run_id is None and not is_child_id(event.run)):
             shown.append(event)
     print(text.finish())
-    run_ids = [run_id] if run_id else [root.run_id for root in text.tree.roots]
+    run_ids = chosen or [root.run_id for root in text.tree.roots]
     for transcript in render_transcripts(text.tree, shown, run_ids, **style):
         print(transcript)
 
@@ -169,7 +169,7 @@ async def _read_receipt(
     store: SessionStore, name: str, run: str, turn: int
 ) -> list[tuple[str, str]]:
     session_id = await find_session(store, ".", name)
-    await _require_run(store, session_id, run)
+    run = (await _find_runs(store, session_id, run))[-1]
     receipts = ContextReceipts()
     kinds = (RunStarted, MessageDelivered, ResultsCleared, Compacted)
     for event in await read_events(store, session_id, kinds):
@@ -177,11 +177,15 @@ async def _read_receipt(
     return describe_receipt(receipts.find(run, turn))
 
 
-async def _require_run(store: SessionStore, session_id: str, run_id: str) -> None:
-    """Raise UnknownName if a session has no such run."""
+async def _find_runs(store: SessionStore, session_id: str, name: str) -> list[str]:
+    """Return the run with an id, or the runs of a named child. Raises UnknownName."""
     tree = RunTree.from_events(await read_events(store, session_id, (RunStarted,)))
-    if run_id not in tree.runs:
-        raise UnknownName("run", run_id, tree.runs)
+    if name in tree.runs:
+        return [name]
+    runs = [run.run_id for run in tree.runs.values() if run.name == normalize_name(name)]
+    if not name or not runs:
+        raise UnknownName("run", name, tree.runs)
+    return runs
 
 
 def _get_width() -> int:

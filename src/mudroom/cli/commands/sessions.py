@@ -39,7 +39,7 @@ def runs(as_json: bool, cwd: str | None, limit: int) -> int:
     "--run",
     "run_id",
     metavar="ID",
-    help="Show the transcript of this child run (id as in the tree).",
+    help="Show the transcript of this child run (id or name as in the tree).",
 )
 @click.option(
     "--context",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.buffer import Buffer
 
 from ...errors import UsageError
-from ...projections.safe_text import sanitize, sanitize_line
+from ...projections.safe_text import sanitize
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .input_line.line_queue import LineQueue
@@ -372,7 +372,7 @@ class KeyActions:
 
     def _get_child_name(self, conversation: Conversation, run_id: str) -> str:
         run = conversation.tree.runs.get(run_id)
-        return f"{sanitize_line(run.agent) if run else 'command'}#{run_id}"
+        return run.label if run else f"command#{run_id}"
 
     def _print_outcome(self, name: str, message: str, *, done: bool) -> None:
         if done:

@@ -27,6 +27,9 @@ MAX_TREE_ROWS = 6
 """Rows of children above a question that does not fit on the screen."""
 _ALL_ROWS = 1_000_000
 
+MAX_TARGET_COLUMNS = 24
+"""Maximum width of the name of the child that the next line is sent to."""
+
 MAX_COMMANDS = 5
 """Background commands shown."""
 
@@ -134,7 +137,8 @@ class Panel:
         """Name of the agent that the next line is sent to; "" for the main agent."""
         if not self.target_run_id or not self.conversation:
             return ""
-        return sanitize_line(self.conversation.tree.runs[self.target_run_id].agent, 20)
+        label = self.conversation.tree.runs[self.target_run_id].short_label
+        return truncate(label, MAX_TARGET_COLUMNS, self._glyphs.more)
 
     @property
     def child_run_id(self) -> str:
@@ -249,7 +253,7 @@ class Panel:
         return [line for _, line in rows]
 
     def _format_title(self, run: RunView, columns: int) -> Line:
-        text = f"{sanitize_line(run.agent)}#{run.run_id}  {sanitize_line(run.title)}"
+        text = f"{run.label}  {sanitize_line(run.title)}"
         return [(truncate(text, columns, self._glyphs.more), "bold reverse")]
 
     def _format_queued(self, columns: int) -> Iterator[Line]:

@@ -13,10 +13,15 @@ from ..._core.events import (
     ToolCallStarted,
 )
 from ...projections.run_tree import RunTree, RunView
-from ...projections.safe_text import sanitize_line
 from .progress import Progress
 from .text import choose_glyphs, truncate
-from .tree_lines import TreeStyle, describe_activity, describe_outcome, format_figures
+from .tree_lines import (
+    TreeStyle,
+    describe_activity,
+    describe_outcome,
+    describe_task,
+    format_figures,
+)
 
 MAX_COLUMNS = 160
 """Maximum width of a line."""
@@ -45,11 +50,10 @@ class PlainProgress(Progress):
             self._write(line)
 
     def _format_line(self, run: RunView, event: AnyEvent) -> str:
-        name = f"[{sanitize_line(run.agent)}#{run.run_id}]"
+        name = f"[{run.label}]"
         match event:
             case RunStarted() if run.depth:
-                label = f" ({sanitize_line(run.description)})" if run.description else ""
-                return f"> task{label}: {sanitize_line(run.prompt)}"
+                return describe_task(run)
             case RunFinished() if run.depth:
                 figures = self._glyphs.dot.join(format_figures(run, event.at))
                 return f"{name} {describe_outcome(run)} ({figures})"

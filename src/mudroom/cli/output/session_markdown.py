@@ -43,7 +43,7 @@ def _render_run(run: RunView, messages: Iterable[Message]) -> Iterator[str]:
     level = min(_MAX_HEADING_LEVEL, 2 + run.depth)
     title = sanitize_line(run.title, 80)
     outcome = sanitize(describe_outcome(run)) or "unfinished"
-    yield f"\n{'#' * level} Run {run.run_id} · {sanitize_line(run.agent)} · {title}\n\n"
+    yield f"\n{'#' * level} Run {run.run_id} · {run.short_label} · {title}\n\n"
     yield f"*{sanitize_line(run.model)}: {outcome} ({', '.join(format_figures(run, None))})*\n"
     for message in messages:
         yield from _render_message(message)

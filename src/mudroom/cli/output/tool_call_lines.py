@@ -12,7 +12,7 @@ from ...projections.run_tree import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
 from ...tools import find_builtin_tool
 from .text import Glyphs, Line, fit_with_figures, measure_width, truncate
-from .tree_lines import describe_outcome, format_figures
+from .tree_lines import describe_outcome, describe_task, format_figures
 
 DIFFERENCE_STYLES = {"+": "green", "-": "red"}
 """Styles of added and removed lines; others are dim."""
@@ -44,7 +44,7 @@ def format_tool_call(
     limit = tool.preview_lines if tool else 0
     if not full and not result.error and not limit:
         return [_format_in_one_line(title, result, columns, glyphs)]
-    lines = [_format_title(_describe_task(child) if child else title, result, columns, glyphs)]
+    lines = [_format_title(describe_task(child) if child else title, result, columns, glyphs)]
     if full:
         text = append_placeholders(result.text, result.images)
         body = [(sanitize(line), "") for line in text.splitlines()]
@@ -71,17 +71,12 @@ def _format_title(title: str, result: ToolResult, columns: int, glyphs: Glyphs) 
     return [(truncate(title, columns, glyphs.more), "bold red" if result.error else "bold")]
 
 
-def _describe_task(child: RunView) -> str:
-    label = f" ({sanitize_line(child.description)})" if child.description else ""
-    return f"> task{label}: {sanitize_line(child.prompt)}"
-
-
 def _format_task(child: RunView, result: ToolResult, columns: int, glyphs: Glyphs) -> list[Line]:
     figures = glyphs.dot.join(format_figures(child, child.finished_at))
     outcome = f"{describe_outcome(child)} ({figures})"
     style = "green" if child.report and child.report.ok else "yellow"
     return [
-        _format_title(_describe_task(child), result, columns, glyphs),
+        _format_title(describe_task(child), result, columns, glyphs),
         _indent([(outcome, style)], columns, glyphs),
     ]
 

@@ -176,8 +176,9 @@ def format_transcript(
 
 
 def _format_heading(run: RunView, columns: int, glyphs: Glyphs) -> Iterator[Line]:
-    names = [sanitize_line(text) for text in (run.agent, run.model, run.description)]
-    title = glyphs.dot.join([f"run {run.run_id}", *filter(None, names)])
+    name = run.label if run.name else ""
+    facts = [sanitize_line(text) for text in (run.agent, run.model, run.description)]
+    title = glyphs.dot.join(filter(None, [f"run {run.run_id}", name, *facts]))
     yield [(truncate(title, columns, glyphs.more), f"bold {choose_agent_color(run.agent)}")]
     figures = glyphs.dot.join(format_figures(run, None))
     outcome = f"{describe_outcome(run) or 'unfinished'} ({figures})"

@@ -120,6 +120,13 @@ def describe_outcome(run: RunView) -> str:
     return f"{outcome}: {run.error}" if run.error else outcome
 
 
+def describe_task(run: RunView) -> str:
+    """Return the task of a child as one line, with its name and description if it has them."""
+    names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))
+    label = ": ".join(names)
+    return f"> task{f' ({label})' if label else ''}: {sanitize_line(run.prompt)}"
+
+
 def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -> list[str]:
     """Return the figures of a run: tool calls, its tokens, tokens of its subtree, time.
 
@@ -288,8 +295,7 @@ def _format_hidden(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
 def _format_title(run: RunView, stem: str, style: TreeStyle) -> Line:
     more = style.glyphs.more
     room = style.columns - measure_width(stem)
-    agent = sanitize_line(run.agent)
-    name = truncate(f"{agent}#{run.run_id}" if style.show_ids else agent, room, more)
+    name = truncate(_format_name(run, style), room, more)
     title = sanitize_line(run.description) or sanitize_line(run.prompt)
     stem_style = "dim"
     name_style = f"bold {choose_agent_color(run.agent)}"
@@ -302,6 +308,13 @@ def _format_title(run: RunView, stem: str, style: TreeStyle) -> Line:
         (name, name_style),
         (truncate(f"  {title}", room - measure_width(name), more), ""),
     ]
+
+
+def _format_name(run: RunView, style: TreeStyle) -> str:
+    """Return the name of a child, or its agent; with its id where ids are shown."""
+    if not style.show_ids:
+        return run.short_label
+    return f"{run.label} ({run.run_id})" if run.name else run.label
 
 
 def _format_activity(

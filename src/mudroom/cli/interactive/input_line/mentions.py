@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 
+from ....projections.team import normalize_name
+
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s,;!?()\"'`<>]+)")
 _MENTION_AT_END = re.compile(_MENTION.pattern.removesuffix("+)") + r"*)\Z")
 
@@ -36,7 +38,7 @@ def split_message(line: str, teammates: Collection[str]) -> tuple[str, str]:
         teammates: names that begin a message.
     """
     word, *text = line.strip().split(maxsplit=1)
-    name = word.removeprefix("@").rstrip(".:,").lower()
+    name = normalize_name(word.rstrip(".:,"))
     if word.startswith("@") and text and name in teammates:
         return name, text[0]
     return "", ""
@@ -66,8 +68,8 @@ def expand_mentions(
     def expand(match: re.Match[str]) -> str:
         word = match[1].rstrip(".:")
         name = word.removeprefix(AGENT_PREFIX)
-        if word in teammates:
-            mentioned[f"Send this to {word} with the send_message tool."] = None
+        if (teammate := normalize_name(word)) in teammates:
+            mentioned[f"Send this to {teammate} with the send_message tool."] = None
             return match[0]
         if word in attached:
             return match[0]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ...._core.ports import ApprovalRequest
+from ...._core.run_ids import is_child_id
 from ...._core.tools import ToolCategory
 from ....projections.safe_text import make_call_title, sanitize_line
 from ....tools import find_builtin_tool
@@ -20,18 +21,22 @@ _VERBS = {ToolCategory.RUN: "run a command", ToolCategory.NETWORK: "send a reque
 
 def format_title(request: ApprovalRequest) -> str:
     """Return one line: the agent and what it wants to do."""
-    agent = sanitize_line(request.agent)
-    child = "." in request.run_id
-    who = f"{agent}#{request.run_id}" if child else "The main agent"
-    return f"{who} wants to {_describe_act(request)}"
+    return f"{_name_child(request) or 'The main agent'} wants to {_describe_act(request)}"
 
 
 def format_call(request: ApprovalRequest) -> str:
     """Return one line: the call, and the child that asked for it."""
     tool = find_builtin_tool(request.tool)
     title = make_call_title(request.arguments, tool)
-    child = f" ({sanitize_line(request.agent)}#{request.run_id})" if "." in request.run_id else ""
-    return f"{sanitize_line(f'{request.tool} {title}')}{child}"
+    child = _name_child(request)
+    return sanitize_line(f"{request.tool} {title}") + (f" ({child})" if child else "")
+
+
+def _name_child(request: ApprovalRequest) -> str:
+    """Return the name of the child that asks, or its agent and id; "" for the main agent."""
+    if not is_child_id(request.run_id):
+        return ""
+    return sanitize_line(request.name) or f"{sanitize_line(request.agent)}#{request.run_id}"
 
 
 def format_body(request: ApprovalRequest, parts: Sequence[str] = ()) -> list[Line]:

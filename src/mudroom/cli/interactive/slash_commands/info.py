@@ -142,7 +142,7 @@ async def runs(conversation: Conversation, _: str) -> None:
 def _format_run(run: RunView) -> str:
     indent = "  " * run.depth
     figures = ", ".join([describe_outcome(run) or run.state, *format_figures(run, None)])
-    return f"{indent}{run.run_id}  {run.agent}  {sanitize_line(run.title)}  ({figures})"
+    return f"{indent}{run.run_id}  {run.short_label}  {sanitize_line(run.title)}  ({figures})"
 
 
 async def doctor(conversation: Conversation, _: str) -> None:

@@ -11,7 +11,7 @@ from ...._core.counts import count_noun
 from ...._core.runs import InboxMessage
 from ....errors import UsageError
 from ....projections.safe_text import sanitize, sanitize_line
-from ....projections.team import Teammate
+from ....projections.team import Teammate, normalize_name
 from ...output.text import format_tokens
 from ..conversation import Conversation
 
@@ -101,7 +101,7 @@ def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
         if run.report:
             continue
         mate = named.get(run.run_id)
-        receiver = mate.name if mate else f"{sanitize_line(run.agent)}#{run.run_id}"
+        receiver = mate.name if mate else run.label
         child = mate.first_run if mate else run.run_id
         for message in list(run.unread.values()):
             if message.id not in seen:
@@ -118,7 +118,8 @@ def _choose(messages: list[UnreadMessage], which: str) -> list[UnreadMessage]:
         return messages
     if which.isdecimal() and 1 <= int(which) <= len(messages):
         return [messages[int(which) - 1]]
-    chosen = [unread for unread in messages if which in (unread.receiver, unread.sender)]
+    names = (which, normalize_name(which))
+    chosen = [each for each in messages if each.receiver in names or each.sender in names]
     if not chosen:
         raise UsageError(
             f"no unread message has the number or the name {sanitize_line(which)}",
