@@ -77,6 +77,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
     services: SessionServices
     board: SessionBoard | None
+    board_offer: BoardOffer
     journal: SessionJournal
     worker: LocalWorker | ProcessWorker
     models: ModelRegistry
@@ -85,6 +86,11 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     context_files: agent_files.ContextFiles | None = None
     notices: tuple[str, ...] = ()
     tool_sources: SessionToolSources
+
+    @property
+    def board_name(self) -> str:
+        """File name of the task board that is offered to all runs, "" for none."""
+        return self.board.name if self.board and self.board_offer == "all" else ""
 
     async def close(self) -> None:
         """End worker processes; close connections, tool sources, board, sandbox and journal."""
@@ -189,6 +195,7 @@ class _Builder:
         return SessionResources(
             services=services,
             board=self._board,
+            board_offer=self._board_offer,
             journal=journal,
             worker=self._choose_worker(services, catalog, limits),
             models=self._models,

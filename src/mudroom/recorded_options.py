@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -57,10 +57,31 @@ async def use_recorded_options(
         cwd=path_from_text(opened.cwd),
         model=briefs[-1].model if reuses_model else options.model,
         isolate=options.isolate or opened.isolate,
-        board=options.board or any(map(_has_offered_board, briefs)),
+        board=options.board or bool(_find_board(events)) or any(map(_has_offered_board, briefs)),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
     return options, events
+
+
+def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
+    """Return a notice if a session used another task board before, "" if not.
+
+    Arguments:
+        board: file name of its board now, "" for none.
+    """
+    recorded = _find_board(events)
+    if not board or recorded in ("", board):
+        return ""
+    return (
+        f"this session uses the task board {board} now, and used {recorded} before: "
+        "its folder belongs to another project (a git repository, or a folder without git)"
+    )
+
+
+def _find_board(events: Sequence[StoredEvent]) -> str:
+    """Return the file name of the last task board that all runs were offered, "" for none."""
+    boards = [each.board for each in events if isinstance(each, SessionOpened) and each.board]
+    return boards[-1] if boards else ""
 
 
 def _has_offered_board(brief: Brief) -> bool:

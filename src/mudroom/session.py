@@ -92,6 +92,9 @@ class Session(RunControls):
                 for watch in self._history_watchers:
                     watch(event)
             unfinished = self._conversation.unfinished_events
+            board = runner.resources.board_name
+            if notice := recorded_options.describe_other_board(events, board):
+                self.notices.append(notice)
             runner.meter.add_past(events, unfinished, services.compute_price)
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, build.list_grants(self._options))

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,13 @@ def project(tmp_path: Path) -> Path:
     return project
 
 
-def find_free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
+@pytest.fixture
+def port() -> Generator[str]:
+    """Reserve a free port: no other program gets it, but a server that reuses addresses does."""
+    with socket.socket() as reserved:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        yield str(reserved.getsockname()[1])
 
 
 @asynccontextmanager
@@ -100,8 +103,10 @@ def follow(page: Path, shell: PageShell) -> None:
 
 @pytest.mark.timeout(600)  # many programs, one after the other: slow on a busy machine
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-async def test_every_step_of_a_guide_works(page: Path, project: Path, tmp_path: Path) -> None:
-    env: dict[str, Any] = {**make_environ(tmp_path / "home"), "PORT": find_free_port()}
+async def test_every_step_of_a_guide_works(
+    page: Path, project: Path, tmp_path: Path, port: str
+) -> None:
+    env: dict[str, Any] = {**make_environ(tmp_path / "home"), "PORT": port}
     async with ModelServer(answer) as server, open_local_server() as local:
         addresses = {"127.0.0.1:11434": local, "127.0.0.1:8080": local}
         if page.stem != "local-model":
@@ -114,12 +119,11 @@ async def test_every_step_of_a_guide_works(page: Path, project: Path, tmp_path: 
 
 
 async def test_the_web_server_has_one_writer_and_cancels_with_its_client(
-    project: Path, tmp_path: Path
+    project: Path, tmp_path: Path, port: str
 ) -> None:
     page = (FOLDER / "web-server.md").read_text("utf-8")
     code = next(step["content"] for step in STEP.finditer(page) if step["path"] == "server.py")
     (project / "server.py").write_text(code)
-    port = find_free_port()
     url = f"http://127.0.0.1:{port}/ask"
 
     async def answer_or_wait(request: ServerRequest) -> str:

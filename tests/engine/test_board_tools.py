@@ -10,13 +10,14 @@ from tests.engine.conftest import Stage
 from mudroom import Agent, Session
 from mudroom._core.agents import Mode
 from mudroom._core.board_tasks import TaskChange
-from mudroom._core.events import NoteInjected, StoredEvent
+from mudroom._core.events import NoteInjected, SessionOpened, StoredEvent
 from mudroom._core.ports import Board
 from mudroom.boards.board import TaskBoard
 from mudroom.boards.file import get_board_path
 from mudroom.boards.run_changes import delete_answers
 from mudroom.boards.session_board import SessionBoard
 from mudroom.errors import BoardError, UsageError
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.projections.facts import collect_facts, format_facts
@@ -286,6 +287,36 @@ async def test_a_resumed_session_has_the_board_and_its_root_claims_end_with_it(
     ) as resumed:
         await resumed.run("NEXT")
     assert set(model.requests[0].tools) >= BOARD_TOOLS
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_resumed_session_offers_the_recorded_board_to_all(
+    stage: Stage, path: Path, *, fork: bool
+) -> None:
+    planner = Agent(name="planner", description="plans", tools=("task_list", "task"))
+    async with stage.open(["ok"], agent=planner, board=True, journal="sqlite") as session:
+        await session.run("PARENT")
+    (record,) = (stage.home / "sessions").glob("*.db")
+    opened = next(open_reader(record).read())
+    assert isinstance(opened, SessionOpened) and opened.board == path.name
+    model = ScriptedModel(["ok"])
+    async with Session(
+        model=model, home=str(stage.home), resume=session.id, fork=fork, sandbox="off", environ={}
+    ) as resumed:
+        await resumed.run("NEXT")
+    assert set(model.requests[0].tools) >= BOARD_TOOLS
+    assert not any("task board" in notice for notice in resumed.notices)
+
+
+async def test_a_resume_with_the_board_of_another_project_says_so(stage: Stage, path: Path) -> None:
+    async with stage.open(["ok"], board=True, journal="sqlite") as session:
+        await session.run("PARENT")
+    (stage.folder.parent / ".git").mkdir()
+    async with Session(
+        model=ScriptedModel(["ok"]), home=str(stage.home), resume=session.id, sandbox="off"
+    ) as resumed:
+        (notice,) = (each for each in resumed.notices if "task board" in each)
+    assert f"and used {path.name} before" in notice and notice.count(".db") == 2
 
 
 @pytest.mark.parametrize("tools", [("task_list", "task"), ("TaskList", "agent")])

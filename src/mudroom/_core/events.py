@@ -59,6 +59,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         sandbox: tier in which commands run.
         granted: rights beyond the sandbox that the user or a program gave: network, allow rules.
         isolate: true if children that may change files have isolated workspaces by default.
+        board: file name of the task board that is offered to all runs, "" for none.
     """
 
     session: str
@@ -67,6 +68,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     sandbox: str = ""
     granted: tuple[str, ...] = ()
     isolate: bool = False
+    board: str = ""
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):

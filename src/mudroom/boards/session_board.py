@@ -37,6 +37,11 @@ class SessionBoard:
         self._board: TaskBoard | None = None
         self._is_used = False
 
+    @property
+    def name(self) -> str:
+        """File name of the board."""
+        return self._path.name
+
     async def open(self) -> None:
         """Open the file and hold the lock. Raises BoardError."""
         await self._run(lambda board: None)

@@ -205,6 +205,7 @@ class SessionRunner:
             sandbox=services.environments.shared.sandbox.tier,
             granted=granted,
             isolate=self._options.isolate,
+            board=self.resources.board_name,
         )
         self.resources.journal.opening = event
         self._show(event)

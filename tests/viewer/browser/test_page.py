@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 from tests.viewer.sessions import (
     SessionBuilder,
@@ -380,6 +381,18 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
         assert await page.run("app.fold.runs.get('1').state") == "done"
         await journal.close()
         assert page.errors == []
+
+
+@pytest.mark.parametrize(("board", "count"), [("", 0), ("5cb10db31b3e246d.db", 1)])
+async def test_the_header_names_the_task_board_of_a_session(
+    page: Page, board: str, count: int
+) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.events[0] = replace(script.events[0], board=board)
+    script.add_root("1", "What is promised?", 1, 1)
+    async with open_page(page, script):
+        assert (await read_texts(page, "#about span")).count("task board") == count
 
 
 async def test_abandoned_runs_are_marked(page: Page) -> None:

@@ -82,6 +82,7 @@ class Fold {
       session: event.session,
       cwd: event.cwd,
       program: event.version,
+      board: event.board || "",
       closed: false,
     });
   }

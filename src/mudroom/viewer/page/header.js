@@ -19,7 +19,7 @@ const drawHeader = (fold) => {
   );
   setChildren(
     $("about"),
-    [fold.cwd, first?.model, first && formatDate(first.started), fold.session.slice(0, 8)]
+    [fold.cwd, fold.board && "task board", first?.model, first && formatDate(first.started), fold.session.slice(0, 8)]
       .filter(Boolean)
       .map((each) => h("span", { title: each }, oneLine(each, 80))),
     fold.session && drawCopyButton(() => fold.session, "the session id"),
