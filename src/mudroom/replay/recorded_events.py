@@ -25,7 +25,7 @@ from .._core.events import (
     TurnStarted,
     WorkMerged,
 )
-from .._engine.children.merge import MERGE
+from .._core.ports import MERGE
 from .._engine.recorded_conversations import is_repeated
 from ..errors import MudroomError
 from .recorded_stops import RecordedStops

@@ -8,7 +8,7 @@ from .board import Board
 from .clock import Clock
 from .environment import Environment, Environments
 from .hooks import Hooks, ToolHookDecision
-from .isolation import Isolation, MergeConflict, MergedFile, MergePlan
+from .isolation import MERGE, Isolation, MergeConflict, MergedFile, MergePlan
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .sandbox import CommandResult, Sandbox
@@ -17,6 +17,7 @@ from .worker import RunHandle, Worker
 from .workspace import FileInfo, LocalFiles, Workspace, WorkspaceWrapper
 
 __all__ = [
+    "MERGE",
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",

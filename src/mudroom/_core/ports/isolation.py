@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from ..runs import Work
 
+MERGE = "merge"
+"""Name of a merge in permission requests and decisions."""
+
 
 class MergedFile(Struct, frozen=True):
     """A file that a merge writes or removes.

@@ -10,6 +10,7 @@ from ..._core.counts import count_noun
 from ..._core.events import PermissionDecided, WorkMerged
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import (
+    MERGE,
     ApprovalDecision,
     ApprovalRequest,
     Isolation,
@@ -21,6 +22,7 @@ from ..._core.runs import Report, Work
 from ..._core.tools import ToolCategory, ToolResult
 from ...errors import MudroomError
 from ..call_context import CallContext
+from ..changes.merge_preview import preview_merge
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ..run_context import RunContext
 
@@ -29,9 +31,6 @@ _MAX_ATTEMPTS = 3
 
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
-
-MERGE = "merge"
-"""Name of a merge in permission requests and decisions."""
 
 _VERDICTS = ("deny", "ask", "allow")
 
@@ -109,7 +108,7 @@ async def merge_work(context: CallContext, run_id: str, work: Work) -> MergeOutc
             plan = await asyncio.to_thread(isolation.plan_merge, work)
             if plan.conflicts:
                 return MergeOutcome(conflicts=plan.conflicts)
-            if refusal := await _check_permission(context, run_id, plan):
+            if refusal := await _check_permission(context, run_id, plan, isolation):
                 return MergeOutcome(refusal=refusal)
             try:
                 present = context.run.environment.workspace
@@ -125,7 +124,9 @@ async def merge_work(context: CallContext, run_id: str, work: Work) -> MergeOutc
     return MergeOutcome(conflicts=conflicts)
 
 
-async def _check_permission(context: CallContext, run_id: str, plan: MergePlan) -> str:
+async def _check_permission(
+    context: CallContext, run_id: str, plan: MergePlan, isolation: Isolation
+) -> str:
     """Ask the rules, the mode and the user once for all files. Return why not, "" if allowed."""
     run = context.run
     tool = run.services.toolbox.get("write")
@@ -153,6 +154,7 @@ async def _check_permission(context: CallContext, run_id: str, plan: MergePlan) 
             call.id,
             category=ToolCategory.WRITE,
             name=run.brief.name,
+            change=await asyncio.to_thread(preview_merge, plan, isolation),
         )
         with run.meter.pause():
             decision = await run.services.approver.decide(request)

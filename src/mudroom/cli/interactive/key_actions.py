@@ -41,6 +41,7 @@ IMMEDIATE_COMMANDS = (
     "/skills",
     "/copy",
     "/diff",
+    "/merge",
     "?",
 )
 """Commands that are executed while a run works; all other lines are queued."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ...._core.ports import ApprovalRequest
+from ...._core.ports import MERGE, ApprovalRequest
 from ...._core.run_ids import is_child_id
 from ...._core.tools import ToolCategory
 from ....projections.safe_text import make_call_title, sanitize_line
@@ -60,6 +60,8 @@ def format_body(request: ApprovalRequest, parts: Sequence[str] = ()) -> list[Lin
 
 
 def _describe_act(request: ApprovalRequest) -> str:
+    if request.tool == MERGE:
+        return f"merge the work of run {sanitize_line(str(request.arguments.get('run')))}"
     if request.category is ToolCategory.WRITE:
         tool = find_builtin_tool(request.tool)
         return f"{sanitize_line(request.tool)} {make_call_title(request.arguments, tool)}"

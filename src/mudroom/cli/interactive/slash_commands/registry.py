@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
 from ..prompts.prompt_files import load_prompt_files
-from . import board, files, info, permissions, pins, session, team, terminal
+from . import board, files, info, merge, permissions, pins, session, team, terminal
 
 
 class SlashCommand(NamedTuple):
@@ -98,6 +98,12 @@ SLASH_COMMANDS = (
     SlashCommand("/resume", "[ID]", "continue another session of this folder", session.resume),
     SlashCommand("/rename", "[NAME]", "rename this session", session.rename),
     SlashCommand("/diff", "[N or FILE]", "changes of files: all, prompt N, or FILE", files.diff),
+    SlashCommand(
+        "/merge",
+        "[RUN or NAME]",
+        "changes of children with isolated workspaces; merge those that are not merged",
+        merge.merge,
+    ),
     SlashCommand(
         "/rewind",
         "[N]",
