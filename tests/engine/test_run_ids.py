@@ -16,9 +16,7 @@ from mudroom._core.run_ids import (
     list_above,
     make_first_id,
     make_next_id,
-    make_ref_name,
     make_sort_key,
-    read_ref_name,
     split_run_id,
 )
 
@@ -40,8 +38,6 @@ def test_an_id_has_parent_turn_and_position(run_id: str, parts: tuple[str, int, 
     assert list(list_above(run_id))[-1] == find_root_id(run_id)
     assert len(list(list_above(run_id))) == count_above(run_id)
     assert is_child_id(run_id)
-    assert read_ref_name(make_ref_name(run_id)) == run_id
-    assert "~" not in make_ref_name(run_id)
 
 
 def test_a_root_run_has_no_parent() -> None:

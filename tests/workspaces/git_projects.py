@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 from mudroom.workspaces.isolated.checkout import Checkout, check_out
+from mudroom.workspaces.isolated.open_store import open_store as open_tree_store
 from mudroom.workspaces.isolated.store import TreeStore
 
 ENVIRONMENT = {
@@ -75,7 +76,7 @@ def hash_folder(folder: Path) -> str:
 
 def open_store(folder: Path, source: Path) -> TreeStore:
     """Return a store of the files of a source."""
-    return TreeStore(str(folder / "store.git"), str(source))
+    return open_tree_store(str(folder), str(source))
 
 
 def check_out_source(

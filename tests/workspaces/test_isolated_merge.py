@@ -13,9 +13,10 @@ from tests.workspaces.git_projects import (
     write_files,
 )
 
+from mudroom._core.runs import Work
 from mudroom.workspaces.isolated.checkout import check_out
 from mudroom.workspaces.isolated.merge import merge_trees
-from mudroom.workspaces.isolated.overlap import StoredWork, find_overlaps
+from mudroom.workspaces.isolated.overlap import find_overlaps
 from mudroom.workspaces.isolated.store import TreeStore
 
 LINES = [f"line {number}\n" for number in range(200)]
@@ -31,14 +32,14 @@ def change_lines(*numbers: int, by: str) -> str:
 
 def make_work(
     store: TreeStore, folder: Path, name: str, files: dict[str, str | bytes | None]
-) -> StoredWork:
+) -> Work:
     """Return the work of a run that writes files, or removes those that are None."""
     base, checkout = check_out_source(store, folder, name)
     place = Path(checkout.files.folder)
     for path in [path for path, content in files.items() if content is None]:
         (place / path).unlink()
     write_files(place, {path: text for path, text in files.items() if text is not None})
-    return StoredWork(name, base, store.store_files(checkout.files, name).tree)
+    return Work(base, store.store_files(checkout.files, name).tree)
 
 
 def read_tree(store: TreeStore, tree: str, folder: Path) -> dict[str, bytes]:
@@ -163,7 +164,7 @@ def test_an_overlap_names_runs_lines_and_whether_git_can_merge_it(tmp_path: Path
             "new.txt": "bob\n",
         },
     )
-    apart, same = find_overlaps(store, [alice, bob])
+    apart, same = find_overlaps(store, {"1.1.1": alice, "1.2.1": bob})
     names = {"1.1.1": "alice", "1.2.1": "bob"}
     assert apart.describe(names) == "apart.txt: alice 10-11, bob 100: can be merged"
     assert same.describe(names) == "same.txt: alice 18-19, bob 19: conflict (both-modified)"
@@ -178,5 +179,7 @@ def test_an_overlap_names_runs_lines_and_whether_git_can_merge_it(tmp_path: Path
 
 def test_works_that_change_different_files_do_not_overlap(tmp_path: Path) -> None:
     store = open_store(tmp_path, make_repository(tmp_path / "app", {"a.txt": "a", "b.txt": "b"}))
-    works = [make_work(store, tmp_path, name, {f"{name}.txt": "changed"}) for name in ("a", "b")]
+    works = {
+        name: make_work(store, tmp_path, name, {f"{name}.txt": "changed"}) for name in ("a", "b")
+    }
     assert find_overlaps(store, works) == []

@@ -80,13 +80,3 @@ def make_sort_key(run_id: str) -> list[tuple[int, str]]:
     """Return a value that sorts ids by the order of turns and calls."""
     parts = re.split(f"[.{_NEXT}]", run_id)
     return [(int(part), "") if part.isdigit() else (0, part) for part in parts]
-
-
-def make_ref_name(run_id: str) -> str:
-    """Return the id as a part of a git ref, which cannot have "~"."""
-    return run_id.replace(_NEXT, "+")
-
-
-def read_ref_name(name: str) -> str:
-    """Return the id that `make_ref_name` changed."""
-    return name.replace("+", _NEXT)

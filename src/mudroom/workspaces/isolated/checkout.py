@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
 
 from msgspec import Struct
 
+from .checkout_repository import make_repository
 from .dependencies import copy_included, find_dependencies
-from .git import Git
-from .recent_files import trust_index
-from .repository import Repository
-from .store import TreeStore, WorkingFiles
-
-_BORROWED = "borrowed"
-"""Folder in `.git` below which a sandbox shows the object folders of others."""
+from .store import TreeStore
+from .trees import WorkingFiles
 
 
 class Checkout(Struct, frozen=True):
@@ -35,8 +30,7 @@ def check_out(
 ) -> Checkout:
     """Write the files of a tree into a new folder. Returns where they are.
 
-    The folder is a git repository if the source is the top of one. Its branches are those of the
-    source; the index has the files of the tree, so changes of the parent look like staged ones.
+    The folder is a git repository if the source is the top of one, and git can be used.
 
     Arguments:
         place: absolute path of a folder; the files get a folder in it.
@@ -48,17 +42,12 @@ def check_out(
     files = WorkingFiles(top, store.prefix)
     os.makedirs(files.folder)
     _copy_ignore_files(store, files)
-    index = store.find_index(index_name)
-    Path(index).unlink(missing_ok=True)
-    git = Git(store.directory, index=index, files=top)
-    git.run("read-tree", *([f"--prefix={store.prefix}"] if store.prefix else []), tree)
-    git.run("checkout-index", "--all", "--force", "--index", "--quiet")
-    trust_index(index)
+    store.write_files(tree, files, index_name)
     copy_included(store, files)
     read_only = _show_dependencies(store, files, same_path=same_path)
     if store.repository and not store.prefix:
-        read_only |= _make_repository(store, store.repository, top, same_path=same_path)
-        shutil.copyfile(index, os.path.join(top, ".git/index"))
+        index = store.find_index(index_name)
+        read_only |= make_repository(store, store.repository, top, index, same_path=same_path)
     return Checkout(files, read_only)
 
 
@@ -88,48 +77,3 @@ def _copy_ignore_files(store: TreeStore, files: WorkingFiles) -> None:
         if os.path.isfile(source) and not os.path.islink(source):
             shutil.copyfile(source, os.path.join(files.top, folder, ".gitignore"))
         folder = os.path.join(folder, name)
-
-
-def _make_repository(
-    store: TreeStore, source: Repository, top: str, *, same_path: bool
-) -> dict[str, str]:
-    """Make the git folder of a checkout. Returns the folders of others that it needs."""
-    directory = Path(top, ".git")
-    (directory / "objects/info").mkdir(parents=True)
-    (directory / "refs").mkdir()
-    (directory / "info").mkdir()
-    user_git = Git(source.directory)
-    object_format = user_git.read_line("rev-parse", "--show-object-format")
-    (directory / "config").write_text(_make_config(object_format))
-    info = Path(store.directory, "info")
-    shutil.copyfile(info / "attributes", directory / "info/attributes")
-    if (info / "exclude").exists():
-        shutil.copyfile(info / "exclude", directory / "info/exclude")
-    refs = user_git.run("for-each-ref", "--format=%(objectname) %(refname)")
-    (directory / "packed-refs").write_bytes(b"# pack-refs with: sorted \n" + refs)
-    (directory / "HEAD").write_text(_read_head(user_git) + "\n")
-    borrowed = [os.path.join(store.directory, "objects"), *source.objects]
-    alternates = directory / "objects/info/alternates"
-    names = [f"{_BORROWED}/{number}" for number in range(len(borrowed))]
-    read_only = {f".git/{name}": folder for name, folder in zip(names, borrowed, strict=True)}
-    if not same_path:
-        alternates.write_text("".join(f"{folder}\n" for folder in borrowed))
-        return read_only
-    for name in names:
-        (directory / name).mkdir(parents=True)
-    alternates.write_text("".join(f"../{name}\n" for name in names))
-    return read_only
-
-
-def _make_config(object_format: str) -> str:
-    version = "0" if object_format == "sha1" else "1"
-    config = f"[core]\n\trepositoryformatversion = {version}\n\tfilemode = true\n\tbare = false\n"
-    if version == "1":
-        config += f"[extensions]\n\tobjectFormat = {object_format}\n"
-    return config
-
-
-def _read_head(git: Git) -> str:
-    """Return what the file HEAD of a repository says: a branch, or a commit."""
-    branch = os.fsdecode(git.run("symbolic-ref", "--quiet", "HEAD", codes=(0, 1))).strip()
-    return f"ref: {branch}" if branch else git.read_line("rev-parse", "HEAD")

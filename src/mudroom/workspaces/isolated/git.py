@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from functools import lru_cache
 
 from msgspec import Struct
 
 from ...errors import WorkspaceError
 
-MIN_VERSION = (2, 38)
+MIN_VERSION = (2, 31)
+"""The first version that takes settings from the environment."""
+
+_MERGE_VERSION = (2, 38)
 """The first version with `git merge-tree --write-tree`."""
 
 TIMEOUT = 600.0
@@ -118,15 +123,32 @@ def split_at_nul(output: bytes) -> list[str]:
 
 def explain_unusable_git() -> str:
     """Return why the installed git cannot be used, "" if it can."""
-    program = shutil.which("git")
-    if program is None:
+    version = _read_version()
+    if not version:
         return "git is not installed"
+    return (
+        "" if version >= MIN_VERSION else f"git {_join(version)} is older than {_join(MIN_VERSION)}"
+    )
+
+
+def can_merge_trees() -> bool:
+    """Return whether the installed git has `git merge-tree --write-tree`."""
+    return _read_version() >= _MERGE_VERSION
+
+
+def _join(version: tuple[int, ...]) -> str:
+    return ".".join(str(number) for number in version)
+
+
+def _read_version() -> tuple[int, ...]:
+    """Return the version of the installed git, () without it."""
+    program = shutil.which("git")
+    return _read_version_of(program, os.stat(program).st_mtime_ns) if program else ()
+
+
+@lru_cache(maxsize=8)
+def _read_version_of(program: str, changed: int) -> tuple[int, ...]:
+    """Return the version of a program git. `changed`: time of the file, for the cache."""
     output = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
-    version = output.stdout.removeprefix("git version").strip()
-    numbers = version.split(".")[:2]
-    try:
-        is_new_enough = tuple(int(number) for number in numbers) >= MIN_VERSION
-    except ValueError:
-        return f"the version of git is not known: {version}"
-    required = ".".join(str(number) for number in MIN_VERSION)
-    return "" if is_new_enough else f"git {version} is older than {required}"
+    numbers = re.findall(r"\d+", output.stdout)
+    return tuple(int(number) for number in numbers[:3])

@@ -76,16 +76,17 @@ def list_kept(home: str, source: str = "") -> list[KeptWork]:
 
 
 def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[KeptWork]:
-    if not os.path.isdir(os.path.join(workspaces.directory, "store.git")):
+    if not workspaces.has_store:
         return
-    stored = workspaces.store.list_kept()
+    kept = workspaces.store.list_kept()
     working = workspaces.list_folders()
-    for run_id in sorted({*stored, *working}, key=make_sort_key):
-        work = workspaces.find_stored(run_id)
-        state = "merged" if stored.get(run_id) else "not merged"
+    for run_id in sorted({*kept, *working}, key=make_sort_key):
+        record = kept.get(run_id)
+        state = "merged" if record and record.is_merged else "not merged"
         if run_id in working:
             state = "working"
-        yield KeptWork(session, run_id, workspaces.source, state, work.files if work else ())
+        files = record.work.files if record else ()
+        yield KeptWork(session, run_id, workspaces.source, state, files)
 
 
 def find_kept(home: str, name: str) -> KeptWork:
@@ -108,9 +109,7 @@ def read_difference(home: str, kept: KeptWork) -> str:
     """Return the changes of a run as a unified difference."""
     workspaces = open_kept(home, kept.session)
     work = _require_work(workspaces, kept)
-    options = ("--no-color", "--no-ext-diff", "--no-textconv")
-    output = workspaces.store.git.run("diff", *options, work.base, work.tree)
-    return output.decode("utf-8", "backslashreplace")
+    return workspaces.store.read_difference(work.base, work.tree)
 
 
 def _require_work(workspaces: IsolatedWorkspaces, kept: KeptWork) -> Work:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from msgspec import Struct
-
 from ..._core.ports import MergeConflict
+from .git import can_merge_trees
+from .git_store import GitStore
 from .store import TreeStore
+from .tree_merge import MergedTree, merge_entries
 
 _KINDS = {
     "CONFLICT (contents)": "both-modified",
@@ -21,43 +22,43 @@ _KINDS = {
 """What git says of a conflict -> its kind. All kinds of renames are "renamed"."""
 
 
-class TreeMerge(Struct, frozen=True):
-    """The result of a merge.
-
-    Arguments:
-        tree: id of the merged tree; it has conflict marks if there are conflicts.
-    """
-
-    tree: str
-    conflicts: tuple[MergeConflict, ...] = ()
-
-
-def merge_trees(store: TreeStore, base: str, ours: str, theirs: str) -> TreeMerge:
-    """Merge the changes from `base` to `theirs` into `ours`. Nothing but objects is written.
-
-    Modelled on `git merge-tree --write-tree`, which does the work; made-up commits give it the
-    base, because `--merge-base` needs git 2.40.
-    """
+def merge_trees(store: TreeStore, base: str, ours: str, theirs: str) -> MergedTree:
+    """Merge the changes from `base` to `theirs` into `ours`. Nothing but objects is written."""
     if base in (ours, theirs) or ours == theirs:
-        return TreeMerge(theirs if ours == base else ours)
+        return MergedTree(theirs if ours == base else ours)
+    if isinstance(store, GitStore) and can_merge_trees():
+        return _merge_with_git(store, base, ours, theirs)
+    return merge_entries(store, base, ours, theirs)
+
+
+def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> MergedTree:
+    """Merge with `git merge-tree`, which follows renames.
+
+    Made-up commits give it the base, because `--merge-base` needs git 2.40.
+    """
     root = store.make_commit(base)
     sides = (store.make_commit(ours, root), store.make_commit(theirs, root))
     output = store.git.run("merge-tree", "--write-tree", "-z", "--messages", *sides, codes=(0, 1))
     parts = os.fsdecode(output).split("\0")
     tree = parts.pop(0)
     if "" not in parts:
-        return TreeMerge(tree)
+        return MergedTree(tree)
     end = parts.index("")
     stages = _read_stages(parts[:end])
     if not stages:
-        return TreeMerge(tree)
+        return MergedTree(tree)
     kinds = _read_kinds(parts[end + 1 :])
-    texts = _find_files(store, tree, list(stages))
+    texts = store.list_entries(tree, list(stages))
     conflicts = [
-        MergeConflict(path, _choose_kind(kinds.get(path, ""), sides), *sides, texts.get(path, ""))
+        MergeConflict(
+            path,
+            _choose_kind(kinds.get(path, ""), sides),
+            *sides,
+            texts[path].id if path in texts else "",
+        )
         for path, sides in stages.items()
     ]
-    return TreeMerge(tree, tuple(conflicts))
+    return MergedTree(tree, tuple(conflicts))
 
 
 def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:
@@ -89,10 +90,3 @@ def _choose_kind(name: str, sides: tuple[str, str, str]) -> str:
         return "renamed"
     kind = _KINDS.get(name, "both-modified")
     return "both-added" if kind == "both-modified" and not sides[0] else kind
-
-
-def _find_files(store: TreeStore, tree: str, paths: list[str]) -> dict[str, str]:
-    """Return the ids of files in a tree by path."""
-    output = store.git.run("ls-tree", "-r", "-z", tree, "--", *paths)
-    entries = (entry.partition("\t") for entry in os.fsdecode(output).split("\0") if entry)
-    return {path: facts.split(" ")[2] for facts, _, path in entries}

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
 from msgspec import Struct
 
+from ..._core.runs import Work
+from .line_merge import match_lines
 from .merge import merge_trees
-from .store import FileChange, TreeStore
+from .store import TreeStore
+from .trees import FILE_TYPE, REGULAR, FileChange
 
-_HUNK = re.compile(rb"^@@ -\S+ \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
-_REGULAR = 0o100000
 _MAX_PATHS = 100
 """Files in one report whose lines are compared."""
-
-
-class StoredWork(Struct, frozen=True):
-    """What a run made of its files.
-
-    Arguments:
-        run: id of the run. base: tree at its start. tree: tree at its end.
-    """
-
-    run: str
-    base: str
-    tree: str
 
 
 class Overlap(Struct, frozen=True):
@@ -70,29 +58,34 @@ class Overlap(Struct, frozen=True):
         }
 
 
-def find_overlaps(store: TreeStore, works: Sequence[StoredWork]) -> list[Overlap]:
-    """Return the files that at least two runs changed, by path."""
-    changes: dict[str, dict[StoredWork, FileChange]] = {}
-    for work in works:
+def find_overlaps(store: TreeStore, works: Mapping[str, Work]) -> list[Overlap]:
+    """Return the files that at least two runs changed, by path.
+
+    Arguments:
+        works: by run id.
+    """
+    changes: dict[str, dict[str, FileChange]] = {}
+    for run, work in works.items():
         for change in store.list_changes(work.base, work.tree):
-            changes.setdefault(change.path, {})[work] = change
-    shared = {path: by_work for path, by_work in changes.items() if len(by_work) > 1}
-    conflicts = _find_conflicts(store, list({work: None for by in shared.values() for work in by}))
+            changes.setdefault(change.path, {})[run] = change
+    shared = {path: by_run for path, by_run in changes.items() if len(by_run) > 1}
+    runs = dict.fromkeys(run for by_run in shared.values() for run in by_run)
+    conflicts = _find_conflicts(store, [works[run] for run in runs])
     overlaps: list[Overlap] = []
-    for number, (path, by_work) in enumerate(sorted(shared.items())):
+    for number, (path, by_run) in enumerate(sorted(shared.items())):
         is_compared = number < _MAX_PATHS
         lines = {
-            work.run: _list_changed_lines(store, change)
-            for work, change in by_work.items()
+            run: _list_changed_lines(store, change)
+            for run, change in by_run.items()
             if is_compared and change.status == "modified"
         }
-        runs = [work.run for work in by_work]
-        kind = conflicts.get(path) or _name_kind([change.status for change in by_work.values()])
-        overlaps.append(Overlap(path, tuple(runs), kind, lines, is_mergeable=path not in conflicts))
+        kind = conflicts.get(path) or _name_kind([change.status for change in by_run.values()])
+        is_mergeable = path not in conflicts
+        overlaps.append(Overlap(path, tuple(by_run), kind, lines, is_mergeable=is_mergeable))
     return overlaps
 
 
-def _find_conflicts(store: TreeStore, works: Sequence[StoredWork]) -> dict[str, str]:
+def _find_conflicts(store: TreeStore, works: Sequence[Work]) -> dict[str, str]:
     """Return the kinds of the conflicts between any two works, by path."""
     conflicts: dict[str, str] = {}
     for first, second in combinations(works, 2):
@@ -103,14 +96,21 @@ def _find_conflicts(store: TreeStore, works: Sequence[StoredWork]) -> dict[str, 
 
 def _list_changed_lines(store: TreeStore, change: FileChange) -> tuple[tuple[int, int], ...]:
     """Return the ranges of changed lines in the new content of a file."""
-    if change.mode & 0o170000 != _REGULAR:
+    if change.mode & FILE_TYPE != REGULAR:
         return ()
-    output = store.git.run("diff", "--unified=0", "--no-color", change.before, change.after)
+    old, new = (store.read(side) for side in (change.before, change.after))
+    if b"\0" in old + new:
+        return ()
     ranges: list[tuple[int, int]] = []
-    for match in _HUNK.finditer(output):
-        start = int(match[1])
-        count = int(match[2]) if match[2] else 1
-        ranges.append((start, max(start, start + count - 1)))
+    place = at = 0
+    lines = new.splitlines()
+    old_lines = old.splitlines()
+    for first, start, count in [*match_lines(old_lines, lines), (len(old_lines), len(lines), 0)]:
+        if start > at:
+            ranges.append((at + 1, start))
+        elif first > place:  # lines were removed in front of this one
+            ranges.append((at, at))
+        place, at = first + count, start + count
     return tuple(ranges)
 
 

@@ -1,114 +1,79 @@
-"""Trees of files as git objects in a folder of their own.
+"""Stores of trees: files as they are at one moment, and the kept work of runs.
 
-The store borrows the objects of the user's repository, and never writes them. Files are stored as
-their bytes are: no line ends, filters or encodings are converted.
+The user's folder is only read. Files are stored as their bytes are: no line ends, filters or
+encodings are converted. Objects have the ids and the form that git gives them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import shutil
-import stat
-from collections.abc import Iterable, Iterator
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from ..._core.run_ids import make_ref_name, read_ref_name
+from ..._core.runs import Work
 from ...errors import WorkspaceError
-from .git import Git, split_at_nul
-from .recent_files import forget_recent_files
-from .repository import find_repository
+from .repository import Repository
+from .trees import FOLDER, FileChange, StoredFiles, TreeEntry, WorkingFiles
 
 MAX_FILE_BYTES = 50 << 20
 """Size of a file up to which it is stored."""
 
-_NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
-"""Attributes with precedence over all files `.gitattributes`."""
-
-_TREES = "refs/trees/"
-_MERGED = "refs/merged/"
+MAX_FILES = 200_000
+"""Files of a folder up to which it is stored."""
 
 _ATTEMPTS = 3
 """Times that files are read while another program changes them."""
 
 
-class WorkingFiles(Struct, frozen=True):
-    """Files in a folder.
+UNFINISHED = ".new"
+"""End of the name of a file that is being written."""
+
+_MERGED = ".merged"
+"""End of the name of an empty file: the work is merged."""
+
+
+class KeptRecord(Struct, frozen=True):
+    """What is kept of a run: its work, and whether it is merged."""
+
+    work: Work
+    is_merged: bool
+
+
+class TreeStore(ABC):
+    """A folder with the trees of a session. The methods block.
 
     Arguments:
-        top: absolute path of the folder with the first ignore rules.
-        prefix: path of the files below it, "" or with "/" at the end.
-    """
-
-    top: str
-    prefix: str = ""
-
-    @property
-    def folder(self) -> str:
-        """Absolute path of the folder with the files."""
-        return os.path.join(self.top, self.prefix).rstrip("/") or "/"
-
-
-class StoredFiles(Struct, frozen=True):
-    """Files of a folder at one moment.
-
-    Arguments:
-        tree: id of the git tree. missing: paths that the tree lacks, with reasons.
-    """
-
-    tree: str
-    missing: tuple[str, ...] = ()
-
-
-class FileChange(Struct, frozen=True):
-    """One difference between two trees.
-
-    Arguments:
-        path: relative to the folder.
-        status: "added", "modified", "deleted" or "type" (a file became a link, or a link a file).
-        before, after: object ids; "" for no file. mode: git's mode of the file after the change,
-            of a deleted file before.
-    """
-
-    path: str
-    status: str
-    before: str
-    after: str
-    mode: int
-
-
-_STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
-
-
-class TreeStore:
-    """A git folder with the trees of a session. The methods block.
-
-    Arguments:
-        directory: absolute path of the git folder; it is made if it is missing.
+        directory: absolute path of the folder of the store; it is made if it is missing.
         source: the folder whose files runs get.
         excluded: absolute paths that no tree has, such as mudroom's state folder.
+        repository: git repository that the source belongs to, if the store can read it.
 
-    Raises WorkspaceError if git cannot be used.
+    Raises WorkspaceError if the store cannot be made.
     """
 
-    def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
+    algorithm = "sha1"
+
+    def __init__(
+        self,
+        directory: str,
+        source: str,
+        excluded: Iterable[str] = (),
+        repository: Repository | None = None,
+    ) -> None:
         self.directory = directory
         self.source = os.path.realpath(source)
-        self._excluded = tuple(excluded)
-        self.repository = find_repository(self.source)
-        self.git = Git(directory)
+        self.repository = repository
+        self._kept = Path(directory, "kept")
         if not os.path.isfile(os.path.join(directory, "HEAD")):
             self._create()
-            self.ignore_paths(self._list_excluded())
-
-    def _list_excluded(self) -> Iterator[str]:
-        """Yield the patterns of the excluded paths below the top of the source."""
-        for path in map(os.path.realpath, self._excluded):
-            relative = os.path.relpath(path, self.source_files.top)
-            if not relative.startswith(".."):
-                yield f"/{relative}"
+            self.ignore_paths(self._list_excluded(excluded))
 
     @property
     def source_files(self) -> WorkingFiles:
@@ -124,38 +89,19 @@ class TreeStore:
             return ""
         return os.path.relpath(self.source, self.repository.top) + "/"
 
-    def _create(self) -> None:
-        """Make the git folder."""
-        temporary = f"{self.directory}.{os.urandom(6).hex()}.new"
-        os.makedirs(temporary, mode=0o700)
-        names = Git(temporary)
-        object_format = "sha1"
-        if self.repository:
-            user_git = Git(self.repository.directory)
-            object_format = user_git.read_line("rev-parse", "--show-object-format")
-        names.run("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
-        info = Path(temporary, "info")
-        info.mkdir(exist_ok=True)
-        (info / "attributes").write_text(_NO_CONVERSION)
-        if self.repository:
-            (info / "exclude").write_bytes(self.repository.read_excludes())
-            _write_alternates(temporary, self.repository.objects)
-        Path(temporary, "indexes").mkdir()
-        try:
-            os.rename(temporary, self.directory)
-        except OSError:  # another thread or process was faster
-            shutil.rmtree(temporary)
-            if not os.path.isfile(os.path.join(self.directory, "HEAD")):
-                raise
-
     @cached_property
     def empty_tree(self) -> str:
         """Id of the tree without files."""
-        return self.git.read_line("hash-object", "-t", "tree", "-w", "--stdin")
+        return self._write_object("tree", b"")
 
     def find_index(self, name: str) -> str:
         """Return the path of an index file of the store."""
         return os.path.join(self.directory, "indexes", name)
+
+    def find_id(self, data: bytes, kind: str = "blob") -> str:
+        """Return the id of a content."""
+        header = b"%s %d\0" % (kind.encode(), len(data))
+        return hashlib.new(self.algorithm, header + data).hexdigest()
 
     def ignore_paths(self, patterns: Iterable[str]) -> None:
         """Leave paths out of all trees. `patterns`: as in `.gitignore`."""
@@ -166,6 +112,13 @@ class TreeStore:
         if new:
             with path.open("ab") as file:
                 file.write(b"".join(b"\n" + pattern for pattern in new) + b"\n")
+
+    def _list_excluded(self, excluded: Iterable[str]) -> Iterator[str]:
+        """Yield the patterns of the excluded paths below the top of the source."""
+        for path in map(os.path.realpath, excluded):
+            relative = os.path.relpath(path, self.source_files.top)
+            if not relative.startswith(".."):
+                yield f"/{relative}"
 
     def store_source(self) -> StoredFiles:
         """Store the files of the source as they are, with changed and untracked files."""
@@ -180,159 +133,135 @@ class TreeStore:
         for attempt in range(_ATTEMPTS):
             try:
                 return self._store_files(files, index_name)
+            except TooManyFilesError:
+                raise
             except WorkspaceError:
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
-    def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
-        index = self.find_index(index_name)
-        git = Git(self.directory, index=index, files=files.top, prefix=files.prefix)
-        forget_recent_files(git, files.folder)
-        changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
-        paths = sorted(set(split_at_nul(changed)))
-        nested = [path.rstrip("/") for path in paths if path.endswith("/")]
-        missing = dict(_find_missing(files.folder, paths))
-        if paths:
-            excluded = [f":(exclude,literal){path}" for path in (*nested, *missing)]
-            _add_files(git, [".", *excluded])
-        forced = self._find_forced(files)
-        if forced:
-            _add_files(git, [f":(literal){path}" for path in forced], "--force")
-        notes = [f"{path} ({reason})" for path, reason in missing.items()]
-        trees: dict[str, str] = {}
-        for number, path in enumerate(nested):
-            folder = os.path.join(files.folder, path)
-            self._borrow_objects(folder)
-            stored = self._store_files(WorkingFiles(folder), f"{index_name}+{number}")
-            trees[path] = stored.tree
-            notes += [f"{path}/{note}" for note in stored.missing]
-        return StoredFiles(self._write_tree(git, trees), tuple(notes))
+    def write_tree(self, entries: Mapping[str, TreeEntry]) -> str:
+        """Write the tree of entries by path; return its id."""
+        folders: dict[str, dict[str, TreeEntry]] = {}
+        files: dict[str, TreeEntry] = {}
+        for path, entry in entries.items():
+            name, slash, rest = path.partition("/")
+            if slash:
+                folders.setdefault(name, {})[rest] = entry
+            else:
+                files[name] = entry
+        for name, below in folders.items():
+            files[name] = TreeEntry(FOLDER, self.write_tree(below))
+        # git sorts the name of a folder as if "/" were its end.
+        names = sorted(files, key=lambda name: os.fsencode(f"{name}/" if name in folders else name))
+        parts = (
+            b"%o %s\0%s" % (files[name].mode, os.fsencode(name), bytes.fromhex(files[name].id))
+            for name in names
+        )
+        return self._write_object("tree", b"".join(parts))
 
-    def _find_forced(self, files: WorkingFiles) -> list[str]:
-        """Return the files that the user's repository tracks although it ignores them."""
-        repository = find_repository(files.folder)
-        if repository is None or not files.folder.startswith(self.source):
-            return []
-        git = Git(repository.directory, files=files.top, prefix=files.prefix)
-        output = git.run("ls-files", "-z", "-i", "-c", "--exclude-standard", "--", ".")
-        folder = files.folder
-        return [path for path in split_at_nul(output) if os.path.lexists(f"{folder}/{path}")]
+    def write(self, data: bytes) -> str:
+        """Store the content of a file; return its id."""
+        return self._write_object("blob", data)
 
-    def _borrow_objects(self, folder: str) -> None:
-        """Borrow the objects of a repository inside the folder, such as a submodule."""
-        repository = find_repository(folder)
-        if repository is None or repository.top != folder:
+    def keep(self, name: str, work: Work) -> None:
+        """Keep the work of a run under a name. Work that differs from the kept one is not merged."""
+        record = self.find_kept(name)
+        if record and record.work == work:
             return
-        _write_alternates(self.directory, repository.objects)
+        self._kept.mkdir(exist_ok=True)
+        (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
+        write_durably(self._kept / name, msgspec.json.encode(work))
 
-    def _write_tree(self, git: Git, nested: dict[str, str]) -> str:
-        """Write the tree of an index, with the trees of nested repositories in it."""
-        if nested:
-            combined = f"{git.index}.combined"
-            Path(combined).unlink(missing_ok=True)
-            if os.path.exists(git.index):
-                shutil.copyfile(git.index, combined)
-            git = Git(git.directory, index=combined, files=git.files, prefix=git.prefix)
-            for path, tree in nested.items():
-                git.run("read-tree", f"--prefix={git.prefix}{path}/", tree)
-        if not git.prefix:
-            return git.read_line("write-tree")
-        if not git.run("ls-files", "-z", "--", "."):
-            return self.empty_tree
-        return git.read_line("write-tree", f"--prefix={git.prefix}")
-
-    def list_changes(self, before: str, after: str) -> list[FileChange]:
-        """Return the differences between two trees, by path."""
-        output = self.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
-        parts = split_at_nul(output)
-        return [
-            _read_change(facts, path) for facts, path in zip(parts[::2], parts[1::2], strict=True)
-        ]
-
-    def read(self, object_id: str) -> bytes:
-        """Return the content of a file, b"" for the id ""."""
-        return self.git.run("cat-file", "blob", object_id) if object_id else b""
-
-    def keep(self, name: str, tree: str, base: str) -> str:
-        """Keep a tree under a name, as a commit after the commit of its base; return its id."""
-        commit = self.make_commit(tree, self.make_commit(base))
-        self.git.run("update-ref", _TREES + make_ref_name(name), commit)
-        return commit
-
-    def find_kept(self, name: str) -> tuple[str, str] | None:
-        """Return the ids of base and tree that are kept under a name, None without one."""
-        ref = _TREES + make_ref_name(name)
-        commits = (f"{ref}~", ref)
-        options = ("--verify", "--quiet")
-        trees = [
-            os.fsdecode(self.git.run("rev-parse", *options, f"{commit}^{{tree}}", codes=(0, 1)))
-            for commit in commits
-        ]
-        return (trees[0].strip(), trees[1].strip()) if all(trees) else None
+    def find_kept(self, name: str) -> KeptRecord | None:
+        """Return what is kept under a name, None without it."""
+        try:
+            data = (self._kept / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        work = msgspec.json.decode(data, type=Work)
+        return KeptRecord(work, (self._kept / f"{name}{_MERGED}").exists())
 
     def mark_merged(self, name: str) -> None:
-        """Record that the tree with a name is merged."""
-        self.git.run("update-ref", _MERGED + make_ref_name(name), _TREES + make_ref_name(name))
+        """Record that the work with a name is merged."""
+        (self._kept / f"{name}{_MERGED}").touch()
 
-    def list_kept(self) -> dict[str, bool]:
-        """Return the names of the kept trees, and whether each one is merged."""
-        refs = os.fsdecode(self.git.run("for-each-ref", "--format=%(refname)")).split()
-        names = (ref.removeprefix(_TREES) for ref in refs if ref.startswith(_TREES))
-        return {read_ref_name(name): f"{_MERGED}{name}" in refs for name in names}
+    def list_kept(self) -> dict[str, KeptRecord]:
+        """Return what is kept by name."""
+        names = os.listdir(self._kept) if self._kept.exists() else []
+        names = [name for name in names if not name.endswith((_MERGED, UNFINISHED))]
+        records = ((name, self.find_kept(name)) for name in names)
+        return {name: record for name, record in records if record}
 
     def drop(self, name: str) -> None:
-        """Remove the tree with a name."""
-        for folder in (_TREES, _MERGED):
-            self.git.run("update-ref", "-d", folder + make_ref_name(name))
+        """Remove what is kept under a name."""
+        (self._kept / name).unlink(missing_ok=True)
+        (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
 
-    def make_commit(self, tree: str, *parents: str) -> str:
-        """Return the id of a commit with a tree; equal arguments give an equal id."""
-        options = [option for parent in parents for option in ("-p", parent)]
-        return self.git.read_line("commit-tree", tree, *options)
+    @abstractmethod
+    def _create(self) -> None:
+        """Make the folder of the store."""
+
+    @abstractmethod
+    def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
+        """Store the files of a folder as they are."""
+
+    @abstractmethod
+    def _write_object(self, kind: str, data: bytes) -> str:
+        """Store an object and return its id. `kind`: "blob", "tree" or "commit"."""
+
+    @abstractmethod
+    def write_files(self, tree: str, files: WorkingFiles, index_name: str) -> None:
+        """Write the files of a tree into a folder, and the facts about them into an index."""
+
+    @abstractmethod
+    def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
+        """Return the files of a tree by path; only those with some paths, if any are given."""
+
+    @abstractmethod
+    def list_changes(self, before: str, after: str) -> list[FileChange]:
+        """Return the differences between two trees, by path."""
+
+    @abstractmethod
+    def measure_tree(self, tree: str) -> int:
+        """Return the bytes of the files of a tree."""
+
+    @abstractmethod
+    def read(self, object_id: str) -> bytes:
+        """Return the content of a file, b"" for the id ""."""
+
+    @abstractmethod
+    def read_difference(self, before: str, after: str) -> str:
+        """Return the differences between two trees in the unified format."""
+
+    @abstractmethod
+    def list_ignored_folders(self) -> list[str]:
+        """Return the folders of the source that git ignores, without those inside them."""
+
+    @abstractmethod
+    def list_included(self, patterns: str) -> list[str]:
+        """Return the files of the source that git ignores and a file with patterns names."""
 
 
-def _write_alternates(directory: str, folders: Iterable[str]) -> None:
-    """Add object folders to those that a git folder borrows from."""
-    path = Path(directory, "objects/info/alternates")
-    try:
-        known = path.read_bytes().splitlines()
-    except FileNotFoundError:
-        known = []
-    lines = dict.fromkeys([*known, *map(os.fsencode, folders)])
-    path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
+class TooManyFilesError(WorkspaceError):
+    """A folder with more files than a store takes."""
 
 
-def _find_missing(folder: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files that cannot be stored, with the reason."""
-    for path in paths:
-        absolute = f"{folder}/{path}"
-        try:
-            facts = os.lstat(absolute)
-        except OSError:
-            continue  # it was removed
-        if not stat.S_ISREG(facts.st_mode):
-            continue
-        if facts.st_size > MAX_FILE_BYTES:
-            yield path, f"larger than {MAX_FILE_BYTES >> 20} MiB"
-        elif not os.access(absolute, os.R_OK):
-            yield path, "cannot be read"
+def check_count(folder: str, count: int) -> None:
+    """Raise TooManyFilesError if a folder has too many files."""
+    if count > MAX_FILES:
+        raise TooManyFilesError(
+            f"{folder} has {count:,} files that git does not ignore; an isolated workspace can "
+            f"have {MAX_FILES:,}",
+            remedy="Let git ignore what runs do not need, or let the run share the folder.",
+        )
 
 
-def _add_files(git: Git, patterns: list[str], *options: str) -> None:
-    data = b"".join(os.fsencode(pattern) + b"\0" for pattern in patterns)
-    git.run("add", "-A", *options, "--pathspec-from-file=-", "--pathspec-file-nul", data=data)
-
-
-def _read_change(facts: str, path: str) -> FileChange:
-    """Read one difference: ":100644 100755 <id> <id> M"."""
-    old_mode, new_mode, before, after, status = facts.removeprefix(":").split(" ")
-    is_deleted = status == "D"
-    return FileChange(
-        path,
-        _STATUS[status[0]],
-        before="" if status == "A" else before,
-        after="" if is_deleted else after,
-        mode=int(old_mode if is_deleted else new_mode, 8),
-    )
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a file so that it is whole, or not there, after a power failure."""
+    descriptor, name = tempfile.mkstemp(UNFINISHED, dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(descriptor)
+    os.replace(name, path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import threading
@@ -18,13 +17,15 @@ from msgspec.structs import replace
 
 from ..._core.ports import MergeConflict, MergedFile, MergePlan
 from ..._core.runs import Work
+from ..._platform.path_text import path_to_text
 from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.protected_names import find_protected_component
 from ...errors import WorkspaceError
 from .checkout import check_out
-from .git import explain_unusable_git
 from .merge import merge_trees
-from .store import StoredFiles, TreeStore, WorkingFiles
+from .open_store import has_store, open_store
+from .store import TreeStore
+from .trees import FILE_TYPE, LINK, StoredFiles, WorkingFiles
 
 SOURCE_FILE = "source"
 """Name of the file with the path of the user's folder."""
@@ -35,9 +36,6 @@ REMOVED = ".removed"
 _RECORD = "workspace.json"
 _SOURCE = "source"
 """Name of the index for the user's folder."""
-
-_LINK = 0o120000
-_FILE_TYPE = 0o170000
 
 
 class IsolatedFolder(Struct, frozen=True):
@@ -82,19 +80,19 @@ class IsolatedWorkspaces:
         self._store: TreeStore | None = None
 
     @property
+    def has_store(self) -> bool:
+        """True if a run has had an isolated workspace."""
+        return has_store(self.directory)
+
+    @property
     def store(self) -> TreeStore:
-        """The trees of the session. Raises WorkspaceError if git cannot be used."""
+        """The trees of the session. Raises WorkspaceError if they cannot be read."""
         with self._lock:
             if self._store is None:
                 self._store = self._open_store()
             return self._store
 
     def _open_store(self) -> TreeStore:
-        if reason := explain_unusable_git():
-            raise WorkspaceError(
-                f"an isolated workspace needs git: {reason}",
-                remedy="Install git 2.38 or later, or let the run share the folder.",
-            )
         folder = Path(self.directory)
         make_private_folder(folder)
         if not self.is_locked_by_caller:
@@ -102,7 +100,7 @@ class IsolatedWorkspaces:
         record = folder / SOURCE_FILE
         if not record.exists():
             replace_private_file(record, os.fsencode(self.source))
-        return TreeStore(str(folder / "store.git"), self.source, [self._home])
+        return open_store(self.directory, self.source, [self._home])
 
     def _lock_folder(self) -> None:
         """Keep clean-ups of other processes away while this object exists."""
@@ -160,17 +158,17 @@ class IsolatedWorkspaces:
         if folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
         stored = self.store.store_files(folder.files, run_id)
-        self.store.keep(run_id, stored.tree, folder.base)
-        return replace(self._describe_work(folder.base, stored.tree), missing=stored.missing)
+        changes = self.store.list_changes(folder.base, stored.tree)
+        files = tuple(path_to_text(change.path) for change in changes)
+        missing = tuple(map(path_to_text, stored.missing))
+        work = Work(folder.base, stored.tree, files, missing)
+        self.store.keep(run_id, work)
+        return work
 
     def find_stored(self, run_id: str) -> Work | None:
         """Return the work of a run that was stored, None if there is none."""
-        pair = self.store.find_kept(run_id)
-        return self._describe_work(*pair) if pair else None
-
-    def _describe_work(self, base: str, tree: str) -> Work:
-        files = tuple(change.path for change in self.store.list_changes(base, tree))
-        return Work(base, tree, files)
+        record = self.store.find_kept(run_id)
+        return record.work if record else None
 
     def remove(self, run_id: str) -> None:
         """Remove the folder of a run. Its stored work stays."""
@@ -184,8 +182,8 @@ class IsolatedWorkspaces:
 
     def remove_if_stored(self, run_id: str) -> None:
         """Remove the folder of a run if it is as the stored work; else a later start finds it."""
-        stored = self.find_stored(run_id)
-        if stored and self.find(run_id) and self._store_present(run_id).tree == stored.tree:
+        stored = self.find_stored(run_id) if self.find(run_id) else None
+        if stored and self._store_present(run_id).tree == stored.tree:
             self.remove(run_id)
 
     def mark_merged(self, run_id: str) -> None:
@@ -202,10 +200,15 @@ class IsolatedWorkspaces:
         ours = self._store_present(into).tree
         merge = merge_trees(self.store, work.base, ours, work.tree)
         if merge.conflicts:
-            return MergePlan(conflicts=merge.conflicts)
+            return MergePlan(
+                conflicts=tuple(
+                    replace(conflict, path=path_to_text(conflict.path))
+                    for conflict in merge.conflicts
+                )
+            )
         changes = self.store.list_changes(ours, merge.tree)
         conflicts = tuple(
-            MergeConflict(change.path, kind, ours=change.before, theirs=change.after)
+            MergeConflict(path_to_text(change.path), kind, ours=change.before, theirs=change.after)
             for change in changes
             if (kind := _find_obstacle(change.path, change.mode))
         )
@@ -213,15 +216,14 @@ class IsolatedWorkspaces:
             return MergePlan(conflicts=conflicts)
         changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
         files = tuple(
-            MergedFile(change.path, change.before, change.after, change.mode & 0o777)
+            MergedFile(path_to_text(change.path), change.before, change.after, change.mode & 0o777)
             for change in changes
         )
         return MergePlan(files)
 
     def find_id(self, data: bytes) -> str:
         """Return the id that git gives a content."""
-        algorithm = "sha256" if len(self.store.empty_tree) == 64 else "sha1"
-        return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
+        return self.store.find_id(data)
 
     def _store_present(self, run_id: str) -> StoredFiles:
         """Store the present files of a run, or of the user's folder."""
@@ -252,4 +254,4 @@ def _find_obstacle(path: str, mode: int) -> str:
     """Return the kind of conflict of a file that a merge may not write, "" if it may."""
     if find_protected_component(path):
         return "protected"
-    return "link" if mode & _FILE_TYPE == _LINK else ""
+    return "link" if mode & FILE_TYPE == LINK else ""

@@ -1,0 +1,260 @@
+"""Trees of files as git objects.
+
+The store borrows the objects of the user's repository, and never writes them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from .git import Git, split_at_nul
+from .recent_files import forget_recent_files, trust_index
+from .repository import find_repository
+from .store import MAX_FILE_BYTES, TreeStore, check_count
+from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, list_parents
+
+_NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
+"""Attributes with precedence over all files `.gitattributes`."""
+
+_STATUS = {"A": "added", "M": "modified", "D": "deleted", "T": "type"}
+
+_COMMIT = "mudroom <mudroom@localhost> 946684800 +0000"
+"""Author of all commits: equal trees and parents give equal ids."""
+
+
+class GitStore(TreeStore):
+    """A store in a git folder. See TreeStore."""
+
+    def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
+        self.git = Git(directory)
+        super().__init__(directory, source, excluded, find_repository(os.path.realpath(source)))
+        if "sha256" in Path(directory, "config").read_text():
+            self.algorithm = "sha256"
+
+    def _create(self) -> None:
+        """Make the git folder."""
+        temporary = f"{self.directory}.{os.urandom(6).hex()}.new"
+        os.makedirs(temporary, mode=0o700)
+        names = Git(temporary)
+        object_format = "sha1"
+        if self.repository:
+            user_git = Git(self.repository.directory)
+            object_format = user_git.read_line("rev-parse", "--show-object-format")
+        names.run("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
+        info = Path(temporary, "info")
+        info.mkdir(exist_ok=True)
+        (info / "attributes").write_text(_NO_CONVERSION)
+        if self.repository:
+            (info / "exclude").write_bytes(self.repository.read_excludes())
+            _write_alternates(temporary, self.repository.objects)
+        Path(temporary, "indexes").mkdir()
+        try:
+            os.rename(temporary, self.directory)
+        except OSError:  # another thread or process was faster
+            shutil.rmtree(temporary)
+            if not os.path.isfile(os.path.join(self.directory, "HEAD")):
+                raise
+
+    def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
+        index = self.find_index(index_name)
+        git = Git(self.directory, index=index, files=files.top, prefix=files.prefix)
+        forget_recent_files(git, files.folder)
+        changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
+        paths = sorted({*split_at_nul(changed), *self._find_forced(files)})
+        check_count(files.folder, len(paths))
+        nested = [path.rstrip("/") for path in paths if path.endswith("/")]
+        missing = dict(_find_missing(files.folder, paths))
+        _update_index(git, files.folder, [path for path in paths if path not in missing])
+        notes = [f"{path} ({reason})" for path, reason in missing.items()]
+        trees: dict[str, str] = {}
+        for number, path in enumerate(nested):
+            folder = os.path.join(files.folder, path)
+            self._borrow_objects(folder)
+            stored = self._store_files(WorkingFiles(folder), f"{index_name}+{number}")
+            trees[path] = stored.tree
+            notes += [f"{path}/{note}" for note in stored.missing]
+        return StoredFiles(self._write_index(git, trees), tuple(notes))
+
+    def _find_forced(self, files: WorkingFiles) -> list[str]:
+        """Return the files that the user's repository tracks although it ignores them."""
+        repository = find_repository(files.folder)
+        if repository is None or not files.folder.startswith(self.source):
+            return []
+        git = Git(repository.directory, files=files.top, prefix=files.prefix)
+        output = git.run("ls-files", "-z", "-i", "-c", "--exclude-standard", "--", ".")
+        folder = files.folder
+        return [path for path in split_at_nul(output) if os.path.lexists(f"{folder}/{path}")]
+
+    def _borrow_objects(self, folder: str) -> None:
+        """Borrow the objects of a repository inside the folder, such as a submodule."""
+        repository = find_repository(folder)
+        if repository is None or repository.top != folder:
+            return
+        _write_alternates(self.directory, repository.objects)
+
+    def _write_index(self, git: Git, nested: dict[str, str]) -> str:
+        """Write the tree of an index, with the trees of nested repositories in it."""
+        if nested:
+            combined = f"{git.index}.combined"
+            Path(combined).unlink(missing_ok=True)
+            if os.path.exists(git.index):
+                shutil.copyfile(git.index, combined)
+            git = Git(git.directory, index=combined, files=git.files, prefix=git.prefix)
+            for path, tree in nested.items():
+                git.run("read-tree", f"--prefix={git.prefix}{path}/", tree)
+        if not git.prefix:
+            return git.read_line("write-tree")
+        if not git.run("ls-files", "-z", "--", "."):
+            return self.empty_tree
+        return git.read_line("write-tree", f"--prefix={git.prefix}")
+
+    def write_files(self, tree: str, files: WorkingFiles, index_name: str) -> None:
+        """Write the files of a tree into a folder, and the facts about them into an index."""
+        index = self.find_index(index_name)
+        Path(index).unlink(missing_ok=True)
+        git = Git(self.directory, index=index, files=files.top)
+        git.run("read-tree", *([f"--prefix={files.prefix}"] if files.prefix else []), tree)
+        git.run("checkout-index", "--all", "--force", "--index", "--quiet")
+        trust_index(index)
+
+    def list_entries(self, tree: str, paths: Sequence[str] = ()) -> dict[str, TreeEntry]:
+        """Return the files of a tree by path; only those with some paths, if any are given."""
+        output = self.git.run("ls-tree", "-r", "-z", "--full-tree", tree, "--", *paths)
+        entries = (entry.partition("\t") for entry in split_at_nul(output))
+        return {path: _read_entry(facts) for facts, _, path in entries}
+
+    def measure_tree(self, tree: str) -> int:
+        """Return the bytes of the files of a tree."""
+        entries = split_at_nul(self.git.run("ls-tree", "-r", "-l", "-z", tree))
+        sizes = (entry.partition("\t")[0].rsplit(" ", 1)[1] for entry in entries)
+        return sum(int(size) for size in sizes if size.isdigit())
+
+    def list_changes(self, before: str, after: str) -> list[FileChange]:
+        """Return the differences between two trees, by path."""
+        output = self.git.run("diff-tree", "-r", "-z", "--raw", "--no-renames", before, after)
+        parts = split_at_nul(output)
+        return [
+            _read_change(facts, path) for facts, path in zip(parts[::2], parts[1::2], strict=True)
+        ]
+
+    def read(self, object_id: str) -> bytes:
+        """Return the content of a file, b"" for the id ""."""
+        if not object_id:
+            return b""
+        try:
+            data = zlib.decompress(Path(self._find_loose(object_id)).read_bytes())
+        except FileNotFoundError:  # it is borrowed
+            return self.git.run("cat-file", "blob", object_id)
+        return data[data.index(b"\0") + 1 :]
+
+    def read_difference(self, before: str, after: str) -> str:
+        """Return the differences between two trees in the unified format."""
+        options = ("--no-color", "--no-ext-diff", "--no-textconv")
+        output = self.git.run("diff", *options, before, after)
+        return output.decode("utf-8", "backslashreplace")
+
+    def list_ignored_folders(self) -> list[str]:
+        """Return the folders of the source that git ignores, without those inside them."""
+        paths = self._list_ignored("--directory", "--exclude-standard")
+        return [path.rstrip("/") for path in paths if path.endswith("/")]
+
+    def list_included(self, patterns: str) -> list[str]:
+        """Return the files of the source that git ignores and a file with patterns names."""
+        named = self._list_ignored(f"--exclude-from={patterns}")
+        ignored = set(self._list_ignored("--exclude-standard"))
+        return [path for path in named if path in ignored]
+
+    def _list_ignored(self, *options: str) -> list[str]:
+        files = self.source_files
+        git = Git(self.directory, self.find_index("source"), files.top, files.prefix)
+        return split_at_nul(git.run("ls-files", "-z", "--others", "--ignored", *options, "--", "."))
+
+    def make_commit(self, tree: str, *parents: str) -> str:
+        """Return the id of a commit with a tree; equal arguments give an equal id."""
+        lines = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
+        lines += [f"author {_COMMIT}", f"committer {_COMMIT}", "", ""]
+        return self._write_object("commit", "\n".join(lines).encode())
+
+    def _write_object(self, kind: str, data: bytes) -> str:
+        """Write an object as git does."""
+        object_id = self.find_id(data, kind)
+        path = self._find_loose(object_id)
+        if not os.path.exists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path), prefix="tmp_obj_")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(zlib.compress(b"%s %d\0" % (kind.encode(), len(data)) + data, 1))
+                file.flush()
+                os.fsync(descriptor)
+            os.rename(name, path)
+        return object_id
+
+    def _find_loose(self, object_id: str) -> str:
+        return os.path.join(self.directory, "objects", object_id[:2], object_id[2:])
+
+
+def _write_alternates(directory: str, folders: Iterable[str]) -> None:
+    """Add object folders to those that a git folder borrows from."""
+    path = Path(directory, "objects/info/alternates")
+    try:
+        known = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        known = []
+    lines = dict.fromkeys([*known, *map(os.fsencode, folders)])
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _find_missing(folder: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files that cannot be stored, with the reason."""
+    for path in paths:
+        absolute = f"{folder}/{path}"
+        try:
+            facts = os.lstat(absolute)
+        except OSError:
+            continue  # it was removed
+        if not stat.S_ISREG(facts.st_mode):
+            continue
+        if facts.st_size > MAX_FILE_BYTES:
+            yield path, f"larger than {MAX_FILE_BYTES >> 20} MiB"
+        elif not os.access(absolute, os.R_OK):
+            yield path, "cannot be read"
+
+
+def _update_index(git: Git, folder: str, paths: list[str]) -> None:
+    """Bring paths in the index up to date: files, links, and what is there no longer."""
+    linked = {parent for parent in list_parents(paths) if os.path.islink(f"{folder}/{parent}")}
+    files = [path for path in paths if not path.endswith("/")]
+    replaced = [path for path in files if linked and linked & list_parents([path])]
+    for options, group in (
+        (("--force-remove",), replaced),
+        (("--add", "--remove", "--replace"), [path for path in files if path not in replaced]),
+    ):
+        if group:
+            data = b"".join(os.fsencode(path) + b"\0" for path in group)
+            git.run("update-index", "-z", *options, "--stdin", data=data)
+
+
+def _read_change(facts: str, path: str) -> FileChange:
+    """Read one difference: ":100644 100755 <id> <id> M"."""
+    old_mode, new_mode, before, after, status = facts.removeprefix(":").split(" ")
+    is_deleted = status == "D"
+    return FileChange(
+        path,
+        _STATUS[status[0]],
+        before="" if status == "A" else before,
+        after="" if is_deleted else after,
+        mode=int(old_mode if is_deleted else new_mode, 8),
+    )
+
+
+def _read_entry(facts: str) -> TreeEntry:
+    """Read one entry: "100644 blob <id>"."""
+    mode, _, object_id = facts.split(" ")
+    return TreeEntry(int(mode, 8), object_id)
