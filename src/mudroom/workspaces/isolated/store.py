@@ -165,7 +165,7 @@ class TreeStore(ABC):
         return self._write_object("blob", data)
 
     def keep(self, name: str, work: Work) -> None:
-        """Keep the work of a run under a name. Work that differs from the kept one is not merged."""
+        """Keep the work of a run under a name, as not merged if it is new."""
         record = self.find_kept(name)
         if record and record.work == work:
             return
