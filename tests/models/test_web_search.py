@@ -27,7 +27,7 @@ from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.session_markdown import render_session_markdown
-from mudroom.cli.output.stream_json import StreamJson, to_anthropic_message
+from mudroom.cli.output.stream_json import StreamJson
 from mudroom.cli.output.transcript_lines import render_transcript
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models import model_facts
@@ -37,6 +37,7 @@ from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.openai.responses import ResponsesModel
+from mudroom.projections.anthropic_shapes import to_anthropic_message
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest

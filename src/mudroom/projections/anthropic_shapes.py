@@ -1,4 +1,4 @@
-"""Blocks and token counts in the JSON shapes of the Messages API, for logs and test servers."""
+"""Answers, blocks and token counts in the JSON shapes of the Messages API."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ import msgspec
 
 from .._core.messages import (
     AssistantBlock,
+    AssistantMessage,
     ProviderBlock,
+    StopReason,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
     Usage,
     get_sendable_arguments,
 )
+
+_STOPS = {
+    StopReason.END: "end_turn",
+    StopReason.CALLS: "tool_use",
+    StopReason.LENGTH: "max_tokens",
+    StopReason.REFUSAL: "refusal",
+}
 
 
 def to_anthropic_block(block: AssistantBlock) -> dict[str, Any]:
@@ -70,3 +79,18 @@ def to_anthropic_usage(usage: Usage) -> dict[str, int]:
         "cache_read_input_tokens": usage.cache_read_tokens,
         "output_tokens": usage.output_tokens,
     }
+
+
+def to_anthropic_stop_reason(message: AssistantMessage) -> str:
+    """Return the stop reason in the terms of the Messages API.
+
+    If the API has no term for it, return the provider's own reason.
+    """
+    return _STOPS.get(message.stop_reason, message.provider_stop_reason or "unknown")
+
+
+def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
+    """Return an answer in the shape of the Messages API."""
+    head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
+    tail = {"stop_reason": stop, "stop_sequence": None, "usage": to_anthropic_usage(message.usage)}
+    return {**head, "content": [to_anthropic_block(block) for block in message.content], **tail}

@@ -30,7 +30,7 @@ from ..._core.events import (
 from ..._core.messages import TextBlock, append_placeholders
 from ..._core.runs import Brief
 from ..._platform.private_files import make_private_folder, write_private_file
-from ..output.stream_json import to_anthropic_message, to_anthropic_stop_reason
+from ...projections.anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
 
 _MAX_FOLDER_NAME = 200
 """Characters; longer names are cut and end with a checksum."""

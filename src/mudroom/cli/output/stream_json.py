@@ -25,17 +25,15 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from ..._core.messages import (
-    AssistantMessage,
-    StopReason,
-    ToolCallBlock,
-    Usage,
-    append_placeholders,
-)
+from ..._core.messages import ToolCallBlock, Usage, append_placeholders
 from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
-from ...projections.anthropic_shapes import to_anthropic_block, to_anthropic_usage
-from .stream_json_commands import make_end_fields, make_start_fields
+from ...projections.anthropic_shapes import (
+    to_anthropic_message,
+    to_anthropic_stop_reason,
+    to_anthropic_usage,
+)
+from .stream_json_commands import make_end_fields, make_start_fields, make_stop_fields
 
 _SUBTYPES: dict[Reason | Limit, str] = {
     Reason.GOAL: "success",
@@ -49,12 +47,6 @@ _SUBTYPES: dict[Reason | Limit, str] = {
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
-_STOPS = {
-    StopReason.END: "end_turn",
-    StopReason.CALLS: "tool_use",
-    StopReason.LENGTH: "max_tokens",
-    StopReason.REFUSAL: "refusal",
-}
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
@@ -73,6 +65,10 @@ class _Run:
         self.usage = Usage()
         self.stop = ""
         self.calls: tuple[ToolCallBlock, ...] = ()
+        self.is_in_background = False
+        self.has_ended = False
+        self.commands: dict[str, str] = {}
+        """Calls of the background commands that work, by the id of the command."""
 
 
 class StreamJson:
@@ -151,9 +147,8 @@ class StreamJson:
                 )
             case ModelCallRetried() | Delta() | MessageSent():
                 yield from self._make_system_lines(run, event)
-            case RunFinished() if run.brief.depth:
-                self._reports.append(event.report)
-                yield self._make_notification(run, event)
+            case RunFinished() if not run.has_ended:
+                yield from self._finish_run(run, event)
             case _:
                 pass
 
@@ -163,7 +158,8 @@ class StreamJson:
         if isinstance(event, ModelCallRetried):
             yield self._make_retry_line(run, event)
         elif isinstance(event, MessageSent):
-            if fields := make_end_fields(event):
+            call_id = run.commands.pop(event.message.sender, "")
+            if fields := make_end_fields(event, call_id):
                 yield self._make_line("system", **fields, **_make_place_fields(run))
         elif event.kind in ("search_start", "search_end"):
             status = "started" if event.kind == "search_start" else "finished"
@@ -209,13 +205,16 @@ class StreamJson:
 
     def _start_run(self, event: RunStarted) -> Iterator[dict[str, Any]]:
         brief = event.brief
+        if brief.run_id in self._runs:
+            return
         run = self._runs[brief.run_id] = _Run(brief, event.at)
         if brief.depth == 0:
             return
+        run.is_in_background = self._is_in_background(brief)
         task = {
-            "description": brief.description,
+            "description": _describe(brief),
             "task_type": "local_agent",
-            "is_backgrounded": self._is_in_background(brief),
+            "is_backgrounded": run.is_in_background,
             "prompt": brief.prompt,
         }
         yield self._make_task_line(run, "task_started", **task)
@@ -265,16 +264,31 @@ class StreamJson:
             run, [block | ({"is_error": True} if event.result.error else {})]
         )
         if fields := make_start_fields(event):
+            run.commands[fields["task_id"]] = event.call_id
             yield self._make_line("system", **fields, **_make_place_fields(run))
+        child = self._runs.get(event.result.detail.get("run", ""))
+        if child and event.result.detail.get("background") and not child.is_in_background:
+            child.is_in_background = True
+            yield self._make_task_line(child, "task_updated", patch={"is_backgrounded": True})
         if run.brief.depth:
             usage = _encode_task_usage(run, run.usage, event.at)
             yield self._make_task_line(
                 run,
                 "task_progress",
-                description=run.brief.description,
+                description=_describe(run.brief),
                 usage=usage,
                 last_tool_name=event.name,
             )
+
+    def _finish_run(self, run: _Run, event: RunFinished) -> Iterator[dict[str, Any]]:
+        """Yield the ends of a run's commands, which do not outlive it, and the end of a child."""
+        run.has_ended = True
+        for command, call_id in run.commands.items():
+            fields = make_stop_fields(command, call_id)
+            yield self._make_line("system", **fields, **_make_place_fields(run))
+        if run.brief.depth:
+            self._reports.append(event.report)
+            yield self._make_notification(run, event)
 
     def _make_notification(self, run: _Run, event: RunFinished) -> dict[str, Any]:
         report = event.report
@@ -286,6 +300,7 @@ class StreamJson:
             output_file=report.spill,
             usage=_encode_task_usage(run, report.usage, event.at),
             reason=report.reason.value,
+            is_backgrounded=run.is_in_background,
         )
 
     def _make_retry_line(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
@@ -333,28 +348,19 @@ def _make_place_fields(run: _Run) -> dict[str, Any]:
     }
 
 
+def _describe(brief: Brief) -> str:
+    """Return the description of a child; that of a named one begins with its name."""
+    return ": ".join(filter(None, (brief.name, brief.description)))
+
+
 def _encode_child(brief: Brief) -> dict[str, Any]:
     return {
+        **({"name": brief.name} if brief.name else {}),
         "agent_id": brief.run_id,
         "parent_agent_id": brief.parent,
         "spawn_depth": brief.depth,
         "agent_type": brief.agent.name,
     }
-
-
-def to_anthropic_stop_reason(message: AssistantMessage) -> str:
-    """Return the stop reason in the terms of the Messages API.
-
-    If the API has no term for it, return the provider's own reason.
-    """
-    return _STOPS.get(message.stop_reason, message.provider_stop_reason or "unknown")
-
-
-def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
-    """Return an answer in the shape of the Messages API."""
-    head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
-    tail = {"stop_reason": stop, "stop_sequence": None, "usage": to_anthropic_usage(message.usage)}
-    return {**head, "content": [to_anthropic_block(block) for block in message.content], **tail}
 
 
 def _encode_model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:

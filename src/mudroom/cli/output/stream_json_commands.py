@@ -23,7 +23,7 @@ def make_start_fields(event: ToolCallFinished) -> dict[str, Any] | None:
     }
 
 
-def make_end_fields(event: MessageSent) -> dict[str, Any] | None:
+def make_end_fields(event: MessageSent, call_id: str) -> dict[str, Any] | None:
     """Return the fields of `task_notification`, None if the message reports no command."""
     message = event.message
     if event.result is None:
@@ -31,7 +31,20 @@ def make_end_fields(event: MessageSent) -> dict[str, Any] | None:
     return {
         "subtype": "task_notification",
         "task_id": message.sender,
+        "tool_use_id": call_id,
         "status": message.text.partition("<status>")[2].partition("</status>")[0],
         "summary": message.text,
         "output_file": event.result.spill,
+    }
+
+
+def make_stop_fields(command: str, call_id: str) -> dict[str, Any]:
+    """Return the fields of `task_notification` for a command that the end of its run stopped."""
+    return {
+        "subtype": "task_notification",
+        "task_id": command,
+        "tool_use_id": call_id,
+        "status": "stopped",
+        "summary": "The end of its run stopped it.",
+        "output_file": "",
     }
