@@ -164,6 +164,7 @@ class Terminal:
         self.seen = ""
         self.process = process
         self._descriptor = descriptor
+        self._is_closed = False
         self._has_output = asyncio.Event()
         asyncio.get_running_loop().add_reader(descriptor, self._read)
 
@@ -174,6 +175,7 @@ class Terminal:
             data = b""
         if not data:
             asyncio.get_running_loop().remove_reader(self._descriptor)
+            self._is_closed = True
         self.seen += data.decode("utf-8", "replace")
         self._has_output.set()
 
@@ -188,6 +190,14 @@ class Terminal:
                 self._has_output.clear()
                 await self._has_output.wait()
         return at + len(text)
+
+    async def read_all(self, seconds: float = 60) -> str:
+        """Wait for the end of the output; return it."""
+        async with asyncio.timeout(seconds):
+            while not self._is_closed:
+                self._has_output.clear()
+                await self._has_output.wait()
+        return self.seen
 
     async def end(self, seconds: float = 60) -> int:
         """Wait for the process; return its exit code."""

@@ -17,6 +17,7 @@ from ...errors import MudroomError, UsageError
 from ...model_registry import explain_unusable
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.json_output import print_json
+from ..output.listing import print_entry, print_rows
 from .load_permissions import is_trusted
 from .load_settings import load_settings
 
@@ -71,18 +72,18 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
         ]
         print_json({"agents": rows, "skills": skills, "findings": loaded.diagnostics})
         return 0
+    lines: list[tuple[str, str]] = []
     for row in rows:
         model = "" if row["child_model"] == "inherit" else f", model {row['child_model']}"
-        _print_entry(row["name"], row["description"], f"{row['path'] or 'built in'}{model}")
+        lines.append((row["name"], sanitize_line(row["description"])))
+        lines.append(("", f"{row['path'] or 'built in'}{model}"))
     for skill in loaded.skills.values():
-        _print_entry(skill.name, f"skill: {skill.description}", skill.path)
+        lines.append((skill.name, f"skill: {sanitize_line(skill.description)}"))
+        lines.append(("", skill.path))
+    print_rows(lines)
     if counts := agent_files.count_by_severity(loaded.diagnostics):
-        print(f"{counts}: mudroom agents check shows them.")
+        print_entry(f"{counts}: mudroom agents check shows them.")
     return 0
-
-
-def _print_entry(name: str, description: str, path: str) -> None:
-    print(sanitize(f"{name:<18} {sanitize_line(description)}\n{'':<18} {path}"))
 
 
 def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
@@ -146,12 +147,12 @@ def print_agent(cwd: str, name: str) -> int:
         unused_model = f"{agent.model} (the folder is not trusted)"
     elif agent.model not in ("inherit", model):
         unused_model = f"{agent.model} ({explain_unusable(agent.model, os.environ)})"
-    for key, value in _list_facts(used, path, model, unused_model):
-        print(sanitize(f"{key + ':':<13} {value}"))
+    facts = _list_facts(used, path, model, unused_model)
+    print_rows([(f"{key}:", value) for key, value in facts])
     print(f"\n{sanitize(agent.instructions)}")
     for finding in loaded.diagnostics:
         if finding.path == path:
-            print(sanitize(str(finding)))
+            print_entry(str(finding))
     return 0
 
 
@@ -217,8 +218,8 @@ def check_agent_files(cwd: str, paths: Iterable[str]) -> int:
     else:
         findings = collect_findings(cwd)
     for finding in sorted(findings, key=lambda finding: (finding.path, finding.line)):
-        print(sanitize(str(finding)))
-    print(agent_files.count_by_severity(findings) or "No problems found.")
+        print_entry(str(finding))
+    print_entry(agent_files.count_by_severity(findings) or "No problems found.")
     return int(any(finding.severity is Severity.ERROR for finding in findings))
 
 

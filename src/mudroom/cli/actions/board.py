@@ -21,6 +21,7 @@ from ...projections.board_lines import (
     format_task,
 )
 from ..output.json_output import print_json
+from ..output.listing import print_entry
 from .load_settings import load_settings
 
 
@@ -37,10 +38,12 @@ def print_board(cwd: str, *, as_json: bool) -> int:
     if as_json:
         print_json(tasks)
     elif tasks:
-        print("\n".join(format_task(task) for task in tasks))
+        for task in tasks:
+            print_entry(format_task(task))
         print(count_tasks(tasks))
     else:
-        print('The task board of this project is empty. Add a task: mudroom board add "SUBJECT"')
+        print_entry("The task board of this project is empty.")
+        print_entry('Add a task: mudroom board add "SUBJECT"')
     return 0
 
 

@@ -8,6 +8,7 @@ from typing import cast
 
 from ... import config
 from ...errors import UnknownName, UsageError
+from ..output.listing import print_rows
 from .load_settings import load_settings
 
 
@@ -22,9 +23,12 @@ def print_settings(name: str | None) -> int:
         names = (name.replace("-", "_"),)
         if names[0] not in config.SETTING_NAMES:
             raise UnknownName("setting", name, config.SETTING_NAMES)
-    for setting in names:
-        value = _format_value(getattr(settings, setting))
-        print(f"{setting:<16} {value:<24} {settings.get_origin(setting)}")
+    print_rows(
+        [
+            (setting, _format_value(getattr(settings, setting)), settings.get_origin(setting))
+            for setting in names
+        ]
+    )
     return 0
 
 

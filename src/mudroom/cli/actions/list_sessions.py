@@ -28,13 +28,17 @@ from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
 from ...projections.team import normalize_name
 from ..output.json_output import print_json
+from ..output.listing import format_row, print_entry, print_rows
 from ..output.progress import should_color
-from ..output.text import choose_glyphs, format_tokens, truncate
+from ..output.text import choose_glyphs, format_tokens
 from .load_settings import load_settings, require_folder
 from .session_store import find_session, list_sessions_of_folder
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
+
+_CELL_COLUMNS = (8, 16, 11, 11, 14)
+"""Columns of the cells of a session: id, time, state, children, tokens."""
 
 _READ_AT_ONCE = 10
 """Sessions whose summaries are read at the same time, in threads."""
@@ -49,11 +53,13 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
     Raises UsageError if the folder neither exists nor has sessions.
     """
     home = load_settings(".").home
-    width = _get_width()
+    columns = _get_width()
 
     def print_row(summary: SessionSummary) -> None:
         if not as_json:
-            print(truncate(_format_row(summary), width), flush=True)
+            row = _make_cells(summary)
+            lines = format_row(row, _CELL_COLUMNS[: len(row) - 1], columns, is_text_cut=True)
+            print("\n".join(lines), flush=True)
 
     summaries = asyncio.run(_read_summaries(home, folder, limit, print_row))
     if folder and not summaries:
@@ -62,7 +68,7 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
         print_json([_to_json(summary) for summary in summaries])
     elif not summaries:
         where = f" of {os.path.realpath(folder)}" if folder else ""
-        print(f"No sessions{where} are recorded in {home} yet.")
+        print_entry(f"No sessions{where} are recorded in {home} yet.")
     return 0
 
 
@@ -98,17 +104,21 @@ def _to_json(summary: SessionSummary) -> dict[str, object]:
     return fields
 
 
-def _format_row(summary: SessionSummary) -> str:
+def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
     time_text = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
-    start = f"{summary.id[:8]}  {time_text}"
     if summary.error:
-        return f"{start}  {sanitize_line(summary.error)}"
+        return (summary.id[:8], time_text, sanitize_line(summary.error))
     state = summary.reason if summary.state == "finished" else summary.state
     children = f"{summary.children} {'child' if summary.children == 1 else 'children'}"
-    figures = f"{state:<11} {children:>11} {format_tokens(summary.tokens):>7} tokens"
     name = f"[{sanitize_line(summary.name)}] " if summary.name else ""
-    title = f"{Path(summary.folder).name}: {name}{sanitize_line(summary.prompt)}"
-    return f"{start}  {figures}  {title}"
+    return (
+        summary.id[:8],
+        time_text,
+        state,
+        f"{children:>11}",
+        f"{format_tokens(summary.tokens):>7} tokens",
+        f"{Path(summary.folder).name}: {name}{sanitize_line(summary.prompt)}",
+    )
 
 
 def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> int:
@@ -159,9 +169,7 @@ def print_context(name: str, turn_name: str) -> int:
     """
     run, turn = parse_turn_name(turn_name)
     rows = asyncio.run(_read_receipt(open_store(load_settings(".").home), name, run, turn))
-    width = max(len(title) for title, _ in rows)
-    for title, text in rows:
-        print(f"{title:{width}}  {sanitize_line(text)}")
+    print_rows([(title, sanitize_line(text)) for title, text in rows])
     return 0
 
 

@@ -20,6 +20,7 @@ from ...projections.safe_text import sanitize_line
 from ...tools import make_builtin_tools
 from ...tools.function import declare_tool
 from ...tools.skill import make_skill_tool
+from ..output.listing import print_entry
 from .load_permissions import load_permissions
 from .load_settings import load_settings
 
@@ -28,9 +29,12 @@ def print_permissions() -> int:
     """Print the permission mode and the rules of this folder, and return the exit code."""
     permissions, notices = load_permissions(load_settings("."), ".", can_ask=True)
     print(f"mode: {permissions.mode}")
-    print("\n".join(str(rule) for rule in permissions.rules) or "no rules")
+    for rule in permissions.rules:
+        print_entry(str(rule))
+    if not permissions.rules:
+        print("no rules")
     for notice in notices:
-        print(f"note: {notice}")
+        print_entry(f"note: {notice}")
     return 0
 
 

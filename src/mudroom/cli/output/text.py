@@ -118,17 +118,25 @@ def truncate(text: str, columns: int, more: str = "…") -> str:
     return set_cell_size(text, columns - len(more)).rstrip() + more
 
 
-def wrap(line: str, columns: int) -> Iterator[str]:
-    """Yield the line in parts of at most `columns`, wrapped between words where possible."""
+def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]:
+    """Yield the line in parts of at most `columns`, wrapped between words where possible.
+
+    Arguments:
+        keeps_words: a word of ASCII that is too long, such as a path, has a part of its own.
+    """
     columns = max(2, columns)
     while measure_width(line) > columns:
         head = truncate(line, columns, "")
         ends_word = line[len(head) : len(head) + 1] == " "
         end = len(head) if ends_word else head.rfind(" ")
         if end <= 0:
-            end = len(head) or 1
+            word = line.split(" ", 1)[0]
+            end = len(word) if keeps_words and word.isascii() else len(head)
+            end = end or 1
         yield line[:end]
         line = line[end:].lstrip(" ")
+        if not line:
+            return
     yield line
 
 

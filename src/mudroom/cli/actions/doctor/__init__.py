@@ -26,9 +26,9 @@ from ....errors import JournalError, MudroomError, UsageError
 from ....journals.sessions import open_store, read_events
 from ....learnt_windows import LearntWindows
 from ....model_registry import ModelRegistry, choose_default_model, explain_unusable
-from ....projections.safe_text import sanitize
 from ....tools._ripgrep import find_ripgrep
 from ...output.json_output import print_json
+from ...output.listing import print_entry, print_rows
 from ..load_permissions import load_permissions
 from ..load_settings import describe_unknown_variables, load_settings
 from .providers import ProviderRow, list_providers
@@ -67,9 +67,9 @@ def print_checks(*, as_json: bool) -> int:
         print_json({"version": __version__, "checks": checks})
     else:
         for check in checks:
-            print(f"{STATE_LABELS[check.state]}  {check.name}: {sanitize(check.result)}")
+            print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
             if check.remedy:
-                print(f"      {sanitize(check.remedy)}")
+                print_rows([("    ", check.remedy)])
     return int(any(check.state == "fail" for check in checks))
 
 
@@ -214,7 +214,8 @@ def _check_agents() -> Check:
     loaded = load_agents(".")
     problems = [finding for finding in findings if finding.severity != "note"]
     agent_count = len(loaded.agents) + len(loaded.main_agents)
-    counts = f"{agent_count} agents and {len(loaded.skills)} skills from files"
+    agents = count_noun(agent_count, "agent")
+    counts = f"{agents} and {count_noun(len(loaded.skills), 'skill')} from files"
     if not problems:
         return Check("agents", "ok", counts)
     result = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"

@@ -12,12 +12,13 @@ from msgspec import Struct, field
 from ....config import Settings
 from ....model_registry import choose_default_model
 from ....models import providers
-from ....projections.safe_text import sanitize
 from ...output.json_output import print_json
+from ...output.listing import get_listing_columns, print_entry, print_rows
 from ..load_settings import load_settings
 
 _EXTRA_WIRE = "library"
 """Wire of the providers that need the extra mudroom[providers]."""
+_MIN_COLUMNS_FOR_WIRE = 100
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -50,17 +51,19 @@ def print_providers(*, as_json: bool) -> int:
     if as_json:
         print_json({"model": model, "providers": rows})
         return 0
-    print(f"Model: {model} ({settings.get_origin('model')})")
+    print_entry(f"Model: {model} ({settings.get_origin('model')})")
     own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
-    for row in sorted(own_rows, key=lambda row: not row.is_usable):
-        state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
-        line = (
-            f"{row.provider:<16} {row.wire:<16} {state:<26} {row.model}{_describe_reachable(row)}"
-        )
-        print(sanitize(line))
+    print_rows([_make_cells(row) for row in sorted(own_rows, key=lambda row: not row.is_usable)])
     others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
-    print(f"With the extra mudroom[providers]: {others}")
+    print_entry(f"With the extra mudroom[providers]: {others}")
     return 0
+
+
+def _make_cells(row: ProviderRow) -> tuple[str, ...]:
+    """Return the cells of a provider; a narrow terminal shows no wire."""
+    state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
+    wire = () if 0 < get_listing_columns() < _MIN_COLUMNS_FOR_WIRE else (row.wire,)
+    return (row.provider, *wire, state, f"{row.model}{_describe_reachable(row)}")
 
 
 def list_providers(environ: Mapping[str, str]) -> list[ProviderRow]:

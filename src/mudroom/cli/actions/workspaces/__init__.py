@@ -14,6 +14,7 @@ from ....projections.safe_text import sanitize, sanitize_line
 from ....workspaces.isolated import kept_work
 from ....workspaces.isolated.kept_work import KeptWork
 from ...output.json_output import print_json
+from ...output.listing import print_entry, print_rows
 from ..load_settings import load_settings
 
 _MAX_CONFLICTS = 20
@@ -27,13 +28,11 @@ def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
     if as_json:
         print_json([{"id": each.id, **_to_json(each)} for each in kept])
     elif kept:
-        width = max(len(each.id) for each in kept)
-        for each in kept:
-            print(f"{each.id:{width}}  {each.state:10}  {_describe_files(each)}")
+        print_rows([(each.id, each.state, _describe_files(each)) for each in kept])
         if any(each.state == "not merged" for each in kept):
-            print("(mudroom workspaces apply ID merges work into its folder)")
+            print_entry("(mudroom workspaces apply ID merges work into its folder)")
     else:
-        print("No run has had an isolated workspace here.")
+        print_entry("No run has had an isolated workspace here.")
     return 0
 
 
