@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Collection
+
 from mudroom import Reason, Session
-from mudroom._core.events import RunFinished, RunStarted
+from mudroom._core.events import (
+    Compacted,
+    ResultsCleared,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+)
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.projections.context_receipt import ContextReceipts, describe_receipt
 from mudroom.projections.run_tree import RunTree
@@ -220,3 +229,28 @@ async def test_facts_name_failures_children_outputs_and_the_todo_list(stage: Sta
     assert "bash echo gone wrong; exit 3: turn 1.1: " in facts
     assert "1.1.3 (general) look around, GOAL: the report of the child" in facts
     assert "[>] plant the juniper" in facts
+
+
+class _ObservedJournal(MemoryJournal):
+    """A journal that keeps the position after which each read begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[int] = []
+
+    async def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        self.reads.append(after)
+        async for event in super().read(after, types=types):
+            yield event
+
+
+async def test_a_compaction_reads_no_event_of_the_session_twice(stage: Stage) -> None:
+    stage.write_files(40)
+    journal = _ObservedJournal()
+    async with stage.open(make_talker(14), journal=journal) as session:
+        await session.run(PROMPT)
+    edits = [each for each in journal.events if isinstance(each, ResultsCleared | Compacted)]
+    assert len(edits) == 4
+    assert journal.reads.count(0) == len(edits)

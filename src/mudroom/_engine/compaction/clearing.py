@@ -25,7 +25,7 @@ from ...projections.safe_text import describe_call, make_call_title
 from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .long_arguments import cut_arguments
-from .record_file import find_record_path, read_context, write_record
+from .record_file import ConversationRecord, find_record_path
 
 KEPT_TURNS = 3
 """Turns at the end whose results and arguments stay."""
@@ -63,19 +63,21 @@ class _Part(Struct, frozen=True):
         return estimate_block_tokens([self.block])
 
 
-async def clear_old_results(run: RunContext, thresholds: Thresholds) -> bool:
+async def clear_old_results(
+    run: RunContext, record: ConversationRecord, thresholds: Thresholds
+) -> bool:
     """Clear old results and cut old arguments, if that frees enough.
 
     Results of calls that were repeated later come first. Return False if nothing was cleared.
     """
     path = find_record_path(run)
-    messages = (await read_context(run)).sent_messages
+    messages = (await record.read_context()).sent_messages
     parts = _list_clearable(run, messages, thresholds)
     needed = min(MIN_CLEARED_TOKENS, thresholds.window // 8)
     for chosen in ([part for part in parts if part.is_repeated], parts):
         edit = _make_edit(run, chosen, find_calls(messages), path)
         if edit.tokens >= needed:
-            await _clear(run, edit)
+            await _clear(run, record, edit)
             return True
     return False
 
@@ -101,7 +103,9 @@ def _make_edit(
     return run.recorder.make_event(ResultsCleared, texts=texts, tokens=tokens, arguments=arguments)
 
 
-async def cut_queued_results(run: RunContext, thresholds: Thresholds) -> bool:
+async def cut_queued_results(
+    run: RunContext, record: ConversationRecord, thresholds: Thresholds
+) -> bool:
     """Cut the results of the last turn that do not fit. Return False if all fit."""
     results = [block for block in run.conversation.queued if isinstance(block, ToolResultBlock)]
     allowed = thresholds.compact_at // 4
@@ -119,14 +123,15 @@ async def cut_queued_results(run: RunContext, thresholds: Thresholds) -> bool:
         tokens += estimate_block_tokens([block]) - estimate_tokens(texts[block.call_id])
     if tokens <= 0:
         return False
-    await _clear(run, run.recorder.make_event(ResultsCleared, texts=texts, tokens=tokens))
+    edit = run.recorder.make_event(ResultsCleared, texts=texts, tokens=tokens)
+    await _clear(run, record, edit)
     return True
 
 
-async def _clear(run: RunContext, event: ResultsCleared) -> None:
-    await write_record(run)
+async def _clear(run: RunContext, record: ConversationRecord, event: ResultsCleared) -> None:
+    await record.write_file()
     await run.recorder.record(event)
-    apply_clearing(run, event, (await read_context(run)).sent_messages)
+    apply_clearing(run, event, (await record.read_context()).sent_messages)
 
 
 def apply_clearing(run: RunContext, event: ResultsCleared, messages: Iterable[Message]) -> None:

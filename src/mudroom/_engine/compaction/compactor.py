@@ -13,7 +13,7 @@ from ..._core.token_counts import estimate_message_tokens
 from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .new_context import build_new_context, choose_sizes, select_last_turns
-from .record_file import read_context, rebuild_context, write_record
+from .record_file import ConversationRecord
 from .summary import has_summary, make_summary_brief, make_summary_id, request_summary
 
 MAX_FAILED_SUMMARIES = 3
@@ -29,6 +29,7 @@ _MIN_GAIN = 0.05
 
 async def compact(
     run: RunContext,
+    record: ConversationRecord,
     cause: str,
     thresholds: Thresholds,
     *,
@@ -44,7 +45,7 @@ async def compact(
     """
     before = run.estimate_request_tokens()
     sizes = choose_sizes(thresholds.window, fraction)
-    messages = (await read_context(run)).sent_messages
+    messages = (await record.read_context()).sent_messages
     if before - _estimate_rest(run, messages, sizes.turns) < thresholds.window * _MIN_GAIN:
         return False
     notes = ""
@@ -53,23 +54,28 @@ async def compact(
         summary_run = _choose_summary_id(run)
         report = await request_summary(run, make_summary_brief(run, summary_run, focus, messages))
         notes = report.text if has_summary(report) else ""
-    event = await make_compacted(run, cause, notes, thresholds, fraction=fraction)
+    event = await _make_compacted(run, record, cause, notes, thresholds, fraction)
     event = replace(event, summary_run=summary_run, before=before)
     await run.recorder.record(event)
     apply_compaction(run, event)
     return True
 
 
-async def make_compacted(
-    run: RunContext, cause: str, notes: str, thresholds: Thresholds, *, fraction: float = 1.0
+async def _make_compacted(
+    run: RunContext,
+    record: ConversationRecord,
+    cause: str,
+    notes: str,
+    thresholds: Thresholds,
+    fraction: float = 1.0,
 ) -> Compacted:
     """Write the record of a run to its file and return the event of a compaction."""
-    runs, events = await write_record(run)
+    await record.write_file()
     sizes = choose_sizes(thresholds.window, fraction)
-    messages = rebuild_context(run, events).sent_messages
+    messages = (await record.read_context()).sent_messages
     if cause == "user":
         messages = _remove_prompt(run, messages)
-    context = build_new_context(run, runs, events, notes, sizes, messages)
+    context = build_new_context(run, record, notes, sizes, messages)
     after = run.estimate_head_tokens() + estimate_message_tokens(context.messages)
     return run.recorder.make_event(
         Compacted, messages=context.messages, cause=cause, after=after, parts=context.parts
@@ -85,7 +91,7 @@ async def record_user_compaction(run: RunContext, notes: str, thresholds: Thresh
     if any(event.cause == "user" for event in run.conversation.shortening.compactions):
         return  # by an earlier process
     before = run.estimate_request_tokens()
-    event = await make_compacted(run, "user", notes, thresholds)
+    event = await _make_compacted(run, ConversationRecord(run), "user", notes, thresholds)
     await run.recorder.record(replace(event, before=before))
 
 

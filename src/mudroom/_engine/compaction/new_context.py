@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from ..._core.budgets import SHARED_LIMITS
-from ..._core.events import StoredEvent
 from ..._core.messages import (
     AssistantMessage,
     Message,
@@ -18,7 +17,7 @@ from ..._core.token_counts import CHARACTERS_PER_TOKEN, estimate_message_tokens,
 from ...projections.facts import ConversationFacts, collect_facts, format_facts
 from ...projections.user_rules import REMOVED_RULE, find_rules
 from ..run_context import RunContext
-from .record_file import find_record_path
+from .record_file import ConversationRecord, find_record_path
 
 MAX_MESSAGE_TOKENS = 20_000
 """Tokens of the user's messages that stay word for word."""
@@ -70,8 +69,7 @@ def choose_sizes(window: int, fraction: float) -> Sizes:
 
 def build_new_context(
     run: RunContext,
-    runs: Sequence[str],
-    events: Iterable[StoredEvent],
+    record: ConversationRecord,
     notes: str,
     sizes: Sizes,
     messages: Sequence[Message],
@@ -79,14 +77,13 @@ def build_new_context(
     """Return the conversation of a run after a compaction.
 
     Arguments:
-        runs, events: see `read_conversation`.
         notes: of a summary run; "" for none.
         messages: the conversation so far; its last turns stay.
     """
     turns = select_last_turns(messages, sizes.turns)
     sent_again = _collect_texts([*turns, UserMessage(tuple(run.conversation.queued))])
     kept_tools = {name for name, tool in run.tools.items() if tool.keeps_results}
-    facts = collect_facts(events, set(runs), kept_tools)
+    facts = collect_facts(record.events, set(record.runs), kept_tools)
     kept, left_out = _choose_texts(
         [text for text in facts.user_texts if text not in sent_again], sizes.messages
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..._core.events import RunStarted, StoredEvent
+from ..._core.events import RunFinished, RunStarted, StoredEvent
 from ..._platform.private_files import make_private_folder, write_private_file
 from ...projections.context import ContextBuilder
 from ...projections.record_text import format_record
@@ -22,15 +22,49 @@ def find_record_path(run: RunContext) -> str:
     return os.path.join(run.services.spill_folder, f"{run.run_id}-record.txt")
 
 
-async def read_conversation(run: RunContext) -> tuple[list[str], list[StoredEvent]]:
-    """Return the ids of the runs of a conversation, oldest first, and all events of the session."""
-    await run.recorder.record()
-    events = [event async for event in run.services.journal.read()]
-    briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
-    runs = [run.run_id]
-    while (earlier := briefs[runs[0]].continues) in briefs:
-        runs.insert(0, earlier)
-    return runs, events
+class ConversationRecord:
+    """The recorded events of a run's conversation. Each call reads those that are new.
+
+    A session may have many events of other runs, so nothing is read twice.
+
+    Attributes:
+        runs: ids of the runs of the conversation, oldest first.
+        events: events of these runs, and the starts and ends of all runs.
+    """
+
+    def __init__(self, run: RunContext) -> None:
+        self.runs = [run.run_id]
+        self.events: list[StoredEvent] = []
+        self._run = run
+        self._position = 0
+
+    async def read_context(self) -> ContextBuilder:
+        """Return the messages of the run as its model has them."""
+        await self._read()
+        return rebuild_context(self._run, self.events)
+
+    async def write_file(self) -> None:
+        """Write the whole conversation so far to the file."""
+        await self._read()
+        runs = set(self.runs)
+        events = [event for event in self.events if event.run in runs]
+        await asyncio.to_thread(_write, self._run, events)
+
+    async def _read(self) -> None:
+        await self._run.recorder.record()
+        events = [event async for event in self._run.services.journal.read(self._position)]
+        self._position += len(events)
+        events = self.events + events
+        briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+        self.runs = [self._run.run_id]
+        while (earlier := briefs[self.runs[0]].continues) in briefs:
+            self.runs.insert(0, earlier)
+        runs = set(self.runs)
+        self.events = [
+            event
+            for event in events
+            if event.run in runs or isinstance(event, RunStarted | RunFinished)
+        ]
 
 
 def rebuild_context(run: RunContext, events: Iterable[StoredEvent]) -> ContextBuilder:
@@ -38,25 +72,13 @@ def rebuild_context(run: RunContext, events: Iterable[StoredEvent]) -> ContextBu
     history = normalize_conversation(run.brief.history)
     context = ContextBuilder()
     for event in events:
+        if event.run != run.run_id:
+            continue
         if isinstance(event, RunStarted):
             # The record has no messages of the runs that this one continues.
             event = replace(event, brief=replace(event.brief, history=history))
-        if event.run == run.run_id:
-            context.apply(event)
+        context.apply(event)
     return context
-
-
-async def read_context(run: RunContext) -> ContextBuilder:
-    """Return the messages of a run as its model has them, from the record."""
-    _, events = await read_conversation(run)
-    return rebuild_context(run, events)
-
-
-async def write_record(run: RunContext) -> tuple[list[str], list[StoredEvent]]:
-    """Write the whole conversation so far to the file. Return what `read_conversation` returns."""
-    runs, events = await read_conversation(run)
-    await asyncio.to_thread(_write, run, [event for event in events if event.run in set(runs)])
-    return runs, events
 
 
 def _write(run: RunContext, events: list[StoredEvent]) -> None:

@@ -14,7 +14,7 @@ from ..model_call import call_model
 from ..run_context import RunContext
 from .clearing import apply_clearing, clear_old_results, cut_queued_results
 from .compactor import apply_compaction, compact, record_user_compaction
-from .record_file import read_context
+from .record_file import ConversationRecord
 from .summary import make_summary_brief, request_summary
 
 MAX_OVERFLOWS = 3
@@ -63,7 +63,7 @@ async def call_within_window(run: RunContext) -> AssistantMessage | None:
         run.services.context_policy.learn_window(run.brief.model, size, str(error))
         run.meter.add_turns(-1)
         run.recorder.turn -= 1
-        context = await read_context(run)
+        context = await ConversationRecord(run).read_context()
         run.conversation.reopen_last_request(
             context.sent_messages, context.waiting_blocks, str(error)
         )
@@ -78,7 +78,7 @@ async def _compact_on_request(run: RunContext) -> bool:
     if focus is None or state.overflow_error or run.meter.find_exceeded_limit(run.timer.age):
         return False
     thresholds = run.find_thresholds(run.estimate_request_tokens()) or DEFAULT_THRESHOLDS
-    return await compact(run, "model", thresholds, focus=focus)
+    return await compact(run, ConversationRecord(run), "model", thresholds, focus=focus)
 
 
 async def _shorten(run: RunContext) -> bool:
@@ -98,14 +98,15 @@ async def _shorten(run: RunContext) -> bool:
         return False
     if run.meter.find_exceeded_limit(run.timer.age):
         return False
-    is_shorter = await clear_old_results(run, thresholds)
+    record = ConversationRecord(run)
+    is_shorter = await clear_old_results(run, record, thresholds)
     if size > thresholds.compact_at or refusals:
-        is_shorter = await cut_queued_results(run, thresholds) or is_shorter
+        is_shorter = await cut_queued_results(run, record, thresholds) or is_shorter
     if run.estimate_request_tokens() <= thresholds.compact_at and (is_shorter or not refusals):
         return is_shorter
     cause = "overflow" if refusals else "size"
     fraction = _FRACTIONS[refusals]
-    return await compact(run, cause, thresholds, fraction=fraction) or is_shorter
+    return await compact(run, record, cause, thresholds, fraction=fraction) or is_shorter
 
 
 async def finish_compaction(run: RunContext, notes: str) -> None:
@@ -124,13 +125,14 @@ async def _repeat_edits(run: RunContext) -> bool:
     recorded_edits = run.services.recorded_edits
     assert recorded_edits is not None
     edits = recorded_edits(run.run_id, run.turn, run.conversation.shortening.overflow_count)
+    record = ConversationRecord(run)
     for event, recorded_brief in edits:
         if recorded_brief is not None:
-            messages = (await read_context(run)).sent_messages
+            messages = (await record.read_context()).sent_messages
             history = make_summary_brief(run, recorded_brief.run_id, "", messages).history
             await request_summary(run, replace(recorded_brief, history=history))
         await run.recorder.record(event)
-        apply_edit(run, event, (await read_context(run)).sent_messages)
+        apply_edit(run, event, (await record.read_context()).sent_messages)
     return bool(edits)
 
 
