@@ -6,9 +6,14 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    asynccontextmanager,
+)
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +27,9 @@ from .permissions.rules import Permissions
 from .tools import make_builtin_tools
 
 if TYPE_CHECKING:
-    from .workspaces.isolated.workspaces import IsolatedWorkspaces
+    from .workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
+
+T = TypeVar("T")
 
 
 def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:
@@ -38,6 +45,9 @@ def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Worksp
 
 OpenIsolated = Callable[[], "IsolatedWorkspaces"]
 """Function that returns the isolated workspaces of a session, always the same object."""
+
+OpenTree = Callable[[str], AbstractAsyncContextManager[Sandbox]]
+"""Function that opens a sandbox with the files of a tree."""
 
 
 def make_isolated_opener(home: str, session: str, folder: str) -> OpenIsolated:
@@ -187,7 +197,8 @@ class SessionEnvironments:
         """Return the environment with its files as trees, if the session can isolate runs."""
         if self._open_workspaces is None:
             return environment
-        files = IsolatedFiles(self._open_workspaces, environment.spec.owner)
+        owner = environment.spec.owner
+        files = IsolatedFiles(self._open_workspaces, owner, self._open_tree)
         return replace(environment, isolation=files)
 
     @asynccontextmanager
@@ -254,18 +265,45 @@ class SessionEnvironments:
                 remedy="Use an agent that works in the shared folder.",
             )
         workspaces = self._open_workspaces()
-        same_path = self.shared.sandbox.tier == "full"
-        folder = workspaces.open(spec.owner, spec.parent, same_path=same_path)
+        folder = workspaces.open(spec.owner, spec.parent, same_path=self._has_same_path)
         if spec.kind is WorkspaceKind.ISOLATED:
             stack.callback(workspaces.remove_if_stored, spec.owner)
+        return self._add_isolation(self._open_folder(folder, factory))
+
+    @property
+    def _has_same_path(self) -> bool:
+        """True if commands see the files of isolated workspaces at the path of the session's."""
+        return self.shared.sandbox.tier == "full"
+
+    def _open_folder(self, folder: IsolatedFolder, factory: EnvironmentFactory) -> Environment:
+        """Open a folder that stands for that of the session."""
         original = self.shared.workspace.root
-        view = FolderView(original, original if same_path else "", folder.read_only)
+        shown_at = original if self._has_same_path else ""
         place = folder.files.folder
-        inner = WorkspaceSpec(WorkspaceKind.FOLDER, place, spec.owner)
-        environment = factory.open(place, [], spec=inner, view=view)
-        missing = ", ".join(folder.missing)
-        environment = replace(environment, missing=missing, folder=view.shown_at)
-        return self._add_isolation(environment)
+        spec = WorkspaceSpec(WorkspaceKind.FOLDER, place, folder.run_id)
+        view = FolderView(original, shown_at, folder.read_only)
+        environment = factory.open(place, [], spec=spec, view=view)
+        return replace(environment, missing=", ".join(folder.missing), folder=shown_at)
+
+    @asynccontextmanager
+    async def _open_tree(self, tree: str) -> AsyncGenerator[Sandbox]:
+        """Open a sandbox with the files of a tree. They are removed when it closes."""
+        stack = ExitStack()
+        try:
+            prepare = asyncio.to_thread(self._prepare_tree, tree, stack)
+            yield await _finish_in_thread(prepare, threading.Event())
+        finally:
+            await asyncio.to_thread(stack.close)
+
+    def _prepare_tree(self, tree: str, stack: ExitStack) -> Sandbox:
+        assert self._open_workspaces
+        assert self._factory
+        workspaces = self._open_workspaces()
+        folder = workspaces.check_out(tree, same_path=self._has_same_path)
+        stack.callback(workspaces.remove, folder.run_id)
+        sandbox = self._open_folder(folder, self._factory).sandbox
+        stack.callback(sandbox.close)
+        return sandbox
 
 
 class IsolatedFiles:
@@ -273,10 +311,17 @@ class IsolatedFiles:
 
     Arguments:
         owner: run id of the isolated workspace; "" for the user's folder.
+        open_tree: opens a sandbox with the files of a tree; None if no command may run.
     """
 
-    def __init__(self, open_workspaces: OpenIsolated, owner: str) -> None:
+    def __init__(
+        self,
+        open_workspaces: OpenIsolated,
+        owner: str,
+        open_tree: OpenTree | None = None,
+    ) -> None:
         self.lock = asyncio.Lock()
+        self._open_tree = open_tree
         self._open_workspaces = open_workspaces
         self._owner = owner
 
@@ -292,6 +337,16 @@ class IsolatedFiles:
         """Merge the work of a child with the present files; write no file."""
         return self._open_workspaces().plan_merge(self._owner, work)
 
+    def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
+        """Open a sandbox with the files of a tree, for as long as it is needed."""
+        if self._open_tree is None:
+            raise UsageError("no command can run with the files of a tree here")
+        return self._open_tree(tree)
+
+    def lock_files(self) -> AbstractContextManager[None]:
+        """Keep other merges into these files from writing."""
+        return self._open_workspaces().lock_files(self._owner)
+
     def mark_merged(self, run_id: str) -> None:
         """Record that the work of a run is merged."""
         self._open_workspaces().mark_merged(run_id)
@@ -305,9 +360,7 @@ class IsolatedFiles:
         return self._open_workspaces().find_id(data)
 
 
-async def _finish_in_thread(
-    work: Coroutine[Any, Any, Environment], stop: threading.Event
-) -> Environment:
+async def _finish_in_thread(work: Coroutine[Any, Any, T], stop: threading.Event) -> T:
     """Wait for work in a thread. When cancelled, stop the work and wait for the thread to end."""
     task = asyncio.ensure_future(work)
     try:

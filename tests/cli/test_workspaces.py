@@ -10,6 +10,7 @@ import pytest
 from tests.workspaces.git_projects import make_repository, write_files
 
 from mudroom.cli.main import run
+from mudroom.workspaces.isolated import workspaces as isolated_workspaces
 from mudroom.workspaces.isolated.kept_work import list_kept, remove_abandoned
 from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
@@ -72,6 +73,19 @@ def test_work_that_conflicts_changes_nothing(
     assert "a.txt (both-modified)" in capsys.readouterr().out
     assert (project / "a.txt").read_text() == "a\nuser\nc\n"
     assert not (project / "n.txt").exists()
+
+
+def test_no_file_is_written_while_another_merge_writes(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_work(project, "1.1.1", {"a.txt": "child\n"})
+    monkeypatch.setattr(isolated_workspaces, "LOCK_SECONDS", 0.05)
+    with open_workspaces(project).lock_files(""):
+        assert run(["workspaces", "apply", ID]) == 1
+    assert f"another program has locked {project}" in capsys.readouterr().err
+    assert (project / "a.txt").read_text() == "a\nb\nc\n"
+    assert run(["workspaces", "apply", ID]) == 0
+    assert (project / "a.txt").read_text() == "child\n"
 
 
 def test_an_ignored_file_of_the_user_is_not_overwritten(

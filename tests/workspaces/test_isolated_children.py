@@ -14,6 +14,8 @@ from mudroom._core.agents import WorkspaceKind
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
+from mudroom.workspaces.isolated import workspaces as isolated_workspaces
+from mudroom.workspaces.isolated.workspaces import IsolatedWorkspaces
 
 LINES = [f"line {number}\n" for number in range(40)]
 PROMPT = "Start the children."
@@ -122,6 +124,17 @@ async def test_a_conflict_changes_nothing_and_gives_all_sides(project: Path) -> 
     sides = [line for line in results[1].split() if line.startswith("/")]
     texts = [Path(side.rstrip(",]")).read_text() for side in sides]
     assert any("theirs" in text for text in texts)
+
+
+async def test_a_merge_writes_nothing_while_another_process_merges(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolated_workspaces, "LOCK_SECONDS", 0.05)
+    other = IsolatedWorkspaces(str(project.parent / "other"), str(project), str(project))
+    with other.lock_files(""):
+        _, model = await run_children(project, {"one": run_command("echo 1 > one.txt")})
+    assert "[merge: not done: another program has locked" in get_results(model)[0]
+    assert not (project / "one.txt").exists()
 
 
 async def test_new_removed_and_executable_files_are_merged(project: Path) -> None:

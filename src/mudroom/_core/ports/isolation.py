@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from msgspec import Struct
 
 from ..runs import Work
+from .sandbox import Sandbox
 
 MERGE = "merge"
 """Name of a merge in permission requests and decisions."""
@@ -78,6 +80,20 @@ class Isolation(Protocol):
         """Merge the work of a child with the present files of this environment; write no file.
 
         Raises WorkspaceError if git fails.
+        """
+        ...
+
+    def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
+        """Open a sandbox with the files of a tree, for as long as it is needed.
+
+        Raises WorkspaceError on entry.
+        """
+        ...
+
+    def lock_files(self) -> AbstractContextManager[None]:
+        """Keep other merges into these files from writing, those of other processes, too.
+
+        Raises WorkspaceError on entry if one of them does not end.
         """
         ...
 

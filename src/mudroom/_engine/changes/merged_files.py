@@ -30,16 +30,19 @@ def write_merged_files(
         present: the workspace in which the files are compared.
         target: the same files; records the writes, if they are recorded.
 
-    Raises ChangedMeanwhileError.
+    Raises ChangedMeanwhileError, WorkspaceError.
     """
-    for file in plan.files:
-        _require_unchanged(present, isolation, file)
-    for file in plan.files:
-        _require_unchanged(present, isolation, file)
-        if file.after:
-            target.write(file.path, isolation.read(file.after), mode=file.mode)
-        else:
-            target.remove(file.path)
+    if not plan.files:
+        return
+    with isolation.lock_files():
+        for file in plan.files:
+            _require_unchanged(present, isolation, file)
+        for file in plan.files:
+            _require_unchanged(present, isolation, file)
+            if file.after:
+                target.write(file.path, isolation.read(file.after), mode=file.mode)
+            else:
+                target.remove(file.path)
 
 
 def _require_unchanged(workspace: Workspace, isolation: Isolation, file: MergedFile) -> None:

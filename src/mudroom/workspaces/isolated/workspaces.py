@@ -6,6 +6,7 @@ import fcntl
 import os
 import shutil
 import threading
+import time
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -36,6 +37,10 @@ REMOVED = ".removed"
 _RECORD = "workspace.json"
 _SOURCE = "source"
 """Name of the index for the user's folder."""
+
+LOCK_SECONDS = 60.0
+"""Seconds that a merge waits for another one that writes the same files."""
+_POLL_SECONDS = 0.02
 
 
 class IsolatedFolder(Struct, frozen=True):
@@ -144,6 +149,18 @@ class IsolatedWorkspaces:
         replace_private_file(Path(place, _RECORD), msgspec.json.encode(folder))
         return folder
 
+    def check_out(self, tree: str, *, same_path: bool) -> IsolatedFolder:
+        """Return a new folder with the files of a tree. `remove` or a clean-up removes it.
+
+        Arguments:
+            same_path: see `check_out`.
+        """
+        name = f"tree-{os.urandom(6).hex()}"
+        place = self._find_place(name)
+        checkout = check_out(self.store, tree, place, name, same_path=same_path)
+        files = checkout.files
+        return IsolatedFolder(name, tree, files.top, files.prefix, checkout.read_only)
+
     def find(self, run_id: str) -> IsolatedFolder | None:
         """Return the workspace of a run, None if it has no folder."""
         try:
@@ -221,6 +238,24 @@ class IsolatedWorkspaces:
         )
         return MergePlan(files)
 
+    @contextmanager
+    def lock_files(self, run_id: str) -> Generator[None]:
+        """Keep merges of other threads and processes from writing files of a workspace.
+
+        Arguments:
+            run_id: see `plan_merge`.
+
+        Raises WorkspaceError if another merge does not end.
+        """
+        folder = self.find(run_id) if run_id else None
+        path = folder.files.folder if folder else self.source
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _wait_for_lock(descriptor, path)
+            yield
+        finally:
+            os.close(descriptor)
+
     def find_id(self, data: bytes) -> str:
         """Return the id that git gives a content."""
         return self.store.find_id(data)
@@ -248,6 +283,22 @@ class IsolatedWorkspaces:
 
     def _find_place(self, run_id: str) -> str:
         return os.path.join(self.directory, "runs", run_id)
+
+
+def _wait_for_lock(descriptor: int, path: str) -> None:
+    """Lock an open folder. Raises WorkspaceError if another process keeps it locked."""
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise WorkspaceError(
+                    f"another program has locked {path} for {LOCK_SECONDS:g} seconds",
+                    remedy="Wait until its merge has ended, then apply the work.",
+                ) from None
+        time.sleep(_POLL_SECONDS)
 
 
 def _find_obstacle(path: str, mode: int) -> str:

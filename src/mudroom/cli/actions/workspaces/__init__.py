@@ -19,6 +19,9 @@ from ..load_settings import load_settings
 
 _MAX_CONFLICTS = 20
 
+_ATTEMPTS = 3
+"""Plans of one merge: a running session may change files while they are written."""
+
 
 def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
     """Print the work of this folder, or of all folders, and return the exit code."""
@@ -79,17 +82,20 @@ def merge_kept(home: str, kept: KeptWork) -> MergeResult:
     if work is None:
         raise WorkspaceError(f"the work of {kept.id} is not stored: a process still uses it")
     isolation = IsolatedFiles(lambda: workspaces, "")
-    plan = isolation.plan_merge(work)
-    if plan.conflicts:
-        return MergeResult(conflicts=plan.conflicts)
     folder = open_workspace(kept.source)
-    try:
-        write_merged_files(plan, isolation, folder, folder)
-    except ChangedMeanwhileError as change:
-        conflict = MergeConflict(change.file.path, "changed-meanwhile")
-        return MergeResult(conflicts=(conflict,))
-    workspaces.mark_merged(kept.run_id)
-    return MergeResult(tuple(file.path for file in plan.files))
+    conflicts: tuple[MergeConflict, ...] = ()
+    for _ in range(_ATTEMPTS):
+        plan = isolation.plan_merge(work)
+        if plan.conflicts:
+            return MergeResult(conflicts=plan.conflicts)
+        try:
+            write_merged_files(plan, isolation, folder, folder)
+        except ChangedMeanwhileError as change:
+            conflicts = (MergeConflict(change.file.path, "changed-meanwhile"),)
+            continue
+        workspaces.mark_merged(kept.run_id)
+        return MergeResult(tuple(file.path for file in plan.files))
+    return MergeResult(conflicts=conflicts)
 
 
 def apply_work(cwd: str, name: str) -> int:
