@@ -280,7 +280,7 @@ async def test_agents_and_doctor_show_the_model_that_an_agent_gets(project: Proj
     assert "built in, model offline:rules\n" in text.out
     shown = await project("agents", "show", "keyless", **env)
     assert "model:          sonnet\nmodel in file:  groq (no key for it)\n" in shown.out
-    assert "model:          inherit\n" in (await project("agents", "show", "explore")).out
+    assert "model:        inherit\n" in (await project("agents", "show", "explore")).out
     doctor = await project("doctor", **env)
     assert "ok    child models: explore: offline:rules; all other agents: sonnet\n" in doctor.out
     assert "child models" not in (await project("doctor")).out
@@ -297,9 +297,9 @@ async def test_agents_of_an_untrusted_folder_show_the_model_that_the_session_use
     assert (rows["own"]["model"], rows["own"]["child_model"]) == ("offline", "offline:rules")
     shown = (await project("agents", "show", "own")).out
     assert "model:          inherit\nmodel in file:  offline (the folder is not trusted)\n" in shown
-    assert "mode:         plan\n" in shown
+    assert "mode:           plan\n" in shown
     await project("trust", "add")
-    assert "model:          offline\n" in (await project("agents", "show", "own")).out
+    assert "model:        offline\n" in (await project("agents", "show", "own")).out
 
 
 @pytest.mark.parametrize(
