@@ -243,6 +243,7 @@ class _Builder:
             max_output_tokens=options.max_output_tokens,
             child_budget=Budget(turns=options.child_turns),
             isolate=options.isolate,
+            max_returns=options.max_returns,
             compute_price=pricing.calculate_cost,
             reports_costs=options.prices,
             past_events=past_events,

@@ -265,7 +265,10 @@ class SessionEnvironments:
                 remedy="Use an agent that works in the shared folder.",
             )
         workspaces = self._open_workspaces()
-        folder = workspaces.open(spec.owner, spec.parent, same_path=self._has_same_path)
+        start = (spec.base, spec.tree) if spec.tree else None
+        folder = workspaces.open(
+            spec.owner, spec.parent, start=start, same_path=self._has_same_path
+        )
         if spec.kind is WorkspaceKind.ISOLATED:
             stack.callback(workspaces.remove_if_stored, spec.owner)
         return self._add_isolation(self._open_folder(folder, factory))

@@ -52,6 +52,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
             derives it from the model and its context window.
         child_turns: maximum model calls of a child if its agent and its caller set no limit.
         max_children: children that run at the same time; more wait.
+        max_returns: times that a child with an isolated workspace gets its work back if it
+            conflicts with the files of its parent. Then the parent reads of the conflict.
         board: offer the tools for the task board of the project. Without it, only an agent that
             names them has them.
         isolate: give each child that may change files an isolated workspace, unless its agent or
@@ -70,6 +72,7 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
     max_output_tokens: PositiveInt | None = None
     child_turns: PositiveInt = 30
     max_children: PositiveInt = 64
+    max_returns: Annotated[int, Meta(ge=0)] = 1
     board: bool = False
     isolate: bool = False
     allow_net: bool = False
@@ -151,6 +154,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             is_optional = name in ("max_output_tokens", "context_window")
             if amount is not None or not is_optional:
                 check_amount(name, amount, "SessionOptions", is_count=True, minimum=1)
+        check_amount("max_returns", self.max_returns, "SessionOptions", is_count=True, minimum=0)
         for name in ("clear_at", "compact_at"):
             percent = getattr(self, name)
             check_amount(name, percent, "SessionOptions", is_count=True, minimum=1, maximum=100)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.workspaces.git_projects import make_repository, open_store
 
+from mudroom.workspaces.isolated.conflict_marks import BASE, OURS, THEIRS
 from mudroom.workspaces.isolated.line_merge import match_lines, merge_lines
 from mudroom.workspaces.isolated.merge import merge_trees
 from mudroom.workspaces.isolated.tree_merge import merge_entries
@@ -42,8 +43,8 @@ def test_changes_of_one_line_are_marked() -> None:
     merge = merge_lines(join(*"abc"), join("a", "ours", "c"), join("a", "theirs", "c"))
     assert merge.has_conflicts
     assert merge.text == join(
-        *("a", "<<<<<<< ours", "ours", "||||||| base", "b"),
-        *("=======", "theirs", ">>>>>>> theirs", "c"),
+        *("a", f"<<<<<<< {OURS}", "ours", f"||||||| {BASE}", "b"),
+        *("=======", "theirs", f">>>>>>> {THEIRS}", "c"),
     )
 
 

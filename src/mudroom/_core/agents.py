@@ -65,12 +65,16 @@ class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
         root: absolute path of the folder; the source of a copy. "" means the session's folder.
         owner: id of the run that an isolated workspace belongs to; runs below it may share it.
         parent: owner of the isolated workspace that this one began as; "" for the session's folder.
+        tree: id of the tree of files that an isolated workspace begins with; "" for the present
+            files of the parent. base: id of the tree since which its changes count.
     """
 
     kind: WorkspaceKind = WorkspaceKind.SHARED
     root: str = ""
     owner: str = ""
     parent: str = ""
+    base: str = ""
+    tree: str = ""
 
     @property
     def has_own_files(self) -> bool:

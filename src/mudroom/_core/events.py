@@ -246,6 +246,9 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
         files: paths of the files that were changed, relative to the workspace.
         conflicts: the files that could not be merged, with the kinds of their conflicts.
         text: what the model of the run reads about it.
+        returned: id of the run with which the child gets its work back; "" if it does not.
+        base: id of the tree with the run's files at that time. tree: id of the tree with which that
+            run begins: both sides, with conflict marks.
     """
 
     child: str
@@ -253,6 +256,9 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
     files: tuple[str, ...] = ()
     conflicts: tuple[tuple[str, str], ...] = ()
     text: str = ""
+    returned: str = ""
+    base: str = ""
+    tree: str = ""
 
 
 class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):

@@ -71,6 +71,13 @@ def find_first_id(run_id: str) -> str:
     return parent + dot + place.partition(_NEXT)[0]
 
 
+def make_following_id(run_id: str) -> str:
+    """Return the id of the run that the engine begins after a run of a child."""
+    first = find_first_id(run_id)
+    number = int(run_id.removeprefix(first).lstrip(_NEXT) or 1)
+    return make_next_id(first, number + 1)
+
+
 def is_next_run(run_id: str) -> bool:
     """Return whether the engine began a run for a child that had one already."""
     return _NEXT in run_id.rpartition(".")[2]

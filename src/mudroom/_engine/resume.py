@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from .._core.agents import WorkspaceKind
 from .._core.budgets import Limit
 from .._core.events import (
     Compacted,
@@ -33,7 +34,7 @@ from .._core.messages import (
     Usage,
     UserBlock,
 )
-from .._core.run_ids import is_next_run, join_run_id, make_first_id
+from .._core.run_ids import is_next_run, join_run_id, make_first_id, make_following_id
 from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
@@ -233,10 +234,13 @@ class _Restorer:
     def _charge_child(self, child: str, children: int) -> Report | None:
         run = self._run
         past = run.services.past_events
-        report = find_report(past.get(child, ()))
-        usage = report.usage if report else Usage()
-        usd = report.usd if report else 0.0
-        run.meter.add_usage(usage, usd, children, sum_estimates(past, child))
+        report = None
+        for each in (child, *list_returned_runs(past, child)):
+            report = find_report(past.get(each, ()))
+            usage = report.usage if report else Usage()
+            usd = report.usd if report else 0.0
+            run.meter.add_usage(usage, usd, children, sum_estimates(past, each))
+            children = 0
         return report
 
     def _restore_end_of_child(self, child: str) -> None:
@@ -244,6 +248,8 @@ class _Restorer:
         past = self._run.services.past_events
         self._run.background.titles.setdefault(child, "")
         below = sum(1 for _ in walk_descendants(past, child))
+        for returned in list_returned_runs(past, child):
+            below += 1 + sum(1 for _ in walk_descendants(past, returned))
         report = self._charge_child(child, 1 + below)
         started = next(iter(past.get(child, ())), None)
         shares_files = not (
@@ -323,10 +329,23 @@ def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> 
                 yield from _walk_next_runs(past, child)
 
 
+def list_returned_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> list[str]:
+    """Return the ids of the later runs with which a child got its work back, in order."""
+    runs: list[str] = []
+    while (run_id := make_following_id(run_id)) in past:
+        first = past[run_id][0]
+        if not isinstance(first, RunStarted) or not first.brief.workspace.tree:
+            break
+        runs.append(run_id)
+    return runs
+
+
 def _walk_next_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
     """Yield the ids of the later runs that the engine began for a named child, and those below."""
     first = past[run_id][0]
-    if is_next_run(run_id) or not isinstance(first, RunStarted) or not first.brief.name:
+    if is_next_run(run_id) or not isinstance(first, RunStarted):
+        return
+    if not first.brief.name and first.brief.workspace.kind is not WorkspaceKind.ISOLATED:
         return
     for later in list_next_ids(run_id, 2):
         if later in past:

@@ -101,6 +101,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         child_budget: limits of children where agent and call set none.
         isolate: true if children that may change files have isolated workspaces by default.
         compute_price: returns the price of an answer.
+        max_returns: times that a child gets work back that cannot be merged.
         reports_costs: true if the table of prices is used for every report.
         redact: removes secrets from tool results.
         mark_report: marks a child's report that looks like a prompt injection.
@@ -138,6 +139,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     child_budget: Budget = Budget(turns=30)
     isolate: bool = False
     compute_price: ComputePrice = lambda model, usage, *, uses_table=True: None
+    max_returns: int = 1
     reports_costs: bool = False
     redact: Callable[[str], str] = str
     mark_report: Callable[[str], str] = str

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from .._core.events import RunStarted, StoredEvent, TeamMessageSent
+from .._core.agents import WorkspaceKind
+from .._core.events import RunStarted, StoredEvent, TeamMessageSent, WorkMerged
 from .._core.messages import Message
 from .._core.run_ids import make_next_id
 from .._core.runs import Brief
@@ -21,7 +22,7 @@ ALL = "*"
 """Receiver that stands for all children, or for all teammates of the sender."""
 
 _FIRST_EVENTS = (RunStarted, TeamMessageSent)
-"""Events that matter in a session without named children."""
+"""Events that matter in a session without children that another run continues."""
 
 MAX_RUNS = 20
 """Runs of one name under one run of the parent: two children must not wake each other for ever."""
@@ -90,15 +91,29 @@ class Teams:
 
     def observe(self, event: StoredEvent) -> None:
         """Add an event of any run, in the order of the record."""
-        if not self.roster.teammates and not isinstance(event, _FIRST_EVENTS):
+        if not self._conversations.records and not isinstance(event, _FIRST_EVENTS):
             return
         self.roster.apply(event)
+        self._keep_conversation(event)
         teammate = self.roster.get(event.run)
-        if teammate is None:
-            return
-        self._conversations.apply(event)
-        if team := self._open.get(teammate.briefs[-1].parent):
+        if teammate and (team := self._open.get(teammate.briefs[-1].parent)):
             team.observe(teammate, event)
+
+    def _keep_conversation(self, event: StoredEvent) -> None:
+        """Add an event of a run that a later run may continue."""
+        records = self._conversations.records
+        may_continue = isinstance(event, RunStarted) and (
+            event.brief.workspace.kind is WorkspaceKind.ISOLATED or self.roster.get(event.run)
+        )
+        if may_continue or event.run in records:
+            self._conversations.apply(event)
+        if isinstance(event, WorkMerged) and event.state == "merged":
+            self._forget_conversation(event.child)
+
+    def _forget_conversation(self, run_id: str) -> None:
+        """Forget the conversation of a run without a name, which no run continues."""
+        if self.roster.get(run_id) is None:
+            self._conversations.records.pop(run_id, None)
 
     def open(self, parent: str, team: OpenTeam) -> None:
         """Add the team of a run that works."""
@@ -132,7 +147,10 @@ class Teams:
         return teammate and next(each for each in teammate.briefs if each.run_id == run_id)
 
     def list_history(self, run_id: str) -> tuple[Message, ...]:
-        """Return the messages that the next run of a named child continues."""
+        """Return the messages that the next run of a child continues.
+
+        That is a named child, or one that gets its work back.
+        """
         return self._conversations.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from .._core.agents import WorkspaceSpec
 from .._core.events import RunFinished, RunStarted, StoredEvent, WorkMerged
 from .._core.runs import Work
@@ -34,4 +36,7 @@ class RecordedWork:
 
     def find_merge(self, child: str) -> WorkMerged | None:
         """Return the outcome of the merge of a child's work."""
-        return self._merges.get(child)
+        merged = self._merges.get(child)
+        if merged and merged.returned not in self._workspaces:
+            return replace(merged, returned="")
+        return merged

@@ -37,7 +37,7 @@ class MergeConflict(Struct, frozen=True):
     Arguments:
         path: relative to the workspace.
         kind: "both-modified", "both-added", "binary", "modified-deleted", "renamed", "file-folder",
-            "type", "link", "protected" or "changed-meanwhile".
+            "type", "link", "protected", "marked" (it has conflict marks) or "changed-meanwhile".
         base, ours, theirs: ids of the three contents; "" for no file.
         text: id of the file with both sides between conflict marks; "" if there is none.
     """
@@ -54,10 +54,16 @@ class MergePlan(Struct, frozen=True):
     """The files that a merge changes: additions, then changes, then removals.
 
     With conflicts there are no files: the work of a run is merged whole or not at all.
+
+    Arguments:
+        base: id of the tree with the present files.
+        tree: id of the tree with both sides; files with conflicts have conflict marks.
     """
 
     files: tuple[MergedFile, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
+    base: str = ""
+    tree: str = ""
 
 
 class Isolation(Protocol):

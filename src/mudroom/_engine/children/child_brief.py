@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ..._core.agents import Agent, Mode, WorkspaceKind, WorkspaceSpec, choose_child_model
 from ..._core.budgets import Budget, Grant
-from ..._core.events import RunStarted
+from ..._core.events import RunStarted, WorkMerged
 from ..._core.runs import Brief, InboxMessage
 from ..._core.tool_patterns import list_call_patterns, parse_tool_patterns, select_tools
 from ..._core.tools import Tool, ToolCategory
@@ -17,6 +17,7 @@ from ...projections.team import MESSAGE_TOOL
 from ..call_context import CallContext
 from ..inbox.inbox import format_message
 from ..run_context import RunContext
+from .return_text import make_return_prompt
 from .task_arguments import TaskArguments
 
 _MAX_DESCRIPTION = 60
@@ -143,30 +144,51 @@ def make_next_brief(
     approvers = ("user", run.run_id)
     answers = [each.approve for each in messages if each.sender in approvers]
     is_approved = next((each for each in reversed(answers) if each is not None), False)
-    is_plan = earlier.is_plan and not is_approved
+    brief = replace(earlier, is_plan=earlier.is_plan and not is_approved)
+    return replace(
+        _continue_brief(run, brief, grant),
+        call_id=call_id,
+        prompt="\n\n".join(map(format_message, messages)),
+        description=_get_first_line(messages[0].text),
+        teammates=teammates,
+        message_ids=tuple(message.id for message in messages),
+    )
+
+
+def make_returned_brief(run: RunContext, earlier: Brief, merged: WorkMerged, grant: Grant) -> Brief:
+    """Return the brief of the run with which a child gets its work back.
+
+    Arguments:
+        run: the parent. earlier: brief of the run that did the work.
+        merged: why the work comes back, and the files with which the run begins.
+    """
+    brief = _continue_brief(run, earlier, grant)
+    return replace(
+        brief,
+        prompt=make_return_prompt(merged),
+        workspace=replace(brief.workspace, base=merged.base, tree=merged.tree),
+        message_ids=(),
+    )
+
+
+def _continue_brief(run: RunContext, earlier: Brief, grant: Grant) -> Brief:
+    """Return the brief of a run that continues a conversation, with the rights of a new child."""
     agent = earlier.agent
     is_isolated = earlier.workspace.kind is WorkspaceKind.ISOLATED
     isolation = WorkspaceKind.ISOLATED if is_isolated else WorkspaceKind.SHARED
-    prompt = "\n\n".join(map(format_message, messages))
     return replace(
         earlier,
         run_id=grant.run_id,
         parent=run.run_id,
-        call_id=call_id,
-        prompt=prompt,
         content=(),
-        description=_get_first_line(messages[0].text),
-        tools=_choose_tools(run, agent, grant, is_named=True),
+        tools=_choose_tools(run, agent, grant, is_named=bool(earlier.name)),
         budget=grant.budget,
         depth=run.brief.depth + 1,
         continues=earlier.run_id,
         history=run.services.teams.list_history(earlier.run_id),
-        mode=_choose_mode(run, agent, is_plan=is_plan),
+        mode=_choose_mode(run, agent, is_plan=earlier.is_plan),
         inherited_patterns=_list_patterns(run),
         workspace=_choose_workspace(run, agent, isolation, grant.run_id),
-        teammates=teammates,
-        is_plan=is_plan,
-        message_ids=tuple(message.id for message in messages),
     )
 
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from ..._core.agents import WorkspaceKind
 from ..._core.budgets import Grant
+from ..._core.events import WorkMerged
 from ..._core.ports import RunHandle
+from ..._core.run_ids import make_following_id
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._core.tools import ToolResult
+from ...errors import MudroomError
 from ..call_context import CallContext
 from ..child_report import format_report
 from ..inbox.notification import choose_status, make_notification
+from ..phase import Phase
 from ..run_context import RunContext
 from ..team_text import PLAN_NOTE
+from .child_brief import allocate, make_returned_brief
+from .members import TeamMembers
 from .merge import merge_report
 
 _COPY_NOTE = (
@@ -58,139 +63,228 @@ async def find_refusal(run: RunContext, brief: Brief, grant: Grant) -> str:
     return refusal
 
 
+class ChildTeam(Protocol):
+    """The team of the parent, for the runs of a named child."""
+
+    members: TeamMembers
+
+    def attach(self, brief: Brief, handle: RunHandle) -> None:
+        """Add a run that the worker has."""
+        ...
+
+    async def handle_end(self, brief: Brief) -> None:
+        """Handle the end of the child. `brief`: of its last run."""
+        ...
+
+
 class ChildRun:
-    """A child run that has started.
+    """A child that has started: a run, and further ones if its work comes back to it.
 
     Arguments:
-        on_end: called with the brief when the run has ended, unless the parent was cut off.
+        team: of a named child; it handles the end, unless the parent was cut off.
     """
 
     def __init__(
-        self,
-        context: CallContext,
-        brief: Brief,
-        grant: Grant,
-        on_end: Callable[[Brief], Awaitable[None]] | None = None,
+        self, context: CallContext, brief: Brief, grant: Grant, team: ChildTeam | None = None
     ) -> None:
         self._context = context
         self._brief = brief
         self._grant = grant
-        self._on_end = on_end
+        self._team = team
+        self._id = brief.run_id
+        self._report: Report | None = None
+        self._merged: WorkMerged | None = None
+        self._next: tuple[Brief, Grant] | None = None
+        self._returns = 0
+        self._below = 0
         self.title = f"{brief.agent.name}: {brief.description}"
-        self.handle = context.run.background.worker.start(brief, grant)
+        self._start()
+
+    def _start(self) -> None:
+        """Start the run of the brief."""
+        self._handle = self._context.run.background.worker.start(self._brief, self._grant)
+        if self._team:
+            self._team.attach(self._brief, self._handle)
 
     def work_in_background(self) -> ToolResult:
         """Return the result of the call now; the end of the child sends a notification."""
         background = self._context.run.background
-        background.add_child(self.handle, self.title, self._wait_for_notification())
-        return make_start_result(self.handle.run_id)
+        background.add_child(self._id, self._handle, self.title, self._wait_for_notification())
+        return make_start_result(self._id)
 
     async def wait_for_result(self) -> ToolResult:
         """Wait for the end of the child and return the result of the call.
 
         If the child is detached before its end, it goes on in the background.
         """
-        run_id = self._brief.run_id
         run = self._context.run
         windows = run.evidence.open_windows
         window = windows.get(self._brief.call_id)
         if not self._brief.workspace.has_own_files:
-            windows[self._brief.call_id] = ChildWindow(self.handle)
-        run.background.waited_for[run_id] = self.handle.release
+            windows[self._brief.call_id] = ChildWindow(self._handle)
+        run.background.waited_for[self._id] = lambda: self._handle.release()
         try:
             has_ended = await self._wait()
+        except Exception:
+            await self._end()
+            raise
         finally:
-            del run.background.waited_for[run_id]
+            del run.background.waited_for[self._id]
         if not has_ended:
             if window:
                 windows[self._brief.call_id] = window
             return self.work_in_background()
         try:
-            return await self._make_result()
+            return self._make_result()
         finally:
             await self._end()
 
-    async def _make_result(self) -> ToolResult:
+    def _make_result(self) -> ToolResult:
         """Return the result of the call, after the end of the child."""
-        report, below = await self._finish()
-        text, spill = self._format(report)
-        detail: dict[str, Any] = {"run": report.run_id}
-        if below:
-            detail["below"] = below
+        report, text, spill = self._format()
+        detail: dict[str, Any] = {"run": self._id}
+        if self._below:
+            detail["below"] = self._below
         changes: tuple[str, ...] = ()
-        if merged := await merge_report(self._context, report):
-            text += f"\n{merged.text}"
-            detail["merge"] = merged.state
-            changes = merged.files
+        if self._merged:
+            detail["merge"] = self._merged.state
+            changes = self._merged.files
         is_error = report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST)
         return ToolResult(text, is_error, changes=changes, detail=detail, spill=spill)
 
     async def _wait_for_notification(self) -> InboxMessage:
         """Wait for the end of the child and return the notification, also after an error."""
+        status = "failed"
         try:
             await self._wait()
-            return await self._make_notification()
+            report, text, _ = self._format()
+            if not self._brief.workspace.has_own_files:
+                self._context.run.evidence.add_report(report)
+            status = choose_status(report.reason)
         except Exception as error:  # noqa: BLE001  the parent continues, as after a failed call
             self._context.run.evidence.unknown_changes = NO_REPORT
-            brief = self._brief
-            return make_notification(
-                brief.run_id, "failed", self.title, str(error), name=brief.name
-            )
+            text = str(error)
         finally:
             await self._end()
-
-    async def _make_notification(self) -> InboxMessage:
-        """Return the notification, after the end of the child."""
-        report, _ = await self._finish()
-        if not self._brief.workspace.has_own_files:
-            self._context.run.evidence.add_report(report)
-        text, _ = self._format(report)
-        if merged := await merge_report(self._context, report):
-            text += f"\n{merged.text}"
-        status = choose_status(report.reason)
-        return make_notification(
-            self._brief.run_id, status, self.title, text, name=self._brief.name
-        )
+        return make_notification(self._id, status, self.title, text, name=self._brief.name)
 
     async def _wait(self) -> bool:
         """Wait until the child ends or is detached; return whether it has ended.
 
-        If the run is stopped, stop the child for the same reason.
+        It has ended when its work is merged, or does not come back to it.
+        """
+        while await self._wait_for_run():
+            self._report = await self._finish()
+            prepare = self._prepare_return
+            self._merged = await merge_report(self._context, self._report, prepare)
+            if not (self._merged and self._merged.returned and await self._return_work()):
+                return True
+        return False
+
+    async def _wait_for_run(self) -> bool:
+        """Wait until the run ends or is detached; return whether it has ended.
+
+        If the parent is stopped, stop the run for the same reason.
         """
         run = self._context.run
         try:
-            return await self.handle.wait()
+            return await self._handle.wait()
         except asyncio.CancelledError:
-            self.handle.cancel(run.stop_reason)
+            self._handle.cancel(run.stop_reason)
             with suppress(Exception):  # An error of the child does not replace the cancel.
-                await self.handle.report()
+                await self._handle.report()
             run.services.meters.close(self._grant)
             raise
 
-    async def _finish(self) -> tuple[Report, int]:
-        """Return the report of the child, which has ended, and the number of runs below it."""
+    async def _finish(self) -> Report:
+        """Return the report of the run, which has ended, and count the runs below it."""
         run = self._context.run
         try:
-            report = await self.handle.report()
+            report = await self._handle.report()
             if hooks := run.services.hooks:
                 await hooks.on_child_end(run.brief, self._brief, report)
         finally:
-            meter = run.services.meters.close(self._grant)
-        return report, meter.children
+            self._below += run.services.meters.close(self._grant).children
+        return report
+
+    async def _prepare_return(self, merged: WorkMerged) -> WorkMerged:
+        """Prepare the run with which the child gets its work back, if it may have one.
+
+        Returns the event with the id of that run, or with the reason why there is none.
+        """
+        run = self._context.run
+        assert self._report is not None
+        may_return = (
+            self._report.ok
+            and self._returns < run.services.max_returns
+            and run.control.phase is Phase.RUNNING
+            and not (self._team and self._team.members.is_stopping(self._brief.name))
+        )
+        if not may_return:
+            return merged
+        try:
+            self._next = await prepare_return(run, self._brief, merged)
+        except ValueError as error:
+            note = f"[The work could not go back to the child: {error}]"
+            return replace(merged, text=f"{merged.text}\n{note}")
+        return replace(merged, returned=self._next[0].run_id)
+
+    async def _return_work(self) -> bool:
+        """Start the run with which the child gets its work back. Return whether it has started."""
+        assert self._merged is not None
+        run = self._context.run
+        if self._next is None:  # an earlier process recorded the decision
+            try:
+                self._next = await prepare_return(run, self._brief, self._merged)
+            except ValueError:
+                return False
+        if run.control.phase is not Phase.RUNNING:
+            run.services.meters.close(self._next[1])
+            return False
+        self._brief, self._grant = self._next
+        self._next = None
+        self._returns += 1
+        self._below += 1
+        self._start()
+        run.background.replace_handle(self._id, self._handle)
+        return True
 
     async def _end(self) -> None:
-        """Handle the end of the child, after the merge of its files."""
-        if self._on_end:
-            await self._on_end(self._brief)
+        """Have the team handle the end of the child, after the merge of its files."""
+        if self._team:
+            await self._team.handle_end(self._brief)
 
-    def _format(self, report: Report) -> tuple[str, str]:
-        """Return the report as the parent reads it, and the path of the whole text."""
-        text, spill = format_report(self._context, report)
-        if self._brief.workspace.kind is WorkspaceKind.COPY and report.turns:
+    def _format(self) -> tuple[Report, str, str]:
+        """Return the report, its text as the parent reads it, and the path of the whole text."""
+        assert self._report is not None
+        text, spill = format_report(self._context, self._report)
+        if self._brief.workspace.kind is WorkspaceKind.COPY and self._report.turns:
             text += _COPY_NOTE
         if self._brief.is_plan:
             text += "\n" + PLAN_NOTE.format(name=self._brief.name)
-        return text, spill
+        if self._merged:
+            text += f"\n{self._merged.text}"
+        return self._report, text, spill
+
+
+async def prepare_return(run: RunContext, brief: Brief, merged: WorkMerged) -> tuple[Brief, Grant]:
+    """Return brief and budget of the run with which a child gets its work back.
+
+    Arguments:
+        run: the parent. brief: of the run that did the work.
+
+    Raises ValueError if the budget does not suffice, or a hook refuses the run.
+    """
+    try:
+        run_id = merged.returned or make_following_id(brief.run_id)
+        grant = await allocate(run, run_id, brief.agent, brief.budget.turns)
+        next_brief = make_returned_brief(run, brief, merged, grant)
+        refusal = await find_refusal(run, next_brief, grant)
+    except MudroomError as error:
+        raise ValueError(str(error)) from None
+    if refusal:
+        raise ValueError(refusal)
+    return next_brief, grant
 
 
 class ChildWindow:

@@ -129,8 +129,14 @@ class TeamMembers:
     def attach(self, brief: Brief, handle: RunHandle) -> None:
         """Add the handle of a run that the worker has."""
         active = self.active.get(brief.name)
-        if active and active.run_id == brief.run_id:
+        if active and active.run_id in (brief.run_id, brief.continues):
+            active.run_id = brief.run_id
             active.handle = handle
+
+    def is_stopping(self, name: str) -> bool:
+        """Return whether a child works that the parent stops."""
+        active = self.active.get(name)
+        return active is not None and active.is_stopping
 
     def release(self, name: str, run_id: str) -> bool:
         """Remove a run that has ended, or not begun. Return False if a later one has begun."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
@@ -42,11 +43,14 @@ class MergeOutcome(Struct, frozen=True):
         files: paths of the files that were changed.
         conflicts: why nothing was changed; empty if all was merged.
         refusal: why the merge was not allowed, "" if it was.
+        base, tree: see `MergePlan`.
     """
 
     files: tuple[str, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
     refusal: str = ""
+    base: str = ""
+    tree: str = ""
 
     @property
     def state(self) -> str:
@@ -56,10 +60,19 @@ class MergeOutcome(Struct, frozen=True):
         return "conflict" if self.conflicts else "merged"
 
 
-async def merge_report(context: CallContext, report: Report) -> WorkMerged | None:
+PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
+"""Function that decides whether a child gets its work back. Returns the event for the record."""
+
+
+async def merge_report(
+    context: CallContext, report: Report, prepare_return: PrepareReturn
+) -> WorkMerged | None:
     """Merge the work of a child, once, and record the outcome.
 
     Returns None for a child that shared its parent's files.
+
+    Arguments:
+        prepare_return: called if the work conflicts, before the outcome is recorded.
     """
     run = context.run
     if report.work is None:
@@ -81,7 +94,11 @@ async def merge_report(context: CallContext, report: Report) -> WorkMerged | Non
         files=outcome.files,
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
         text=text,
+        base=outcome.base,
+        tree=outcome.tree,
     )
+    if outcome.tree:
+        event = await prepare_return(event)
     await run.recorder.record(event)
     run.evidence.add_files(ToolResult("", changes=outcome.files))
     return event
@@ -107,7 +124,7 @@ async def merge_work(context: CallContext, run_id: str, work: Work) -> MergeOutc
         for _ in range(_MAX_ATTEMPTS):
             plan = await asyncio.to_thread(isolation.plan_merge, work)
             if plan.conflicts:
-                return MergeOutcome(conflicts=plan.conflicts)
+                return MergeOutcome(conflicts=plan.conflicts, base=plan.base, tree=plan.tree)
             if refusal := await _check_permission(context, run_id, plan, isolation):
                 return MergeOutcome(refusal=refusal)
             try:
@@ -207,8 +224,8 @@ def _describe_conflicts(
     for number, conflict in enumerate(conflicts[:_MAX_LISTED], 1):
         sides = {
             "base": conflict.base,
-            "yours": conflict.ours,
-            "the child's": conflict.theirs,
+            "parent": conflict.ours,
+            "child": conflict.theirs,
             "both, marked": conflict.text,
         }
         places = [
@@ -226,8 +243,7 @@ def _write_side(
     context: CallContext, isolation: Isolation, number: int, name: str, content: str
 ) -> str:
     """Write one side of a conflict to a file that the model can read; return its path."""
-    word = name.split(",")[0].replace("the child's", "childs")
-    path = context.spill_path(f"merge-{number}-{word}")
+    path = context.spill_path(f"merge-{number}-{name.partition(',')[0]}")
     with open(path, "wb") as file:
         file.write(isolation.read(content))
     return path

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ..._core.budgets import Grant
 from ..._core.messages import ToolCallBlock
+from ..._core.ports import RunHandle
 from ..._core.run_ids import find_first_id, make_first_id, make_next_id, split_run_id
 from ..._core.runs import Brief, InboxMessage
 from ...errors import MudroomError
@@ -19,10 +20,14 @@ from .members import ActiveChild, TeamMembers
 
 
 class NextRuns:
-    """Starter of the next runs of the named children of one run."""
+    """Starter of the next runs of the named children of one run.
+
+    Attributes:
+        members: see `Team`.
+    """
 
     def __init__(self, members: TeamMembers) -> None:
-        self._members = members
+        self.members = members
         self._run = members.run
 
     @property
@@ -32,7 +37,7 @@ class NextRuns:
 
     def has_all(self, teammate: Teammate) -> bool:
         """Return whether a child has had all its runs for this prompt."""
-        return len(self._members.list_own_runs(teammate)) >= MAX_RUNS
+        return len(self.members.list_own_runs(teammate)) >= MAX_RUNS
 
     async def prepare(
         self, teammate: Teammate, messages: list[InboxMessage], call_id: str = ""
@@ -45,11 +50,11 @@ class NextRuns:
         Raises ValueError if the budget does not suffice, or a hook refuses the run.
         """
         run = self._run
-        earlier = self._members.get_last_brief(teammate)
+        earlier = self.members.get_last_brief(teammate)
         run_id = self._choose_run_id(teammate, messages[0])
         try:
             grant = await allocate(run, run_id, earlier.agent, earlier.budget.turns)
-            teammates = self._members.describe_others(teammate.name, run_id)
+            teammates = self.members.describe_others(teammate.name, run_id)
             brief = make_next_brief(
                 run, earlier, messages, grant, call_id=call_id, teammates=teammates
             )
@@ -69,7 +74,7 @@ class NextRuns:
         is_broadcast = message.id.endswith(f":{teammate.name}")
         if message.sender == run_id and not is_broadcast:
             return message.id
-        own = self._members.list_own_runs(teammate)
+        own = self.members.list_own_runs(teammate)
         first = find_first_id(own[0]) if own else make_first_id(run_id, teammate.name)
         return make_next_id(first, len(own) + 1)
 
@@ -78,23 +83,25 @@ class NextRuns:
         call = ToolCallBlock(brief.call_id, MESSAGE_TOOL, {}) if brief.call_id else None
         _, turn, position = split_run_id(brief.run_id)
         context = CallContext(self._run, call, position, turn)
-        self._members.active[brief.name] = ActiveChild(brief.run_id, first_run)
-        child = ChildRun(context, brief, grant, self.handle_end)
-        self._members.attach(brief, child.handle)
-        child.work_in_background()
+        self.members.active[brief.name] = ActiveChild(brief.run_id, first_run)
+        ChildRun(context, brief, grant, self).work_in_background()
+
+    def attach(self, brief: Brief, handle: RunHandle) -> None:
+        """Add a run that the worker has."""
+        self.members.attach(brief, handle)
 
     async def handle_end(self, brief: Brief) -> None:
         """Handle the end of a run: start the next one if messages wait for it."""
-        active = self._members.active.get(brief.name)
-        if not self._members.release(brief.name, brief.run_id):
+        active = self.members.active.get(brief.name)
+        if not self.members.release(brief.name, brief.run_id):
             return
-        teammate = self._members.find(brief.run_id)
+        teammate = self.members.find(brief.run_id)
         if teammate and active and not active.is_stopping:
             await self.start_if_due(teammate)
 
     async def start_if_due(self, teammate: Teammate) -> None:
         """Start the next run of a child that is idle, if it has unread messages."""
-        unread = self._members.list_unread(teammate)
+        unread = self.members.list_unread(teammate)
         if not unread or teammate.is_stopped:
             return
         if not self.may_start or self.has_all(teammate):
@@ -109,9 +116,11 @@ class NextRuns:
         """Continue the runs of an earlier process, and start those that are due."""
         run = self._run
         roster = run.services.teams.roster
-        for teammate in self._members.list_all():
-            brief = teammate.briefs[-1]
-            if teammate.name in self._members.active:
+        for teammate in self.members.list_all():
+            # A run with work that came back is a part of the one before it.
+            begun = (each for each in reversed(teammate.briefs) if not each.workspace.tree)
+            brief = next(begun, teammate.briefs[-1])
+            if teammate.name in self.members.active:
                 continue
             is_own = brief.parent == run.run_id and bool(brief.message_ids)
             if is_own and not run.background.is_reported(brief.run_id):

@@ -187,11 +187,7 @@ async def _start(
     brief = make_brief(context, agent, arguments, model, grant, teammates)
     if refusal := await find_refusal(run, brief, grant):
         return refusal
-    if team is None:
-        return ChildRun(context, brief, grant)
-    child = ChildRun(context, brief, grant, team.handle_end)
-    team.attach(brief, child.handle)
-    return child
+    return ChildRun(context, brief, grant, team)
 
 
 def prepare_team(run: RunContext) -> Team | None:

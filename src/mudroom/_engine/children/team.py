@@ -225,7 +225,8 @@ class Team:
             return "no request is open that you could answer."
         if request.approve is False and sender.has_refused:
             return "you have refused to stop before. Finish, and report."
-        if request.sender not in self._run.background.open:
+        handles = self._run.background.children.values()
+        if request.sender not in {handle.run_id for handle in handles}:
             return (
                 "your parent waits for your report, and reads no message before it. End with your "
                 "question as your report: the answer starts you again."

@@ -83,19 +83,27 @@ class BackgroundWork:
         """Return whether the inbox has, or had, the notification of the work."""
         return self._inbox.knows(make_end_id(work_id))
 
-    def add_child(self, handle: RunHandle, title: str, end: Awaitable[InboxMessage]) -> None:
+    def add_child(
+        self, work_id: str, handle: RunHandle, title: str, end: Awaitable[InboxMessage]
+    ) -> None:
         """Send a notification when a child ends.
 
         Arguments:
+            work_id: id of its first run. handle: of its present run.
             end: waits for the end of the child and returns the notification.
         """
 
         async def wait_for_end() -> None:
-            self._close(handle.run_id, await end)
+            self._close(work_id, await end)
 
-        self.titles[handle.run_id] = title
+        self.titles[work_id] = title
         task = asyncio.create_task(wait_for_end())
-        self.open[handle.run_id] = WorkHandle(title, task, handle.cancel, handle)
+        self.open[work_id] = WorkHandle(title, task, handle.cancel, handle)
+
+    def replace_handle(self, work_id: str, handle: RunHandle) -> None:
+        """Follow a background child that has another run now."""
+        if work := self.open.get(work_id):
+            self.open[work_id] = replace(work, cancel=handle.cancel, handle=handle)
 
     def add_command(self, work_id: str, title: str, work: Coroutine[Any, Any, ToolResult]) -> None:
         """Run a command, and send a notification when it ends.

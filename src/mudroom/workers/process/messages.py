@@ -38,6 +38,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         board_offer: runs that have the tools for the task board; "" without a board.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         compaction: when the engine shortens conversations.
+        max_returns: see SessionServices.
     """
 
     session: str
@@ -69,6 +70,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     versions_folder: str = ""
     board_offer: BoardOffer = ""
     compaction: CompactionOptions = CompactionOptions()
+    max_returns: int = 1
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):

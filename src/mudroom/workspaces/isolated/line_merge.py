@@ -12,7 +12,12 @@ from difflib import SequenceMatcher
 
 from msgspec import Struct
 
-_MARKS = (b"<<<<<<< ours\n", b"||||||| base\n", b"=======\n", b">>>>>>> theirs\n")
+from .conflict_marks import BASE, OURS, THEIRS
+
+_MARKS = tuple(
+    f"{line}\n".encode()
+    for line in (f"<<<<<<< {OURS}", f"||||||| {BASE}", "=======", f">>>>>>> {THEIRS}")
+)
 
 Lines = Sequence[bytes]
 Match = tuple[int, int, int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from ..._core.ports import MergeConflict
+from .conflict_marks import name_sides
 from .git import can_merge_trees
 from .git_store import GitStore
 from .store import TreeStore
@@ -48,15 +49,10 @@ def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> Merge
     if not stages:
         return MergedTree(tree)
     kinds = _read_kinds(parts[end + 1 :])
-    texts = store.list_entries(tree, list(stages))
+    tree, texts = name_sides(store, tree, stages, (root, *sides))
     conflicts = [
-        MergeConflict(
-            path,
-            _choose_kind(kinds.get(path, ""), sides),
-            *sides,
-            texts[path].id if path in texts else "",
-        )
-        for path, sides in stages.items()
+        MergeConflict(path, _choose_kind(kinds.get(path, ""), ids), *ids, texts.get(path, ""))
+        for path, ids in stages.items()
     ]
     return MergedTree(tree, tuple(conflicts))
 

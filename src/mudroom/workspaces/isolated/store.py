@@ -28,6 +28,9 @@ MAX_FILE_BYTES = 50 << 20
 MAX_FILES = 200_000
 """Files of a folder up to which it is stored."""
 
+_MARKS = "has-marks"
+"""Name of the file that says that runs had files with conflict marks."""
+
 _ATTEMPTS = 3
 """Times that files are read while another program changes them."""
 
@@ -119,6 +122,15 @@ class TreeStore(ABC):
             relative = os.path.relpath(path, self.source_files.top)
             if not relative.startswith(".."):
                 yield f"/{relative}"
+
+    @property
+    def may_have_marks(self) -> bool:
+        """True if the files of a run began with conflict marks."""
+        return os.path.exists(os.path.join(self.directory, _MARKS))
+
+    def expect_marks(self) -> None:
+        """Note that files of a run begin with conflict marks."""
+        Path(self.directory, _MARKS).touch(mode=0o600)
 
     def store_source(self) -> StoredFiles:
         """Store the files of the source as they are, with changed and untracked files."""

@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,10 +23,11 @@ from ..._platform.private_files import make_private_folder, replace_private_file
 from ..._platform.protected_names import find_protected_component
 from ...errors import WorkspaceError
 from .checkout import check_out
+from .conflict_marks import find_marked
 from .merge import merge_trees
 from .open_store import has_store, open_store
 from .store import TreeStore
-from .trees import FILE_TYPE, LINK, StoredFiles, WorkingFiles
+from .trees import FILE_TYPE, LINK, FileChange, StoredFiles, WorkingFiles
 
 SOURCE_FILE = "source"
 """Name of the file with the path of the user's folder."""
@@ -119,11 +120,19 @@ class IsolatedWorkspaces:
         names = (record.parent.name for record in records)
         return [name for name in names if not name.endswith(REMOVED)]
 
-    def open(self, run_id: str, parent: str, *, same_path: bool) -> IsolatedFolder:
+    def open(
+        self,
+        run_id: str,
+        parent: str,
+        *,
+        start: tuple[str, str] | None = None,
+        same_path: bool,
+    ) -> IsolatedFolder:
         """Return the workspace of a run; make it, with the parent's present files, if it is new.
 
         Arguments:
             parent: run id of the isolated workspace that it copies; "" for the user's folder.
+            start: base and tree that it begins with, in place of the parent's present files.
             same_path: see `check_out`.
         """
         store = self.store  # it waits for a clean-up, which may remove the folder
@@ -134,6 +143,9 @@ class IsolatedWorkspaces:
         stored = self.find_stored(run_id)
         if stored:
             base, files = stored.base, StoredFiles(stored.tree)
+        elif start:
+            base, files = start[0], StoredFiles(start[1])
+            store.expect_marks()
         else:
             files = self._store_present(parent)
             base = files.tree
@@ -217,20 +229,19 @@ class IsolatedWorkspaces:
         ours = self._store_present(into).tree
         merge = merge_trees(self.store, work.base, ours, work.tree)
         if merge.conflicts:
-            return MergePlan(
-                conflicts=tuple(
-                    replace(conflict, path=path_to_text(conflict.path))
-                    for conflict in merge.conflicts
-                )
+            conflicts = tuple(
+                replace(conflict, path=path_to_text(conflict.path)) for conflict in merge.conflicts
             )
+            return MergePlan(conflicts=conflicts, base=ours, tree=merge.tree)
         changes = self.store.list_changes(ours, merge.tree)
+        marked = find_marked(self.store, changes) if self.store.may_have_marks else set[str]()
         conflicts = tuple(
             MergeConflict(path_to_text(change.path), kind, ours=change.before, theirs=change.after)
             for change in changes
-            if (kind := _find_obstacle(change.path, change.mode))
+            if (kind := _find_obstacle(change, marked))
         )
         if conflicts:
-            return MergePlan(conflicts=conflicts)
+            return MergePlan(conflicts=conflicts, base=ours, tree=merge.tree)
         changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
         files = tuple(
             MergedFile(path_to_text(change.path), change.before, change.after, change.mode & 0o777)
@@ -301,8 +312,10 @@ def _wait_for_lock(descriptor: int, path: str) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _find_obstacle(path: str, mode: int) -> str:
+def _find_obstacle(change: FileChange, marked: Collection[str]) -> str:
     """Return the kind of conflict of a file that a merge may not write, "" if it may."""
-    if find_protected_component(path):
+    if find_protected_component(change.path):
         return "protected"
-    return "link" if mode & FILE_TYPE == LINK else ""
+    if change.path in marked:
+        return "marked"
+    return "link" if change.mode & FILE_TYPE == LINK else ""

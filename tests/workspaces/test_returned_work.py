@@ -1,0 +1,170 @@
+"""Work that conflicts goes back to the child that did it, in a folder with both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.workspaces.git_projects import make_repository, write_files
+
+from mudroom import Budget, Report, Session
+from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
+from mudroom._core.messages import TextBlock
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.replay import replay
+
+LINES = [f"line {number}\n" for number in range(40)]
+PROMPT = "Start the children."
+BACK = "[From mudroom, not from the user.] Your work is not merged."
+SHOW = "cat a.txt; ls"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    source = make_repository(tmp_path / "project", {"a.txt": "".join(LINES), "b.txt": "b\n"})
+    write_files(source, {"dirty.txt": "not committed\n"})
+    return source
+
+
+def change_line(number: int, by: str) -> Answer:
+    """Return the call that changes a line."""
+    return [call("bash", command=f"sed -i 's/^line {number}$/{by}/' a.txt; echo {by} > {by}.txt")]
+
+
+def resolve(text: str) -> Answer:
+    """Return the call that replaces the lines between conflict marks."""
+    return [call("bash", command=f"sed -i '/^<<<<<<< /,/^>>>>>>> /c\\{text}' a.txt")]
+
+
+async def run_pair(
+    project: Path,
+    after: Sequence[Answer],
+    *,
+    parent: Sequence[Answer] = (),
+    named: bool = False,
+    **options: Any,
+) -> tuple[Report, ScriptedModel, list[StoredEvent]]:
+    """Run two children that change line 7; the work of "two" conflicts.
+
+    Arguments:
+        after: answers of "two" when it has its work back.
+        parent: further answers of the parent, after the first reports.
+        named: true for children with names.
+    """
+
+    def choose_answer(request: Request) -> Answer:
+        if request.prompt == "one":
+            return [change_line(7, "ours"), "Done."][request.turn]
+        if request.prompt == "two":
+            wait = [
+                call("bash", command=f"while ! grep -q ours {project}/a.txt; do sleep 0.02; done")
+            ]
+            return [wait, change_line(7, "theirs"), "Done two.", *after][request.turn]
+        if request.turn == 0:
+            names = {"one": {"name": "alice"}, "two": {"name": "bob"}} if named else {}
+            return [
+                call("task", prompt=each, isolation="isolated", **names.get(each, {}))
+                for each in ("one", "two")
+            ]
+        return [*parent, "All reported."][request.turn - 1]
+
+    model = ScriptedModel(choose_answer)
+    journal = MemoryJournal()
+    settings: dict[str, Any] = {
+        "journal": journal,
+        "environ": {},
+        "home": str(project.parent / "home"),
+        "sandbox": "off",
+        **options,
+    }
+    async with Session(model=model, cwd=str(project), **settings) as session:
+        report = await session.run(PROMPT)
+    return report, model, [event async for event in journal.read()]
+
+
+def read_results(model: ScriptedModel) -> list[str]:
+    """Return the results of the parent's first calls."""
+    request = next(each for each in model.requests if each.prompt == PROMPT and each.results)
+    return [result.text for result in request.results]
+
+
+async def test_a_child_resolves_its_conflict_and_lands_without_a_request_of_the_parent(
+    project: Path,
+) -> None:
+    after = [[call("bash", command=SHOW)], resolve("both"), "Done with both."]
+    report, model, events = await run_pair(project, after)
+    assert report.ok
+    assert sum(request.prompt == PROMPT for request in model.requests) == 2
+    lines = (project / "a.txt").read_text().splitlines()
+    assert lines[6:9] == ["line 6", "both", "line 8"]
+    assert (project / "ours.txt").exists()
+    assert (project / "theirs.txt").exists()
+    first, second = read_results(model)
+    assert "ours.txt" in first
+    assert second.startswith("Done with both.")
+    assert "are in your files now" in second
+    assert "Done two." not in second
+    merged = [event for event in events if isinstance(event, WorkMerged)]
+    assert [(each.child, each.state, each.returned) for each in merged] == [
+        ("1.1.1", "merged", ""),
+        ("1.1.2", "conflict", "1.1.2~2"),
+        ("1.1.2~2", "merged", ""),
+    ]
+    assert report.files_changed == ("a.txt", "ours.txt", "theirs.txt")
+    await replay(events)
+
+
+async def test_a_returned_child_knows_its_conversation_and_sees_both_sides(project: Path) -> None:
+    after = [[call("bash", command=SHOW)], resolve("both"), "Done with both."]
+    _, model, events = await run_pair(project, after)
+    requests = [each for each in model.requests if each.prompt == "two" and each.turn > 2]
+    (block,) = requests[0].messages[-1].content
+    assert isinstance(block, TextBlock)
+    text = block.text
+    assert text.startswith(BACK)
+    assert "- a.txt (both-modified): base /" in text
+    shown = requests[1].results[0].text
+    begin = shown.index("<<<<<<< the parent's version")
+    marked = shown[begin : shown.index(">>>>>>> the child's version")].split("\n")
+    assert marked[1] == "ours"
+    assert marked[2].startswith("||||||| ")
+    assert marked[3:6] == ["line 7", "=======", "theirs"]
+    assert {"ours.txt", "theirs.txt", "dirty.txt"} <= set(shown.split())
+    briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    assert briefs["1.1.2~2"].continues == "1.1.2"
+    assert briefs["1.1.2~2"].call_id == briefs["1.1.2"].call_id
+
+
+async def test_conflict_marks_do_not_land(project: Path) -> None:
+    report, model, _ = await run_pair(project, ["I did nothing."])
+    assert report.ok
+    assert "<<<<<<<" not in (project / "a.txt").read_text()
+    assert not (project / "theirs.txt").exists()
+    second = read_results(model)[1]
+    assert "a.txt (marked)" in second
+    assert "kept as run 1.1.2~2" in second
+
+
+async def test_a_named_child_that_has_its_work_back_keeps_its_name(project: Path) -> None:
+    after = [resolve("both"), "Done with both."]
+    parent = [[call("send_message", to="bob", message="Thanks. Say hello.")], "Wait."]
+
+    report, _, events = await run_pair(project, after, parent=parent, named=True)
+    assert report.ok
+    briefs = [e.brief for e in events if isinstance(e, RunStarted) and e.brief.name == "bob"]
+    assert [(each.run_id, each.continues) for each in briefs[:2]] == [
+        ("1.1.2", ""),
+        ("1.1.2~2", "1.1.2"),
+    ]
+    await replay(events)
+
+
+async def test_without_budget_the_conflict_is_told_to_the_parent(project: Path) -> None:
+    _, model, events = await run_pair(project, ["Never."], prompt_budget=Budget(children=2))
+    second = read_results(model)[1]
+    assert "not done, 1 conflict" in second
+    assert "could not go back to the child" in second
+    await replay(events)
