@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mudroom import AnyEvent, Ledger, ToolResult, Usage
 from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.projections.ledger import LedgerBuilder, PromptLedgers, describe_ledger
@@ -120,12 +122,22 @@ def test_description_of_a_ledger() -> None:
 
 
 def test_a_ledger_says_in_words_that_children_saved_nothing() -> None:
-    for without_children in (0, 478, 496, 520):
+    for without_children in (478, 496):
         ledger = Ledger(children=1, parent_tokens=496, without_children_tokens=without_children)
-        text = describe_ledger(ledger)
-        assert text.endswith(
-            "Parent context: 496 tokens; the children read too little to save context."
+        assert describe_ledger(ledger).endswith(
+            "Parent context: 496 tokens; the reports are no shorter than what the children read."
         )
+
+
+@pytest.mark.parametrize(
+    ("without_children", "share"),
+    [(497, "less than 1%"), (505, "2%"), (620, "20%"), (49_600, "99%")],
+)
+def test_a_ledger_states_every_share_that_was_saved(without_children: int, share: str) -> None:
+    ledger = Ledger(children=1, parent_tokens=496, without_children_tokens=without_children)
+    assert describe_ledger(ledger).endswith(
+        f"without children about {without_children:,} ({share} saved)."
+    )
 
 
 def test_a_prompt_has_a_ledger_of_its_own() -> None:

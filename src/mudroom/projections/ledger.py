@@ -20,9 +20,6 @@ from .._core.messages import Usage
 from .._core.runs import Brief
 from .._core.token_counts import CHARACTERS_PER_TOKEN
 
-MIN_SAVED_SHARE = 0.05
-"""Share of the context above which delegation saved context; less is within the estimate."""
-
 
 class Ledger(Struct, frozen=True, kw_only=True):
     """Text sizes of one session. Tokens of `read` and `returned` are estimates: bytes / 4.
@@ -204,10 +201,11 @@ def describe_ledger(ledger: Ledger) -> str:
 
 def _describe_savings(ledger: Ledger) -> str:
     without_children = ledger.without_children_tokens
-    share = 1 - ledger.parent_tokens / without_children if without_children else 0.0
-    if share < MIN_SAVED_SHARE:
-        return "; the children read too little to save context"
-    return f"; without children about {_round_tokens(without_children)} ({share:.0%} saved)"
+    if without_children <= ledger.parent_tokens:
+        return "; the reports are no shorter than what the children read"
+    percent = round(100 * (1 - ledger.parent_tokens / without_children))
+    share = f"{percent}%" if percent else "less than 1%"
+    return f"; without children about {_round_tokens(without_children)} ({share} saved)"
 
 
 def _format_amount(lines: int, size: int, tokens: int) -> str:

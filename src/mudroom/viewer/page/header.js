@@ -101,7 +101,7 @@ const drawTabs = (fold) => {
   const share = savedShare(computeLedger(fold));
   const count = {
     context: app.selection.turn ? ` · ${app.selection.turn}` : "",
-    ledger: share >= MIN_SAVED_SHARE ? ` · ${formatShare(share, 1)}` : "",
+    ledger: share > 0 ? ` · ${formatShare(share, 1)}` : "",
   };
   setChildren(
     $("tabs"),

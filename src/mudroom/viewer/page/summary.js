@@ -2,7 +2,6 @@
 "use strict";
 
 const MAX_ANSWER_LINES = 40; // lines of the answer before "show all"
-const MIN_SAVED_SHARE = 0.05; // a smaller share counts as none, as in the terminal
 const ORDERS = {
   time: { words: "slowest", value: (run) => runSeconds(run), format: formatSeconds },
   tokens: { words: "most tokens", value: (run) => totalTokens(run.usage), format: formatTokens },
@@ -48,19 +47,18 @@ const drawSaved = ({ fold }) => {
     );
   const children = ledger.children === 1 ? "1 child" : `${formatCount(ledger.children)} children`;
   const read = `${children} read ${plural(ledger.readLines, "line")} and returned ${formatCount(ledger.returnedLines)}.`;
-  if (share < MIN_SAVED_SHARE)
-    return h(
-      "section",
-      { class: "saved none" },
-      h("p", { class: "lead" }, `The children saved no context: they read too little. ${read}`),
-    );
+  if (share <= 0) {
+    const compared = "The reports are no shorter than what the children read.";
+    const words = ledger.parent ? `${read} ${compared}` : read;
+    return h("section", { class: "saved none" }, h("p", { class: "lead" }, words));
+  }
   return h(
     "section",
     { class: "saved" },
     goButton(
       { tab: "ledger" },
       { class: "share-saved", title: "Show how" },
-      h("b", null, `${Math.round(100 * share)}%`),
+      h("b", null, formatShare(share, 1)),
       h("span", null, "of the context saved"),
     ),
     h(
