@@ -12,6 +12,7 @@ from importlib.resources import files
 import msgspec
 
 from .sources import SessionSource, iterate_pages
+from .work import WorkQueries
 
 _STYLE_LINK = re.compile(r'<link rel="stylesheet" href="([\w.-]+)">')
 _SCRIPT_LINK = re.compile(r'<script defer src="([\w.-]+)"></script>')
@@ -56,12 +57,16 @@ async def _render_events(source: SessionSource, session: str) -> AsyncIterator[s
     yield '{"events":['
     error = ""
     separator = ""
+    queries = WorkQueries()
     async for page in iterate_pages(source, session):
         for position, body in page.events:
             yield separator + _escape_json(f"[{position},{body.decode()}]")
             separator = ","
+            queries.observe(body)
         error = page.error
-    yield '],"more":false,"error":' + _escape_json(msgspec.json.encode(error).decode()) + "}"
+    yield '],"more":false,"error":' + _escape_json(msgspec.json.encode(error).decode())
+    works = {run: await source.read_work(session, query) for run, query in queries.list_all()}
+    yield f',"works":{_escape_json(msgspec.json.encode(works).decode())}}}'
 
 
 def _escape_json(json: str) -> str:

@@ -17,6 +17,7 @@ from ..errors import JournalError, UsageError
 from .auth import add_security_headers, make_auth_middleware
 from .export import load_page_files
 from .sources import EventPage, SessionSource, encode_page
+from .work import WorkQuery
 
 T = TypeVar("T")
 
@@ -72,6 +73,7 @@ async def open_viewer(
             web.get("/api/sessions", handlers.send_sessions),
             web.get("/api/sessions/{session}/events", handlers.send_events),
             web.get("/api/sessions/{session}/live", handlers.stream_events),
+            web.get("/api/sessions/{session}/work", handlers.send_work),
             web.get("/{name}", handlers.send_file),
         ]
     )
@@ -144,6 +146,19 @@ class _Handlers:
         """Respond with one page of events after position `after`."""
         page = await self._read_page(request, _parse_position(request.query.get("after")))
         return web.Response(body=encode_page(page), content_type="application/json")
+
+    async def send_work(self, request: web.Request) -> web.Response:
+        """Respond with what a run changed; the parameters are the fields of WorkQuery."""
+        get = request.query.get
+        query = WorkQuery(
+            get("base", ""),
+            get("tree", ""),
+            get("ours", ""),
+            get("both", ""),
+            tuple(request.query.getall("conflict", ())),
+        )
+        page = await _await_source(self._source.read_work(request.match_info["session"], query))
+        return web.Response(body=msgspec.json.encode(page), content_type="application/json")
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
         """Stream events as they are recorded; the id of each is its position.

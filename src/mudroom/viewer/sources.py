@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Protocol
@@ -16,6 +17,7 @@ from ..errors import JournalError, UnknownName
 from ..journals.encoding import encode
 from ..journals.sessions import read_summary
 from ..projections.session_summary import SessionSummary, summarize_session
+from .work import WorkPage, WorkQuery, read_work
 
 MAX_LISTED = 200
 """Number of sessions in the list, newest first."""
@@ -28,6 +30,9 @@ FRESH_SECONDS = 2.0
 
 MAX_PROMPT = 400
 """Characters of a prompt in the list."""
+
+
+NO_WORK = WorkPage(error="The files of this run are not kept here.")
 
 
 class EventPage(Struct, frozen=True):
@@ -61,12 +66,21 @@ class SessionSource(Protocol):
         """Return a value that differs when events may have been added; cheaper than reading."""
         ...
 
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        """Return what a run changed in its isolated workspace. Raises UsageError."""
+        ...
+
 
 class StoredSessions:
-    """The sessions of a store."""
+    """The sessions of a store.
 
-    def __init__(self, store: SessionStore) -> None:
+    Arguments:
+        home: mudroom's state folder, with the isolated workspaces; "" for none.
+    """
+
+    def __init__(self, store: SessionStore, home: str = "") -> None:
         self._store = store
+        self._home = home
         self._summaries: dict[str, tuple[object, SessionSummary]] = {}
 
     async def list_sessions(self) -> list[SessionSummary]:
@@ -90,6 +104,13 @@ class StoredSessions:
         info = await self._store.read_info(session)
         is_fresh = time.time() - info.modified < FRESH_SECONDS
         return object() if is_fresh else info
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        """Return what a run changed in its isolated workspace."""
+        if not self._home:
+            return NO_WORK
+        info = await self._store.read_info(session)
+        return await asyncio.to_thread(read_work, self._home, info.id, query)
 
     async def _summarize(self, info: SessionInfo) -> SessionSummary:
         stamp = (info, await self._store.find_writer(info.id))
@@ -131,6 +152,10 @@ class SingleSession:
     async def read_change_stamp(self, session: str) -> object:
         """Return a constant: the session never changes."""
         return session
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        """Return a page without files: they are not kept with these events."""
+        return NO_WORK
 
 
 async def iterate_pages(source: SessionSource, session: str) -> AsyncIterator[EventPage]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.compaction.conftest import Stage, make_talker
 from tests.viewer.sessions import SessionBuilder, write_session
+from tests.workspaces.git_projects import make_repository
 
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.store import SqliteStore
@@ -21,6 +22,7 @@ from mudroom.viewer.server import open_viewer
 from mudroom.viewer.sources import StoredSessions
 
 from .conftest import Page
+from .test_work import record
 
 ROOT = Path(__file__).parents[3]
 AXE = Path(os.environ.get("AXE_CORE", ROOT / "node_modules" / "axe-core" / "axe.min.js"))
@@ -46,6 +48,7 @@ VIEWS = {
     "context": "#session={one}&run=1&tab=context",
     "ledger": "#session={one}&tab=ledger",
     "compaction": "#session={two}&run=1",
+    "changes": "#session={three}&run=1.1.1&tab=work",
     "comparison": "#compare={one}%2F1&with={two}%2F1",
 }
 WINDOWS = {"light": (1440, 900), "dark": (1440, 900), "phone": (390, 844)}
@@ -58,8 +61,8 @@ VIOLATIONS = """axe.run(document, { resultTypes: ["violations"] }).then(result =
     .map(each => `${each.id}: ${each.nodes[0].target} ${each.nodes[0].failureSummary}`))"""
 
 
-async def write_sessions(home: Path) -> tuple[str, str]:
-    """Write a session with failures and Markdown, and one with a compaction; return their ids."""
+async def write_sessions(home: Path) -> tuple[str, str, str]:
+    """Write sessions with failures and Markdown, a compaction, and a conflict; return their ids."""
     script = SessionBuilder()
     script.open_session()
     script.add_root("1", "What is promised?", 2, 4)
@@ -77,18 +80,19 @@ async def write_sessions(home: Path) -> tuple[str, str]:
         await session.run("Read all files. Never touch 3.txt.")
     compacted = SessionBuilder(session=session.id, events=stage.events)
     await write_session(home, compacted)
-    return script.session, session.id
+    project = make_repository(home.parent / "project", {"a.txt": "before\n", "old.txt": "old\n"})
+    return script.session, session.id, await record(project, home)
 
 
 async def visit_views(page: Page, home: Path, window: str) -> AsyncGenerator[str]:
     """Open each view, and then the list of keys above it; yield their names."""
-    one, two = await write_sessions(home)
+    one, two, three = await write_sessions(home)
     width, height = WINDOWS[window]
     await page.set_size(width, height, phone=window == "phone")
     await page.set_dark(window == "dark")
-    async with open_viewer(StoredSessions(SqliteStore(home)), port=0) as address:
+    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
         for view, link in VIEWS.items():
-            await page.open(address.url + link.format(one=one, two=two))
+            await page.open(address.url + link.format(one=one, two=two, three=three))
             await page.wait_until(
                 "document.querySelector('.session, .versus-table') || (app.isLoaded && app.run"
                 " && !app.frame && document.querySelector('#body .placed'))"

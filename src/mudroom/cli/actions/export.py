@@ -76,6 +76,12 @@ def redact_events(
     events: Iterable[StoredEvent], redact: Callable[[str], str]
 ) -> Iterator[StoredEvent]:
     """Yield the events with `redact` applied to every text in them."""
+    for event in events:
+        yield msgspec.convert(redact_fields(event, redact), StoredEvent)
+
+
+def redact_fields(value: object, redact: Callable[[str], str]) -> object:
+    """Return a struct as dicts and lists, with `redact` applied to every text in it."""
 
     def redact_value(value: object) -> object:
         if isinstance(value, str):
@@ -87,7 +93,6 @@ def redact_events(
             return [redact_value(item) for item in cast("Sequence[object]", value)]
         return value
 
-    for event in events:
-        # Images stay bytes: as base64 text they could match a pattern of a secret.
-        fields = msgspec.to_builtins(event, builtin_types=(bytes,))
-        yield msgspec.convert(redact_value(fields), StoredEvent)
+    # Images stay bytes: as base64 text they could match a pattern of a secret.
+    fields = msgspec.to_builtins(value, builtin_types=(bytes,))
+    return redact_value(fields)

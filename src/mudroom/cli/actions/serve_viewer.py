@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
+import msgspec
+
 from ..._core.ports import SessionStore
 from ...errors import UsageError
 from ...journals.encoding import decode, encode
@@ -19,10 +21,11 @@ from ...output_filters.redaction import Redactor
 from ...projections.run_tree import RunTree
 from ...viewer.export import render_single_file
 from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSessions
+from ...viewer.work import WorkPage, WorkQuery
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcripts, render_tree
-from .export import STDOUT, check_target_file, redact_events
+from .export import STDOUT, check_target_file, redact_events, redact_fields
 from .load_settings import load_settings
 from .session_store import find_session, list_sessions_of_folder
 
@@ -74,7 +77,7 @@ async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterat
             plain text.
     """
     if suffix == ".html":
-        source = _RedactedSource(StoredSessions(open_store(home)))
+        source = _RedactedSource(StoredSessions(open_store(home), home))
         async for piece in render_single_file(source, session_id):
             yield piece
         return
@@ -103,7 +106,7 @@ async def select_source(home: str, name: str, foreign: str = "") -> tuple[Sessio
     if foreign:
         return _load_foreign_log(name, foreign)
     store = open_store(home)
-    return StoredSessions(store), await _choose_session(store, name)
+    return StoredSessions(store, home), await _choose_session(store, name)
 
 
 async def _choose_session(store: SessionStore, name: str) -> str:
@@ -145,6 +148,11 @@ class _RedactedSource:
             for (position, _), event in zip(page.events, events, strict=True)
         ]
         return EventPage(redacted, page.has_more, page.error)
+
+    async def read_work(self, session: str, query: WorkQuery) -> WorkPage:
+        """Return what a run changed, secrets removed."""
+        page = await self._source.read_work(session, query)
+        return msgspec.convert(redact_fields(page, self._redact), WorkPage)
 
 
 async def _serve(

@@ -6,6 +6,7 @@ const TABS = {
   transcript: "Transcript",
   context: "Context",
   ledger: "Context saved",
+  work: "Changes",
 };
 const SESSION_TABS = new Set(["summary", "ledger"]); // the others show one run
 const KEY_HELP = [
@@ -14,7 +15,7 @@ const KEY_HELP = [
   ["j k", "next, previous step"],
   ["Enter", "open the child of the selected task; or focus the transcript"],
   ["e", "next error or refusal in any run"],
-  ["1 2 3 4", "summary, transcript, context at this step, context saved"],
+  ["1 2 3 4 5", "summary, transcript, context at this step, context saved, changes"],
   ["/", "search; Enter and ↑ ↓ move between matches"],
   ["n N", "next, previous match"],
   ["+ − 0", "time: zoom in, zoom out, show all; Ctrl and wheel on a lane"],
@@ -232,7 +233,11 @@ const app = {
         : run.items.slice();
     else if (tab === "summary") items = summaryItems(app.fold);
     else if (!app.shown || stamp !== app.stamp)
-      items = tab === "context" ? contextItems(app.fold, run) : ledgerItems(app.fold);
+      items = {
+        context: () => contextItems(app.fold, run),
+        ledger: () => ledgerItems(app.fold),
+        work: () => workItems(run),
+      }[tab]();
     if (tab === "transcript" && !items.length)
       items = [{ pane: "empty", words: "Nothing in this run matches the filter." }];
     const moved = tab !== app.tab || (!SESSION_TABS.has(tab) && run !== app.run);

@@ -217,6 +217,15 @@ const HANDLERS = {
     addItem(run, { kind: "waiting", turn: run.turn, at: event.at, runs: event.runs ?? [] });
   },
 
+  work_merged: (fold, run, event) => {
+    addItem(run, { kind: "merged", turn: run.turn, at: event.at, child: event.child });
+    const child = fold.runs.get(event.child);
+    if (!child) return;
+    Object.assign(child, { merge: event, workPage: null, isWorkRequested: false });
+    child.version++;
+    if (child.call) markChanged(child.call);
+  },
+
   results_cleared: (_, run, event) =>
     addItem(run, { tokens: 0, ...event, kind: "cleared", turn: run.turn }),
   compacted: (_, run, event) =>

@@ -97,6 +97,9 @@ const drawFilters = (fold) => {
   );
 };
 
+/** Return the names of the tabs: "work" only if a run had an isolated workspace. */
+const listTabs = (fold) => Object.keys(TABS).filter((name) => name !== "work" || hasWork(fold));
+
 const drawTabs = (fold) => {
   const share = savedShare(computeLedger(fold));
   const count = {
@@ -105,7 +108,7 @@ const drawTabs = (fold) => {
   };
   setChildren(
     $("tabs"),
-    Object.entries(TABS).map(([name, words]) =>
+    listTabs(fold).map((name) =>
       h(
         "button",
         {
@@ -116,7 +119,7 @@ const drawTabs = (fold) => {
           "data-tab": name,
           click: () => app.navigate({ tab: name }),
         },
-        words,
+        TABS[name],
         count[name] && h("em", null, count[name]),
       ),
     ),

@@ -17,6 +17,7 @@ const SESSION_KEYS = {
   2: () => app.navigate({ tab: "transcript" }),
   3: () => app.navigate({ tab: "context" }),
   4: () => app.navigate({ tab: "ledger" }),
+  5: () => hasWork(app.fold) && app.navigate({ tab: "work" }),
   n: () => app.search.step(1),
   N: () => app.search.step(-1),
   "+": () => app.waterfall.zoom(0.5),
@@ -44,7 +45,7 @@ const runTab = () => (SESSION_TABS.has(app.selection.tab) ? "transcript" : app.s
 
 /** Select the tab `step` places further, and focus it. */
 const moveTab = (step) => {
-  const names = Object.keys(TABS);
+  const names = listTabs(app.fold);
   const at = names.indexOf(app.selection.tab);
   app.navigate({ tab: names[(at + step + names.length) % names.length] });
   $("tabs").querySelector("[aria-selected=true]").focus();

@@ -16,7 +16,8 @@ const runOutcome = (run) => {
   const state = displayState(run, app.live);
   if (!run.report) return state;
   const reason = run.report.reason === "GOAL" ? "Done" : run.report.reason;
-  return run.report.recovered ? `${reason}, recovered` : reason;
+  const parts = [reason, run.report.recovered && "recovered", describeMerge(run)];
+  return parts.filter(Boolean).join(", ");
 };
 
 const drawStateDot = (run) =>
@@ -125,6 +126,11 @@ const ITEM_RENDERERS = {
   waiting: (item) =>
     drawNotice("waits", `for ${plural(item.runs.length, "background run")}, without a request`),
 
+  merged: (item) => {
+    const child = app.fold.runs.get(item.child);
+    return drawNotice("merge", `${item.child}: ${child ? describeMerge(child) : "ended"}`);
+  },
+
   call: drawCall,
 
   report: (item) => {
@@ -213,6 +219,7 @@ const ITEM_HEIGHTS = {
   resumed: 40,
   cleared: 40,
   waiting: 40,
+  merged: 40,
   compacted: 190,
   turn: 34,
   thinking: 34,

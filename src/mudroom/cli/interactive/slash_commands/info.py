@@ -83,8 +83,9 @@ async def view(conversation: Conversation, _: str) -> None:
     from ....viewer.sources import StoredSessions
     from ...actions.serve_viewer import can_open_browser
 
+    home = conversation.settings.home
     viewer = await conversation.resources.enter_async_context(
-        open_viewer(StoredSessions(open_store(conversation.settings.home)))
+        open_viewer(StoredSessions(open_store(home), home))
     )
     url = f"{viewer.url}#session={conversation.session.id}"
     conversation.print_text("Viewer running until this session ends:")

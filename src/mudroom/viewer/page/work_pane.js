@@ -1,0 +1,137 @@
+// The tab with what a run changed in its isolated workspace, and the sides of conflicts.
+"use strict";
+
+const SIDES = {
+  base: "before both",
+  ours: "the parent's",
+  theirs: "the child's",
+  both: "both, with conflict marks",
+};
+
+/** Return what became of the work of a run: "merged 2 files", "conflict in 1 file". */
+const describeMerge = (run) => {
+  const { work } = run.report ?? {};
+  if (!work) return "";
+  const changed = plural(work.files?.length ?? 0, "file");
+  if (!run.merge) return work.files?.length ? `${changed} not merged` : "no changes";
+  if (run.merge.state === "conflict")
+    return `conflict in ${plural(run.merge.conflicts?.length ?? 0, "file")}`;
+  if (run.merge.state !== "merged") return `${changed} not merged`;
+  return run.merge.files?.length ? `merged ${plural(run.merge.files.length, "file")}` : "no changes";
+};
+
+/** Return true if a run of the session had an isolated workspace. */
+const hasWork = (fold) => [...fold.runs.values()].some((run) => run.report?.work);
+
+/** Return the items of the tab "Changes". What the server has not sent yet is requested. */
+const workItems = (run) => {
+  const work = run.report?.work;
+  if (!work) {
+    const words = run.report
+      ? "This run shared the files of its parent: the report lists what it changed."
+      : "The changes of a run are shown when it has ended.";
+    return [{ pane: "empty", words }];
+  }
+  if (!run.workPage) {
+    loadWork(run);
+    return [{ pane: "empty", words: "Loading…" }];
+  }
+  const page = run.workPage;
+  if (page.error) return [{ pane: "empty", words: page.error }];
+  const kinds = new Map(run.merge?.conflicts ?? []);
+  return [
+    { pane: "merge", run, page },
+    ...page.conflicts.map((each) => ({
+      pane: "sides",
+      run,
+      sides: each,
+      kind: kinds.get(each.path) ?? "conflict",
+      version: 0,
+    })),
+    ...page.files.map((each) => ({ pane: "change", run, file: each, version: 0 })),
+  ];
+};
+
+/** Get the changes of a run from the server, or from this file, then draw again. */
+const loadWork = async (run) => {
+  if (run.isWorkRequested) return;
+  run.isWorkRequested = true;
+  run.workPage = app.embedded
+    ? (app.embedded.works?.[run.id] ?? { error: "This file does not contain the changes." })
+    : await fetchWork(run).catch((error) => ({ error: String(error.message ?? error) }));
+  run.version++;
+  app.scheduleDraw();
+};
+
+const fetchWork = (run) => {
+  const { base, tree } = run.report.work;
+  const query = new URLSearchParams({ base, tree });
+  if (run.merge?.state === "conflict") {
+    if (run.merge.base) query.set("ours", run.merge.base);
+    if (run.merge.tree) query.set("both", run.merge.tree);
+    for (const [path] of run.merge.conflicts) query.append("conflict", path);
+  }
+  return fetchJson(`api/sessions/${encodeURIComponent(app.selection.session)}/work?${query}`);
+};
+
+const drawMergeHead = ({ run, page }) =>
+  h(
+    "div",
+    { class: "note" },
+    h("b", null, describeMerge(run)),
+    run.merge?.text &&
+      h(
+        "details",
+        null,
+        h("summary", null, "what the parent's model read"),
+        h("pre", { class: "words" }, sanitize(run.merge.text)),
+      ),
+    page.omitted > 0 && ` ${plural(page.omitted, "further file")} not shown.`,
+  );
+
+const drawChangedFile = (item) => {
+  const { path, change, lines = [], note } = item.file;
+  const count = (sign) => lines.filter(([each]) => each === sign).length;
+  return h(
+    "article",
+    { class: "call" },
+    h(
+      "div",
+      { class: "callhead" },
+      h("b", null, oneLine(path, 200)),
+      h("span", { class: "word" }, change),
+      h("span", { class: "figure" }, note ? note : `+${count("+")} −${count("-")}`),
+    ),
+    h("div", { class: "callbody" }, lines.length > 0 && drawDiff(item, "diff", lines)),
+  );
+};
+
+const drawConflictSides = (item) =>
+  h(
+    "article",
+    { class: "call conflict" },
+    h(
+      "div",
+      { class: "callhead" },
+      h("b", null, oneLine(item.sides.path, 200)),
+      h("span", { class: "word failed" }, item.kind),
+    ),
+    h(
+      "div",
+      { class: "callbody versions" },
+      Object.entries(SIDES).map(([name, words]) => {
+        const text = item.sides[name];
+        return h(
+          "div",
+          { class: `version ${name}` },
+          h("h3", null, words),
+          text === null || text === undefined
+            ? h("p", { class: "note" }, "no file, or no text")
+            : drawTextBox(item, name, text),
+        );
+      }),
+    ),
+  );
+
+Object.assign(PANES, { merge: drawMergeHead, change: drawChangedFile, sides: drawConflictSides });
+Object.assign(PANE_HEIGHTS, { merge: 60, change: 160, sides: 400 });

@@ -1,0 +1,111 @@
+"""The tab of the viewer with the changes of isolated children, and the sides of conflicts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.workspaces.git_projects import make_repository
+
+from mudroom import Session
+from mudroom.cli.main import run
+from mudroom.journals.sqlite.store import SqliteStore
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.viewer.server import open_viewer
+from mudroom.viewer.sources import StoredSessions
+
+from .conftest import Page
+from .test_page import SCREENSHOTS, read_texts
+
+SECRET = "sk-ant-" + "a1B2" * 12
+
+
+async def record(project: Path, home: Path) -> str:
+    """Record an isolated child whose file the user changes meanwhile; return the session's id."""
+
+    def answer(request: Request) -> Answer:
+        if request.prompt != "CHILD":
+            task = call("task", prompt="CHILD", isolation="isolated")
+            return "All is done." if request.turn else [task]
+        if request.turn:
+            return "Changed."
+        files = f"echo child > a.txt; echo '<b>{SECRET}</b>' > new.html; rm old.txt"
+        return [call("bash", command=f"{files}; echo user > {project}/a.txt")]
+
+    model = ScriptedModel(answer)
+    options = {"cwd": str(project), "home": str(home), "sandbox": "off"}
+    async with Session(model=model, environ={}, **options) as session:  # pyright: ignore
+        await session.run("PARENT")
+        return session.id
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_repository(tmp_path / "project", {"a.txt": "before\n", "old.txt": "old\n"})
+
+
+async def check_tab(page: Page) -> None:
+    """Check the tab with the changes of the child, on a page that shows the child."""
+    await page.wait_until("app.isLoaded && app.run")
+    assert "Changes" in await read_texts(page, "#tabs button")
+    await page.press("5")
+    await page.wait_until("document.querySelectorAll('.version pre').length === 4")
+    assert (await read_texts(page, ".note b"))[0] == "conflict in 1 file"
+    assert await read_texts(page, ".version h3") == [
+        "before both",
+        "the parent's",
+        "the child's",
+        "both, with conflict marks",
+    ]
+    base, ours, theirs, both = await read_texts(page, ".version pre")
+    assert (base, ours, theirs) == ("before", "user", "child")
+    assert "<<<<<<<" in both and "user" in both and "child" in both
+    shown = await page.run("document.getElementById('body').textContent")
+    for text in ("a.txt", "new.html", "added", "old.txt", "deleted"):
+        assert text in shown
+
+
+async def test_the_changes_of_a_child_and_the_sides_of_a_conflict_are_shown(
+    page: Page, project: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    session = await record(project, home)
+    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
+        await page.open(f"{address.url}#session={session}&run=1.1.1")
+        await check_tab(page)
+        assert f"<b>{SECRET}</b>" in await page.run("document.getElementById('body').textContent")
+        await page.save_picture(SCREENSHOTS / "changes.png")
+        await page.open(f"{address.url}#session={session}&run=1&tab=work")
+        await page.wait_until("document.querySelector('.empty')")
+        assert await read_texts(page, ".empty p") == [
+            "This run shared the files of its parent: the report lists what it changed."
+        ]
+    assert page.errors == []
+
+
+async def test_an_exported_page_contains_the_changes_without_secrets(
+    page: Page, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    session = await record(project, home)
+    monkeypatch.setenv("MUDROOM_HOME", str(home))
+    monkeypatch.chdir(project)
+    target = tmp_path / "page.html"
+    import asyncio
+
+    assert await asyncio.to_thread(run, ["view", session, "--export", str(target)]) == 0
+    assert SECRET not in target.read_text()
+    await page.open(f"{target.as_uri()}#run=1.1.1")
+    await check_tab(page)
+    assert page.errors == []
+
+
+async def test_a_query_without_trees_is_refused(project: Path, tmp_path: Path, page: Page) -> None:
+    home = tmp_path / "home"
+    session = await record(project, home)
+    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
+        await page.open(address.url)
+        path = json.dumps(f"api/sessions/{session}/work?base=--output=x&tree=HEAD")
+        status = await page.run(f"fetch({path}).then(reply => reply.status)")
+        assert status == 404
