@@ -31,7 +31,8 @@ from .scope import (
 )
 from .scope.subagent import ScopeRuntime
 from .session_runs.controls import RunControls
-from .session_runs.runner import OutputSpec, SessionRunner
+from .session_runs.requests import OutputSpec
+from .session_runs.runner import SessionRunner
 
 
 class Session(RunControls):
@@ -298,7 +299,11 @@ class Session(RunControls):
     @property
     def unfinished_runs(self) -> tuple[str, ...]:
         """Ids of root runs that a crash interrupted; `resume_unfinished` completes them."""
-        return self._conversation.unfinished_runs
+        return (
+            ()
+            if self._runner and self._runner.interrupted_run
+            else self._conversation.unfinished_runs
+        )
 
     async def resume_unfinished(
         self, *, outputs: OutputSpec[Outputs] = None
@@ -318,6 +323,8 @@ class Session(RunControls):
     def rewind(self, run_id: str) -> None:
         """Return the conversation to the state before a root run; files stay as they are."""
         check_type("run_id", run_id, str, "rewind")
+        if self._runner is not None:
+            self._runner.check_ended("rewound")
         self._conversation.rewind(run_id)
 
     @staticmethod

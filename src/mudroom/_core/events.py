@@ -143,13 +143,16 @@ class TeamMessageSent(Event, frozen=True, tag="team_message_sent"):
 
 
 class RunWaiting(Event, frozen=True, tag="run_waiting"):
-    """The run has no more to do and waits for the first message of its background children.
+    """The run waits for a message, without a request.
 
     Arguments:
-        runs: ids of the children that work.
+        runs: ids of the children that work; after an interrupt those of background commands, too.
+        is_interrupted: true if the user interrupted the run: it waits for the next message of the
+            user. False if it has no more to do: the first message of a child wakes it.
     """
 
     runs: tuple[str, ...] = ()
+    is_interrupted: bool = False
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):

@@ -192,6 +192,8 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
             was none, or that of a run above, or in records of older versions.
         work: what the run made of its isolated workspace; None if it had none.
         unread_messages: messages to named children that no run of theirs has read, by name.
+        is_interrupted: true if the run has not ended: the user interrupted it, its background work
+            continues, and it waits for the next prompt.
 
     Example:
         report: Report = await session.task("Find the author.", agent="explore")
@@ -222,6 +224,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     stopped_commands: tuple[str, ...] = ()
     work: Work | None = None
     unread_messages: dict[str, int] = {}
+    is_interrupted: bool = False
 
     @property
     def ok(self) -> bool:

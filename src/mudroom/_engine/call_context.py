@@ -50,6 +50,8 @@ class CallContext:
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
+        self._barrier = run.control.barrier
+        self._is_in_background = False
         self._workspace: Workspace | None = None
 
     @property
@@ -89,7 +91,7 @@ class CallContext:
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
-        return self.run.control.barrier.loop
+        return self._barrier.loop
 
     @property
     def _is_in_shared_folder(self) -> bool:
@@ -108,6 +110,7 @@ class CallContext:
         results: list[ToolResult] = []
 
         def start() -> None:
+            self._is_in_background = True
             results.append(start_command(self.run, self.place, title, work))
 
         async def start_on_loop() -> None:
@@ -124,7 +127,12 @@ class CallContext:
     ) -> ToolResult:
         """Run work that may go on in the background; see the port."""
         call_id = self.call.id if self.call else ""
-        return await run_detachable(self.run, self.place, call_id, title, work, on_detach)
+
+        def detach() -> None:
+            self._is_in_background = True
+            on_detach()
+
+        return await run_detachable(self.run, self.place, call_id, title, work, detach)
 
     def _before_write(self, path: str, before: str, after: str) -> None:
         recorder = self.run.recorder
@@ -149,11 +157,13 @@ class CallContext:
 
         Raises WorkspaceError if the run has ended.
         """
-        self.run.control.barrier.enter(event.path)
+        if self._is_in_background:
+            self._barrier = self.run.control.barrier  # an interrupt does not stop this work
+        self._barrier.enter(event.path)
         try:
             await self.run.recorder.record(event)
         except BaseException:
-            self.run.control.barrier.leave()
+            self._barrier.leave()
             raise
 
     def _after_write(self, path: str, is_written: bool) -> None:
@@ -164,4 +174,4 @@ class CallContext:
         run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:
-        self.run.control.barrier.leave()
+        self._barrier.leave()

@@ -109,17 +109,19 @@ class Conversation:
             self._model.append(message)
 
     def reopen_last_request(
-        self, messages: Iterable[Message], blocks: Iterable[UserBlock], error: str
+        self, messages: Iterable[Message], blocks: Iterable[UserBlock], error: str = ""
     ) -> None:
-        """Return to the state before a request that was too long.
+        """Return to the state before a request without an answer.
 
         Arguments:
             messages: those before the request.
             blocks: those that wait, with those of the request.
+            error: the refusal of a request that was too long, "" if it was interrupted.
         """
         self.queued = list(blocks)
         self.replace_messages(messages, self.sent_tokens)
-        self.shortening.add_overflow(error)
+        if error:
+            self.shortening.add_overflow(error)
 
     def queue_results(self, results: Sequence[ToolResultBlock]) -> None:
         """Put tool results at the head of the next user message."""

@@ -111,13 +111,14 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await run.background.stop(grace, Reason.TIMEOUT if is_time_up else run.control.stop_reason)
     summary = ""
     if ending.is_summary_requested:
-        await _close_open_calls(run, NOT_RUN, refused=True)
+        await close_open_calls(run, NOT_RUN, refused=True)
         summary = run.conversation.answer_text
     else:
-        await _close_open_calls(run, INTERRUPTED, refused=False)
+        await close_open_calls(run, INTERRUPTED, refused=False)
+    await run.recorder.record()
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
-        await _close_open_calls(run, NOT_RUN, refused=True)
+        await close_open_calls(run, NOT_RUN, refused=True)
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
@@ -200,8 +201,11 @@ def _choose_grace(ending: Ending) -> float:
     return min(GRACE_SECONDS, max(_MIN_GRACE, ending.limit.maximum))
 
 
-async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
-    """Give each call without a result an error result, so that the conversation is valid (S7)."""
+async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
+    """Give each call without a result an error result, so that the conversation is valid (S7).
+
+    The results are stored with the next record.
+    """
     for _, call in run.batch.list_open_calls():
         name = normalize_tool_name(call.name)
         result = ToolResult(text, error=True)
@@ -212,5 +216,5 @@ async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> Non
         event = run.recorder.make_event(
             ToolCallFinished, call_id=call.id, name=name, result=outcome.result, refused=refused
         )
-        await run.recorder.record(event)
+        run.recorder.record_later(event)
     run.close_batch()

@@ -16,6 +16,7 @@ from .call_batch import CallOutcome
 from .children.task_tool import prepare_team, restart_background_work
 from .compaction.requests import call_within_window, prepare_request
 from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
+from .inbox.interruption import end_interrupted_turn, wait_for_next_prompt
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
@@ -60,6 +61,9 @@ async def _run_to_ending(run: RunContext, failure: str) -> Ending:
             return Ending(resumption.summary_reason, is_summary_requested=True)
         async with asyncio.timeout(run.timer.time_left) as deadline:
             run.timer.deadline = deadline
+            if resumption.is_interrupted:
+                run.control.restore_interrupt()
+                await wait_for_next_prompt(run)
             return await run_turns(run, resumption.pending_answer)
     except TimeoutError as error:
         limit = None if str(error) else run.timer.limit
@@ -115,25 +119,34 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
         pending: an answer that an earlier process received and did not handle completely.
     """
     while True:
-        if pending is None:
-            await prepare_request(run)
-            if limit := await reserve_request(run):
-                return end_by_limit(run, limit)
-            await run.deliver_messages()
-            warn_near_limit(run)
-        answer = pending or await call_within_window(run)
-        pending = None
-        if answer is None:
-            continue
-        outcomes = await run_tool_calls(run)
-        ending = judge(run, answer, outcomes)
-        if ending and ending.reason is Reason.GOAL:
-            ending = await _confirm_goal(run, ending)
-        if ending:
-            return ending
-        if not outcomes:
-            # Show this turn before the next one starts.
-            await run.recorder.record()
+        turn = run.recorder.turn
+        counted_turns = run.meter.turns
+        try:
+            if pending is None:
+                await prepare_request(run)
+                if limit := await reserve_request(run):
+                    return end_by_limit(run, limit)
+                await run.deliver_messages()
+                warn_near_limit(run)
+            answer = pending or await call_within_window(run)
+            pending = None
+            if answer is None:
+                continue
+            outcomes = await run_tool_calls(run)
+            ending = judge(run, answer, outcomes)
+            if ending and ending.reason is Reason.GOAL:
+                ending = await _confirm_goal(run, ending)
+            if ending:
+                return ending
+            if not outcomes:
+                # Show this turn before the next one starts.
+                await run.recorder.record()
+        except asyncio.CancelledError:
+            if not run.is_interrupted:
+                raise
+            pending = None
+            await end_interrupted_turn(run, turn, counted_turns)
+            await wait_for_next_prompt(run)
 
 
 async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from enum import Enum, auto
 
-from .._core.runs import Reason
+from .._core.runs import Reason, Report
 from .file_writes import WriteBarrier
 
 
@@ -14,6 +15,10 @@ class Phase(Enum):
 
     RUNNING = auto()
     """Takes turns, or waits because too many children run."""
+    INTERRUPTING = auto()
+    """Ends its current turn or wait; background work continues."""
+    INTERRUPTED = auto()
+    """Waits for the next message of the user; background work continues."""
     WRAPPING_UP = auto()
     """Stops its current work, then gives a summary."""
     ENDING = auto()
@@ -28,21 +33,38 @@ class Phase(Enum):
     """Only the report remains to be stored; nothing can stop the run any more."""
 
 
+OPEN_PHASES = (Phase.RUNNING, Phase.INTERRUPTING, Phase.INTERRUPTED)
+"""Phases of a run that is not stopped: it reads messages, and its children may start."""
+
+_CANCELLABLE_PHASES = (
+    Phase.RUNNING,
+    Phase.INTERRUPTED,
+    Phase.WAITING_FOR_CHILDREN,
+    Phase.SUMMARISING,
+)
+
+
 class RunControl:
     """Phase of one run, the task that executes it, and the barrier for its file writes.
 
-    The task is cancelled only in the phases RUNNING, WAITING_FOR_CHILDREN and SUMMARISING, because
-    only their code handles a cancel. The other steps that end a run are never interrupted.
+    The task is cancelled only in the phases RUNNING, INTERRUPTED, WAITING_FOR_CHILDREN and
+    SUMMARISING, because only their code handles a cancel. The other steps that end or interrupt a
+    run are never cut off.
 
     Attributes:
-        barrier: closed at the end of the run, so that no file is written after it.
+        barrier: closed at the end of the run, so that no file is written after it; an interrupt
+            closes it and opens a new one.
         stop_reason: reason of the run's end if it is cancelled.
+        interim_report: report of the run while it is in the phase INTERRUPTED, else None.
+        on_interrupt: called when the run enters the phase INTERRUPTED.
     """
 
     def __init__(self) -> None:
         self.phase = Phase.RUNNING
         self.barrier = WriteBarrier()
         self.stop_reason = Reason.CANCELLED
+        self.interim_report: Report | None = None
+        self.on_interrupt: Callable[[], object] | None = None
         self._task: asyncio.Task[object] | None = None
 
     def attach(self, task: asyncio.Task[object]) -> None:
@@ -54,26 +76,61 @@ class RunControl:
 
         Return False if it is ending already.
         """
-        if self.phase is not Phase.RUNNING:
+        if self.phase not in (Phase.RUNNING, Phase.INTERRUPTED):
             return False
-        self.phase = Phase.WRAPPING_UP
+        self._leave_interrupt(Phase.WRAPPING_UP)
         self._cancel_task()
         return True
+
+    def interrupt(self) -> bool:
+        """End the current turn or wait. Return False unless the run is RUNNING."""
+        if self.phase is not Phase.RUNNING:
+            return False
+        self.phase = Phase.INTERRUPTING
+        self._cancel_task()
+        return True
+
+    def restore_interrupt(self) -> None:
+        """Return to an interrupt that an earlier process recorded."""
+        if self.phase is Phase.RUNNING:
+            self.phase = Phase.INTERRUPTING
+
+    def hold(self, report: Report) -> None:
+        """Enter the phase INTERRUPTED, unless the run is being stopped."""
+        if self.phase is Phase.INTERRUPTING:
+            self.phase = Phase.INTERRUPTED
+            self.interim_report = report
+            if self.on_interrupt:
+                self.on_interrupt()
+
+    def resume(self) -> None:
+        """Return from an interrupt to the phase RUNNING, unless the run is being stopped."""
+        if self.phase in (Phase.INTERRUPTING, Phase.INTERRUPTED):
+            self._leave_interrupt(Phase.RUNNING)
+
+    def _leave_interrupt(self, phase: Phase) -> None:
+        self.interim_report = None
+        self.phase = phase
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run without a summary. Return False if it is being cancelled or has finished."""
         if self.phase in (Phase.CANCELLING, Phase.FINISHED):
             return False
         self.stop_reason = reason
-        if self.phase in (Phase.RUNNING, Phase.WAITING_FOR_CHILDREN, Phase.SUMMARISING):
+        if self.phase in _CANCELLABLE_PHASES:
             self._cancel_task()
-        self.phase = Phase.CANCELLING
+        self._leave_interrupt(Phase.CANCELLING)
         return True
 
     def end(self) -> None:
-        """Leave the phases RUNNING and SUMMARISING, unless the run is being stopped."""
-        if self.phase in (Phase.RUNNING, Phase.SUMMARISING):
+        """Leave the phases RUNNING, INTERRUPTING and SUMMARISING, unless the run is stopped."""
+        if self.phase in (Phase.RUNNING, Phase.INTERRUPTING, Phase.SUMMARISING):
             self.phase = Phase.ENDING
+
+    @property
+    def is_cancel_pending(self) -> bool:
+        """True if the task was cancelled and has not handled that."""
+        return self._task is not None and self._task.cancelling() > 0
 
     def clear_cancel(self) -> None:
         """Mark a cancel of the task as handled."""

@@ -13,6 +13,7 @@ from .._core.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    RunWaiting,
     StoredEvent,
     TurnFailed,
     TurnStarted,
@@ -30,6 +31,9 @@ def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConvers
     A run has one conversation; each edit of the engine ends it and begins the next one.
     """
     return [each for record in _rebuild_runs(events).values() for each in record.list_parts()]
+
+
+_STEPS = (TurnFailed, TurnStarted, NoteInjected, ResultsCleared, Compacted, RunWaiting)
 
 
 class _RunRecord:
@@ -50,6 +54,7 @@ class _RunRecord:
         self._latest: StoredEvent = start
         self._summary_turn = 0
         self._report: Report | None = None
+        self._interrupted: set[int] = set()
 
     def apply(self, event: StoredEvent) -> None:
         """Add the next event of the run."""
@@ -63,9 +68,12 @@ class _RunRecord:
             self._failures.append(event)
         elif isinstance(event, RunResumed) and is_repeated(self._latest):
             self._failures.pop()  # the next process repeated the call
+        elif isinstance(event, RunWaiting) and event.is_interrupted and is_repeated(self._latest):
+            self._interrupted.add(id(self._latest))
+            self._end_part()  # the next request repeats this one
         elif isinstance(event, RunFinished):
             self._report = event.report
-        if isinstance(event, TurnFailed | TurnStarted | NoteInjected | ResultsCleared | Compacted):
+        if isinstance(event, _STEPS):
             self._latest = event
         self.context.apply(event)
 
@@ -82,10 +90,15 @@ class _RunRecord:
             RecordedConversation(
                 self.brief.run_id,
                 messages,
-                tuple(_make_failure(event, self._report, self._summary_turn) for event in failures),
+                tuple(map(self._make_failure, failures)),
             )
             for messages, failures in parts
         ]
+
+    def _make_failure(self, event: TurnFailed) -> RecordedFailure:
+        if id(event) in self._interrupted:
+            return RecordedFailure(event.error, False, event.text, stop=str(Reason.CANCELLED))
+        return _make_failure(event, self._report, self._summary_turn)
 
     def list_next_history(self) -> tuple[Message, ...]:
         """Return the messages that a run receives that continues this one now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -16,7 +16,6 @@ from .._core.events import (
     NoteInjected,
     ResultsCleared,
     RunFinished,
-    RunResumed,
     RunStarted,
     RunWaiting,
     StoredEvent,
@@ -44,6 +43,7 @@ from .compaction.requests import apply_edit
 from .compaction.summary import find_summary_runs
 from .file_writes import hash_file
 from .inbox.notification import is_notification, make_notification
+from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
 from .phase import Phase
 from .run_context import RunContext
@@ -71,10 +71,12 @@ class Resumption(Struct, frozen=True):
     Arguments:
         pending_answer: the last answer, if tool calls of it are open or no turn followed it.
         summary_reason: the reason why the run ends, if the summary was requested already.
+        is_interrupted: true if the user interrupted the run: it waits for the next prompt.
     """
 
     pending_answer: AssistantMessage | None = None
     summary_reason: Reason | None = None
+    is_interrupted: bool = False
 
 
 async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumption:
@@ -89,8 +91,12 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     run.conversation.queue_again(restorer.sent_blocks)
     past = run.services.past_events
     below = (event for child in walk_descendants(past, run.run_id) for event in past[child])
-    run.timer.add_past(_sum_worked_seconds(events, below))
-    return Resumption(restorer.pending_answer, restorer.summary_reason)
+    run.timer.add_past(sum_worked_seconds(events, below))
+    return Resumption(
+        restorer.pending_answer,
+        restorer.summary_reason,
+        restorer.is_interrupted and not run.inbox.has_next_prompt,
+    )
 
 
 class _Restorer:
@@ -108,6 +114,7 @@ class _Restorer:
         self.sent_blocks: list[UserBlock] = []
         self.pending_answer: AssistantMessage | None = None
         self.summary_reason: Reason | None = None
+        self.is_interrupted = False
 
     def apply(self, event: StoredEvent) -> None:
         if isinstance(event, ToolCallStarted | FileWriteIntended | ToolCallFinished):
@@ -145,7 +152,7 @@ class _Restorer:
 
     def _restore_arrival(self, event: MessageSent | RunWaiting) -> None:
         if isinstance(event, RunWaiting):
-            self._run.background.restore_wait(event.turn)
+            self._restore_wait(event)
             return
         self._run.inbox.restore(event.message)
         if event.result is not None:
@@ -153,6 +160,21 @@ class _Restorer:
             self._run.evidence.add_files(event.result)
         elif event.message.kind == "notification":
             self._restore_end_of_child(event.message.sender)
+
+    def _restore_wait(self, event: RunWaiting) -> None:
+        run = self._run
+        run.background.restore_wait(event.turn)
+        if not event.is_interrupted:
+            return
+        answer = self.pending_answer
+        if answer and not answer.tool_calls:
+            run.loop_detector.add_turn(answer, ())
+        self.pending_answer = None
+        self.is_interrupted = True
+        run.close_batch()
+        run.conversation.queue_again(self.sent_blocks)
+        self.sent_blocks = []
+        run.inbox.mark_interrupt()
 
     def _restore_note(self, event: NoteInjected) -> None:
         run = self._run
@@ -162,6 +184,7 @@ class _Restorer:
             self.pending_answer = None
         run.conversation.queue_text(event.text)
         if isinstance(event, MessageDelivered):
+            self.is_interrupted = False
             run.inbox.restore_delivery(event.message_id)
             if is_notification(event.text):
                 self._notifications.append(event.text)
@@ -199,6 +222,7 @@ class _Restorer:
         for text in self._notifications:
             run.loop_detector.add_notification(text)
         self._notifications = []
+        self.is_interrupted = False
         self.summary_reason = event.summary_reason
         if event.summary_reason:
             run.conversation.answer_text = ""
@@ -230,6 +254,16 @@ class _Restorer:
             run.background.interrupted[child or detail["command"]] = call
         elif child is not None:
             self._charge_child(child, 1 + detail.get("below", 0))
+        elif event.result.text == INTERRUPTED and call:
+            self._charge_cut_off_child(event)
+
+    def _charge_cut_off_child(self, event: ToolCallFinished) -> None:
+        """Charge the child of a call that the user interrupted."""
+        position = list(self._run.batch.calls).index(event.call_id) + 1
+        child = f"{event.run}.{event.turn}.{position}"
+        past = self._run.services.past_events
+        if child in past:
+            self._charge_child(child, 1 + sum(1 for _ in walk_descendants(past, child)))
 
     def _charge_child(self, child: str, children: int) -> Report | None:
         run = self._run
@@ -351,20 +385,6 @@ def _walk_next_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> I
         if later in past:
             yield later
             yield from walk_descendants(past, later)
-
-
-def _sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:
-    """Return the seconds in which a process executed the run or a descendant."""
-    moments = [(event.at, isinstance(event, RunResumed)) for event in events]
-    moments += [(event.at, False) for event in descendants]
-    moments.sort()
-    seconds = 0.0
-    last = moments[0][0]
-    for at, is_resume in moments:
-        if not is_resume:
-            seconds += at - last
-        last = at
-    return seconds
 
 
 def collect_reminders(run: RunContext) -> list[str]:

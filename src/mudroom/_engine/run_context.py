@@ -28,7 +28,7 @@ from .inbox.notification import is_notification
 from .loop_detection import LoopDetector
 from .meters.meter import Meter
 from .meters.run_timer import RunTimer
-from .phase import RunControl
+from .phase import Phase, RunControl
 from .recorder import Recorder
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
@@ -185,6 +185,14 @@ class RunContext:
         if deadline is not None and deadline.expired():
             return Reason.TIMEOUT
         return self.control.stop_reason
+
+    @property
+    def is_interrupted(self) -> bool:
+        """True if the user interrupts the current turn, and no time limit ends the run."""
+        deadline = self.timer.deadline
+        if deadline is not None and deadline.expired():
+            return False
+        return self.control.phase is Phase.INTERRUPTING
 
     def add_note(self, text: str, origin: str = "engine") -> None:
         """Add a note of the engine or of a hook to the next message to the model."""

@@ -8,6 +8,7 @@ from .._core.events import (
     NoteInjected,
     RunResumed,
     RunStarted,
+    RunWaiting,
     StoredEvent,
     ToolCallFinished,
     TurnFailed,
@@ -74,7 +75,7 @@ class TranscriptBuilder:
         elif isinstance(event, TurnStarted):
             self._flush()
             self._waits_for_answer = True
-        elif isinstance(event, RunResumed) or (isinstance(event, TurnFailed) and event.overflow):
+        elif _repeats_request(event):
             self._reopen_last_request()
         elif isinstance(event, TurnFinished):
             self._messages.append(event.message)
@@ -124,3 +125,10 @@ class TranscriptBuilder:
         self._open_calls = ()
         self._results = {}
         self._pending_content = []
+
+
+def _repeats_request(event: StoredEvent) -> bool:
+    """Return whether the run sends a request without an answer again."""
+    if isinstance(event, TurnFailed):
+        return event.overflow > 0
+    return isinstance(event, RunResumed) or (isinstance(event, RunWaiting) and event.is_interrupted)

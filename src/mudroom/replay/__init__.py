@@ -195,7 +195,7 @@ class _ReplayWorker(LocalWorker):
         )
         run = RunContext(brief, meter, services, self, control, environment)
         background = RecordedBackground(
-            run, self._events, self._journal, self._hooks, remove_varying_text
+            run, self._events, self._journal, self._hooks, self._stops, remove_varying_text
         )
         self._backgrounds[brief.run_id] = background
         run.background = background

@@ -15,6 +15,7 @@ from .._engine.inbox.background import STILL_RUNNING, BackgroundWork
 from .._engine.run_context import RunContext
 from .recorded_events import RecordedEvents, wait_for_stop
 from .recorded_outcomes import RecordedHooks
+from .recorded_stops import RecordedStops
 
 
 class RecordedBackground(BackgroundWork):
@@ -33,15 +34,24 @@ class RecordedBackground(BackgroundWork):
         events: Sequence[StoredEvent],
         journal: RecordedEvents,
         hooks: RecordedHooks,
+        stops: RecordedStops,
         remove_times: Callable[[str], str],
     ) -> None:
         super().__init__(run.background.worker, run.inbox, run.recorder, run.control)
         self._run = run
         self._journal = journal
         self._hooks = hooks
+        self._stops = stops
         self._remove_times = remove_times
         own = [event for event in events if event.run == run.run_id]
-        self._waits = {event.turn: event.runs for event in own if isinstance(event, RunWaiting)}
+        self._waits = {
+            event.turn: event.runs
+            for event in own
+            if isinstance(event, RunWaiting) and not event.is_interrupted
+        }
+        self._interrupts = [
+            event.runs for event in own if isinstance(event, RunWaiting) and event.is_interrupted
+        ]
         self._warnings = {
             event.turn: event.text
             for event in own
@@ -66,6 +76,10 @@ class RecordedBackground(BackgroundWork):
             _, turn, position = split_run_id(brief.run_id)
             context = CallContext(run, None, position, turn)
             ChildRun(context, brief, grant).work_in_background()
+
+    def list_open(self) -> tuple[str, ...]:
+        """Return the ids of the work at the recorded interrupt."""
+        return self._interrupts.pop(0)
 
     @property
     def keeps_run_open(self) -> bool:
@@ -96,6 +110,11 @@ class RecordedBackground(BackgroundWork):
         if runs and not run.inbox.has_unread:
             await wait_for_stop()
         return run.inbox.has_unread
+
+    async def wait_for_next_prompt(self) -> None:
+        """Send the messages of this turn, or stop the run as the record did."""
+        self._stops.stop_interrupted(self._run.run_id)
+        self._hooks.send_messages(self._run.run_id, self._run.turn)
 
     async def stop(self, grace: float | None, reason: Reason) -> None:
         """Wait for the children: the record has their stops. Then send the last messages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -35,7 +36,7 @@ from .._engine.children.task_arguments import TaskArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
 from .recorded_events import ReplayDiverged, wait_for_stop
-from .recorded_stops import RecordedStops
+from .recorded_stops import RecordedStops, is_interrupt
 
 
 class RecordedOutcomes:
@@ -127,8 +128,9 @@ class RecordedHooks(Hooks):
         self._calls: dict[tuple[str, str], ToolCallStarted] = {}
         self._prompt_notes: dict[str, str] = {}
         self._finish_notes: dict[str, list[str]] = {}
-        self._messages: dict[str, list[tuple[int, InboxMessage]]] = {}
+        self._messages: dict[str, list[tuple[tuple[int, int], InboxMessage]]] = {}
         sent: dict[str, InboxMessage] = {}
+        interrupts: Counter[str] = Counter()
         for event in events:
             if isinstance(event, ToolCallStarted):
                 self._calls[event.run, event.call.id] = event
@@ -136,7 +138,10 @@ class RecordedHooks(Hooks):
                 sent[event.message.id] = event.message
             elif isinstance(event, MessageDelivered):
                 message = sent[event.message_id]
-                self._messages.setdefault(event.run, []).append((event.turn, message))
+                place = interrupts[event.run], event.turn
+                self._messages.setdefault(event.run, []).append((place, message))
+            elif is_interrupt(event):
+                interrupts[event.run] += 1
             elif isinstance(event, NoteInjected) and event.origin == "hook":
                 self._add_note(event)
 
@@ -176,12 +181,14 @@ class RecordedHooks(Hooks):
 
     def has_messages(self, run_id: str, turn: int) -> bool:
         """Return whether messages that were delivered until this turn wait to be sent."""
-        return any(sent_in <= turn for sent_in, _ in self._messages.get(run_id, ()))
+        place = self._stops.get_interrupt_count(run_id), turn
+        return any(sent_in <= place for sent_in, _ in self._messages.get(run_id, ()))
 
     def send_messages(self, run_id: str, turn: int) -> None:
         """Send the messages to a run that were delivered until this turn."""
         messages = self._messages.get(run_id, [])
-        while messages and messages[0][0] <= turn:
+        place = self._stops.get_interrupt_count(run_id), turn
+        while messages and messages[0][0] <= place:
             self._stops.send(run_id, messages.pop(0)[1])
 
 

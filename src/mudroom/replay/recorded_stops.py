@@ -7,6 +7,7 @@ step that its record has before the stop.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -18,6 +19,7 @@ from .._core.events import (
     NoteInjected,
     RunFinished,
     RunStarted,
+    RunWaiting,
     StoredEvent,
     ToolCallFinished,
     TurnFailed,
@@ -46,9 +48,10 @@ class RecordedFault(Exception):
 
 
 class RunEnd(Struct):
-    """End of one run in the record.
+    """End of one run in the record, or an interrupt of the user.
 
     Arguments:
+        is_interrupt: true for an interrupt; a report that is not recorded stands for it.
         turn: number of the last turn before the summary.
         has_summary: true if a summary was requested.
         wraps_up: true if `wrap_up` requested it.
@@ -60,6 +63,7 @@ class RunEnd(Struct):
     """
 
     report: Report | None = None
+    is_interrupt: bool = False
     turn: int = 0
     has_summary: bool = False
     wraps_up: bool = False
@@ -83,6 +87,9 @@ class RunEnd(Struct):
             self.warning = event.turn, NEAR_LIMIT_NOTES[event.text]
         elif isinstance(event, RunFinished):
             self.report = event.report
+        elif is_interrupt(event):
+            self.is_interrupt = True
+            self.report = Report(text="", reason=Reason.CANCELLED, run_id=event.run)
 
     @property
     def is_due(self) -> bool:
@@ -94,11 +101,18 @@ class RunEnd(Struct):
         """Return whether an event of a stopped run came after the stop."""
         if event.turn > self.turn or isinstance(event, RunFinished | TurnFailed):
             return True
+        if is_interrupt(event):
+            return True
         if isinstance(event, ToolCallFinished):
             return event.call_id in self.results
         if isinstance(event, MessageDelivered):
-            return event.turn == self.turn
+            return event.turn == self.turn and not self.is_interrupt
         return isinstance(event, NoteInjected) and event.text.endswith(SUMMARY_REQUEST)
+
+
+def is_interrupt(event: StoredEvent) -> bool:
+    """Return whether an event records that the user interrupted the run."""
+    return isinstance(event, RunWaiting) and event.is_interrupted
 
 
 def _is_cut_off(event: ToolCallFinished) -> bool:
@@ -119,14 +133,43 @@ class RecordedStops:
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
         self.on_stop: Callable[[str, int], None] | None = None
-        self._ends: dict[str, RunEnd] = {}
+        self._ends: dict[str, list[RunEnd]] = {}
         self._runs: dict[str, RunContext] = {}
+        self._end_after: dict[int, RunEnd] = {}
+        self._end_after_run: dict[tuple[str, str], RunEnd] = {}
+        self._interrupt_counts: Counter[str] = Counter()
         for event in events:
-            if isinstance(event, RunStarted):
-                for above in list_above(event.run):
-                    self._ends[above].runs_left += 1
             if event.run:
-                self._ends.setdefault(event.run, RunEnd()).apply(event)
+                self._add(event)
+        for end in self._end_after_run.values():
+            end.runs_left += 1
+
+    def _add(self, event: StoredEvent) -> None:
+        """Add the next recorded event to the interrupt, or the end, that follows it."""
+        ends = self._ends.setdefault(event.run, [RunEnd()])
+        end = ends[-1]
+        end.apply(event)
+        self._end_after[id(event)] = end
+        if end.is_interrupt:
+            ends.append(RunEnd(turn=event.turn))
+            for (above, run_id), earlier in self._end_after_run.items():
+                if above == event.run and earlier is end and not self._has_ended(run_id):
+                    self._end_after_run[above, run_id] = ends[-1]
+        if isinstance(event, RunStarted):
+            for above in list_above(event.run):
+                self._end_after_run[above, event.run] = self._ends[above][-1]
+
+    def _has_ended(self, run_id: str) -> bool:
+        report = self._ends[run_id][-1].report
+        return report is not None
+
+    def _get_end(self, run_id: str) -> RunEnd:
+        """Return the next interrupt, or the end, of a run."""
+        return self._ends[run_id][0]
+
+    def get_interrupt_count(self, run_id: str) -> int:
+        """Return how often a run was interrupted again."""
+        return self._interrupt_counts[run_id]
 
     def add_run(self, run: RunContext) -> None:
         """Add a run of the replay."""
@@ -138,7 +181,7 @@ class RecordedStops:
 
     def add_step(self, event: StoredEvent) -> None:
         """Add an event that must come again."""
-        end = self._ends.get(event.run)
+        end = self._end_after.get(id(event))
         if end and not end.is_after_stop(event):
             end.steps_left += 1
 
@@ -148,34 +191,45 @@ class RecordedStops:
         Arguments:
             expected: the recorded event of the next step, None if the record has none.
         """
-        end = self._ends.get(run_id)
-        if end is None or not (end.is_due or self._is_stopping(run_id, end)):
+        if run_id not in self._ends:
+            return False
+        end = self._get_end(run_id)
+        if not (end.is_due or self._is_stopping(run_id, end)):
             return False
         return expected is None or end.is_after_stop(expected)
 
     def _is_stopping(self, run_id: str, end: RunEnd) -> bool:
         """Return whether the stop of a run has not yet arrived in its task."""
-        return end.is_over and self._runs[run_id].timer.deadline is not None
+        run = self._runs[run_id]
+        if end.is_interrupt:
+            return end.is_over and run.control.is_cancel_pending
+        return end.is_over and run.timer.deadline is not None
 
     def count_step(self, event: StoredEvent) -> bool:
         """Count an event that came again. Return True if its run is stopped after it."""
-        end = self._ends.get(event.run)
-        if end is None:
+        if event.run not in self._ends:
+            return False
+        end = self._get_end(event.run)
+        if is_interrupt(event):
+            self._ends[event.run].pop(0)
+            self._interrupt_counts[event.run] += 1
             return False
         if isinstance(event, RunFinished):
             for run_id in list_above(event.run):
-                self._ends[run_id].runs_left -= 1
+                self._end_after_run[run_id, event.run].runs_left -= 1
                 self._stop_if_due(run_id)
         elif not end.is_after_stop(event):
             end.steps_left -= 1
         return self._stop_if_due(event.run)
 
     def _stop_if_due(self, run_id: str) -> bool:
-        end = self._ends[run_id]
+        end = self._get_end(run_id)
         run = self._runs[run_id]
         if not end.is_due or end.steps_left or end.runs_left or not run.turn:
             return False
         self._start_stop(run, end)
+        if end.is_interrupt:
+            return run.control.interrupt()
         if end.report and end.report.reason is Reason.TIMEOUT:
             if run.timer.deadline:
                 run.timer.deadline.reschedule(asyncio.get_running_loop().time())
@@ -191,12 +245,12 @@ class RecordedStops:
         end.is_over = True
         for call_id, result in end.results.items():
             run.evidence.open_windows[call_id] = _RecordedWindow(result)
-        if self.on_stop:
+        if self.on_stop and not end.is_interrupt:
             self.on_stop(run.run_id, end.turn)
 
     def find_limit(self, run_id: str) -> LimitState | None:
         """Return the recorded limit if it ended the run at this point, or raise its other stop."""
-        end = self._ends[run_id]
+        end = self._get_end(run_id)
         run = self._runs[run_id]
         report = end.report
         if run.turn != end.turn or report is None:
@@ -211,7 +265,7 @@ class RecordedStops:
 
     def start_turn(self, run_id: str) -> Permit | None:
         """Prepare the end of a run before its last turn; return the limit that cuts its answer."""
-        end = self._ends[run_id]
+        end = self._get_end(run_id)
         run = self._runs[run_id]
         report = end.report
         if run.turn + 1 != end.turn or report is None:
@@ -224,29 +278,39 @@ class RecordedStops:
 
     def find_passed_limit(self, run_id: str) -> LimitState | None:
         """Return the limit in the recorded report of a run."""
-        report = self._ends[run_id].report
+        report = self._get_end(run_id).report
         return report.limit if report else None
 
     def find_warning(self, run_id: str) -> LimitState | None:
         """Return the limit of which the run was warned at this point."""
-        warning = self._ends[run_id].warning
+        warning = self._get_end(run_id).warning
         if warning is None or warning[0] != self._runs[run_id].turn:
             return None
         return LimitState(warning[1], 0, 0)
 
     def stop_at_goal(self, run_id: str) -> None:
         """Stop a run that has reached its goal, if the record stopped it there."""
-        end = self._ends[run_id]
+        end = self._get_end(run_id)
         if end.is_due and self._runs[run_id].turn == end.turn:
+            self.stop(run_id)
+
+    def stop_interrupted(self, run_id: str) -> None:
+        """Stop a run that waits for the next prompt, if the record stopped it there."""
+        end = self._get_end(run_id)
+        if end.is_due and not (end.is_interrupt or end.steps_left):
+            self._runs[run_id].control.resume()
             self.stop(run_id)
 
     def stop(self, run_id: str) -> NoReturn:
         """Raise the exception with which the record stopped the run, in the task of the run."""
-        end = self._ends[run_id]
+        end = self._get_end(run_id)
         run = self._runs[run_id]
         report = end.report
         assert report is not None
         self._start_stop(run, end)
+        if end.is_interrupt:
+            run.control.phase = Phase.INTERRUPTING
+            raise asyncio.CancelledError
         if not end.has_summary:
             run.control.phase = Phase.CANCELLING
         if report.reason is Reason.TIMEOUT:
@@ -260,7 +324,7 @@ class RecordedStops:
 
     def is_cut_off(self, run_id: str, call_id: str) -> bool:
         """Return whether the stop of its run cut off a call."""
-        end = self._ends[run_id]
+        end = self._get_end(run_id)
         return (end.is_due or self._is_stopping(run_id, end)) and call_id in end.results
 
 

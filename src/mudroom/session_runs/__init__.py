@@ -1,6 +1,7 @@
 """Runs of an open session that have no parent: prompts, tasks and scopes.
 
 runner.py     starts them and waits for their reports
+requests.py   requests for runs, and values that callers get
 briefs.py     makes their briefs
 controls.py   messages to running runs, and ways to stop them
 meter.py      limits of all runs of the session

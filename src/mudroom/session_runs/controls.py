@@ -123,6 +123,29 @@ class RunControls(ABC):
         parent = self._find_parent(run_id)
         return parent is not None and parent.stop_command(run_id)
 
+    def interrupt(self) -> bool:
+        """Stop the current turn of the prompt; its background work continues.
+
+        The call that runs the prompt returns a report with `is_interrupted`. The next prompt
+        continues the same run, which then reads the reports of its background work. A prompt
+        without background work ends as by `cancel`. Return False if no prompt works.
+
+        Example:
+            session.interrupt()
+            await session.run("First tell me what you have.")
+        """
+        return self._require_open().interrupt()
+
+    @property
+    def interrupted_run(self) -> str:
+        """Id of the prompt that was interrupted and has not ended, "" if there is none.
+
+        Example:
+            if session.interrupted_run:
+                print(len(await session.list_open_work()), "runs and commands continue")
+        """
+        return self._require_open().interrupted_run
+
     @property
     def teammates(self) -> tuple[Teammate, ...]:
         """The named children of the session, oldest first. A new one may have an earlier name.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import uuid
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.agents import Agent, Mode
@@ -14,8 +15,7 @@ from .._core.budgets import Budget, check_amount
 from .._core.events import AnyEvent, SessionClosed, SessionOpened
 from .._core.messages import Message
 from .._core.ports import RunHandle, Worker
-from .._core.run_ids import find_root_id
-from .._core.runs import Brief, Reason, Report
+from .._core.runs import Brief, InboxMessage, Report
 from .._core.runs import T as Outputs
 from .._core.tools import Tool
 from .._core.type_checks import check_type
@@ -25,30 +25,22 @@ from .._platform.path_text import path_to_text
 from .._version import __version__
 from ..build import SessionResources
 from ..conversation_state import ConversationState
-from ..errors import JournalError, UsageError
+from ..errors import UsageError
 from ..options import SessionOptions
 from ..output_types import OutputType, parse_output_type
 from ..permissions.deny_all import DenyAllApprover
-from ..prompts import Prompt, check_prompts
+from ..prompts import Prompt, check_prompts, parse_prompt
 from .briefs import BriefMaker
 from .meter import SessionMeter
-
-OutputSpec = type[Outputs] | Mapping[str, Any] | None
-"""Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
-
-
-class _RunRequest(Struct, frozen=True):
-    """Request of a caller for a run, made before the run waits for its start.
-
-    Arguments:
-        cancel_count: calls of `cancel_all` until then; a later call cancels the run.
-        output_type: type of the run's values; None for no check.
-        watcher: called with each event of the run and of the runs below it.
-    """
-
-    cancel_count: int
-    output_type: OutputType[Any] | None = None
-    watcher: Callable[[AnyEvent], None] | None = None
+from .requests import (
+    InterruptedPrompt,
+    OutputSpec,
+    RunRequest,
+    add_outputs,
+    convert_report,
+    filter_events,
+    to_report,
+)
 
 
 class SessionRunner:
@@ -75,6 +67,14 @@ class SessionRunner:
         self._prompt_lock = asyncio.Lock()
         self._handles: set[RunHandle] = set()
         self._cancel_count = 0
+        self._interrupt_count = 0
+        self._working_prompt: RunHandle | None = None
+        self._interrupted: InterruptedPrompt | None = None
+
+    @property
+    def interrupted_run(self) -> str:
+        """Id of the prompt that the user interrupted and that has not ended, "" if none."""
+        return self._interrupted.brief.run_id if self._interrupted else ""
 
     async def run_prompt(
         self,
@@ -83,22 +83,50 @@ class SessionRunner:
         watcher: Callable[[AnyEvent], None] | None = None,
     ) -> Report[Outputs]:
         """Run the next prompt of the conversation. `watcher`: called with each of its events."""
-        agent, output_type = _add_outputs(self.resources.root_agent, outputs)
-        request = _RunRequest(self._cancel_count)
+        agent, output_type = add_outputs(self.resources.root_agent, outputs)
+        request = self._make_request(is_prompt=True)
         async with self._prompt_lock:
             await self._resume_unfinished(request)
-            limits = self._options.prompt_budget.with_defaults(agent.budget)
-            brief = self._briefs.continue_conversation(prompt, agent, limits)
             request = replace(request, watcher=watcher, output_type=output_type)
-            report = await self._run_root(brief, request)
-        return _convert(report, output_type)
+            report = await self._continue_interrupted(prompt, request)
+            if report is None:
+                limits = self._options.prompt_budget.with_defaults(agent.budget)
+                brief = self._briefs.continue_conversation(prompt, agent, limits)
+                report = await self._run_root(brief, request)
+        return convert_report(report, output_type)
+
+    async def _continue_interrupted(self, prompt: Prompt, request: RunRequest) -> Report | None:
+        """Give a prompt to the run that the user interrupted; return None if there is none."""
+        interrupted = self._interrupted
+        if interrupted is None:
+            return None
+        content = parse_prompt(prompt)
+        if content.blocks or request.output_type:
+            raise UsageError(
+                "the interrupted prompt continues, and takes neither images nor outputs",
+                remedy="Stop it first (Session.cancel), or give a text.",
+            )
+        handle = interrupted.handle
+        is_open = False
+        try:
+            with self._show_to(request.watcher, interrupted.brief.run_id):
+                message = InboxMessage(uuid.uuid4().hex, content.text)
+                if not (self._is_stopped(request) or handle.send(message)):
+                    return None
+                report = await self._wait_for_report(handle, request)
+                is_open = report.is_interrupted
+                return report
+        finally:
+            if not is_open:
+                await asyncio.wait({interrupted.ending})
 
     async def compact(self, focus: str) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
         check_type("focus", focus, str, "compact")
-        request = _RunRequest(self._cancel_count)
+        request = self._make_request(is_prompt=True)
         async with self._prompt_lock:
             await self._resume_unfinished(request)
+            self.check_ended("compacted")
             if not self._conversation.latest_run:
                 raise UsageError(
                     "there is no conversation to compact", remedy="Run a prompt first."
@@ -114,9 +142,22 @@ class SessionRunner:
     ) -> Report[Outputs] | None:
         """Continue interrupted runs to their end; return the report of the last one."""
         output_type = None if outputs is None else parse_output_type(outputs)
-        request = _RunRequest(self._cancel_count, output_type=output_type)
+        request = self._make_request(output_type, is_prompt=True)
         async with self._prompt_lock:
             return await self._resume_unfinished(request)
+
+    def check_ended(self, action: str) -> None:
+        """Raise UsageError if a prompt is interrupted and has not ended.
+
+        Arguments:
+            action: what happens to the conversation, in the past tense.
+        """
+        if self._interrupted:
+            raise UsageError(
+                f"the conversation cannot be {action}: its last prompt is interrupted, and its "
+                "background work continues",
+                remedy="Stop that work first (Session.cancel; Ctrl-C twice at the prompt).",
+            )
 
     async def run_task(
         self,
@@ -132,11 +173,11 @@ class SessionRunner:
         check_type("budget", budget, Budget | None, "task")
         check_type("model", model, str | None, "task")
         check_type("description", description, str, "task")
-        specification, output_type = _add_outputs(self._briefs.select_agent(agent), outputs)
+        specification, output_type = add_outputs(self._briefs.select_agent(agent), outputs)
         brief = self._briefs.make_task_brief(prompt, specification, budget, model, description)
-        request = _RunRequest(self._cancel_count, output_type=output_type)
+        request = self._make_request(output_type)
         report = await self._execute(self.resources.worker, brief, request)
-        return _convert(report, output_type)
+        return convert_report(report, output_type)
 
     async def run_tasks(
         self,
@@ -149,19 +190,19 @@ class SessionRunner:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
         check_amount("parallel", parallel, "map", is_count=True, minimum=1)
         check_type("budget", budget, Budget | None, "map")
-        specification, output_type = _add_outputs(self._briefs.select_agent(agent), outputs)
+        specification, output_type = add_outputs(self._briefs.select_agent(agent), outputs)
         checked = check_prompts(prompts)
         briefs = [self._briefs.make_task_brief(each, specification, budget) for each in checked]
         slots = asyncio.Semaphore(parallel)
-        request = _RunRequest(self._cancel_count, output_type=output_type)
+        request = self._make_request(output_type)
 
         async def run_one(brief: Brief) -> Report[Outputs]:
             async with slots:
                 report = await self._execute(self.resources.worker, brief, request)
-                return _convert(report, output_type)
+                return convert_report(report, output_type)
 
         results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
-        return list(map(_to_report, results, briefs))
+        return list(map(to_report, results, briefs))
 
     async def run_scope(
         self,
@@ -173,7 +214,7 @@ class SessionRunner:
         on_start: Callable[[str], None],
     ) -> Report:
         """Run an agent with its own tools and without an approver."""
-        request = _RunRequest(self._cancel_count, output_type=output_type)
+        request = self._make_request(output_type)
         history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
         model = self._briefs.resolve_model(agent)
@@ -189,6 +230,24 @@ class SessionRunner:
         """Stop all runs, and those that wait for their start. Return False if no run works."""
         self._cancel_count += 1
         return sum(handle.cancel() for handle in self._handles) > 0
+
+    def interrupt(self) -> bool:
+        """Stop the prompt that works; see `Session.interrupt`. Return False if none works."""
+        self._interrupt_count += 1
+        handle = self._working_prompt
+        return handle is not None and (handle.interrupt() or handle.cancel())
+
+    def _make_request(
+        self, output_type: OutputType[Any] | None = None, *, is_prompt: bool = False
+    ) -> RunRequest:
+        return RunRequest(self._count_stops(is_prompt), output_type, is_prompt=is_prompt)
+
+    def _count_stops(self, is_prompt: bool) -> int:
+        return self._cancel_count + (self._interrupt_count if is_prompt else 0)
+
+    def _is_stopped(self, request: RunRequest) -> bool:
+        """Return whether the run was stopped while it waited for its start."""
+        return request.stop_count != self._count_stops(request.is_prompt)
 
     def detach_all(self) -> bool:
         """Detach the children that runs without a parent wait for. Return False if none waits."""
@@ -221,8 +280,10 @@ class SessionRunner:
         for watch in self._watchers:
             watch(event)
 
-    async def _resume_unfinished(self, request: _RunRequest) -> Report[Any] | None:
+    async def _resume_unfinished(self, request: RunRequest) -> Report[Any] | None:
         """Continue interrupted runs; convert the values of those with the outputs of the type."""
+        if self._interrupted:
+            return None
         output_type = request.output_type
         runs = self._conversation.unfinished_runs
         if output_type and runs and not any(self._has_outputs(run, output_type) for run in runs):
@@ -237,92 +298,87 @@ class SessionRunner:
                 own_type = None
             brief = self._conversation.get_brief_to_resume(run_id)
             report = await self._run_root(brief, replace(request, output_type=own_type))
-            report = _convert(report, own_type)
-        self._conversation.unfinished_events.clear()
+            report = convert_report(report, own_type)
+        if not self._interrupted:
+            self._conversation.unfinished_events.clear()
         return report
 
     def _has_outputs(self, run_id: str, output_type: OutputType[Any]) -> bool:
         agent = self._conversation.get_brief_to_resume(run_id).agent
         return agent.outputs == output_type.outputs
 
-    async def _run_root(self, brief: Brief, request: _RunRequest) -> Report:
+    async def _run_root(self, brief: Brief, request: RunRequest) -> Report:
         report: Report | None = None
-        observe = _filter_events(brief.run_id, request.watcher) if request.watcher else None
-        if observe:
-            self._watchers.append(observe)
-        self._conversation.start_run(brief)
-        try:
-            report = await self._execute(self.resources.worker, brief, request)
-            return report
-        finally:
-            self._conversation.finish_run(brief, report)
-            if observe:
-                self._watchers.remove(observe)
+        with self._show_to(request.watcher, brief.run_id):
+            self._conversation.start_run(brief)
+            try:
+                report = await self._execute(self.resources.worker, brief, request)
+                return report
+            finally:
+                if report is None or not report.is_interrupted:
+                    self._conversation.finish_run(brief, report)
 
-    async def _execute(self, worker: Worker, brief: Brief, request: _RunRequest) -> Report:
+    @contextmanager
+    def _show_to(self, watcher: Callable[[AnyEvent], None] | None, run_id: str) -> Generator[None]:
+        """Show the events of a root run, and of the runs below it, inside the `with` block."""
+        if watcher is None:
+            yield
+            return
+        observe = filter_events(run_id, watcher)
+        self._watchers.append(observe)
+        try:
+            yield
+        finally:
+            self._watchers.remove(observe)
+
+    async def _execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
         """Execute a run without a parent and return its report."""
+        with ExitStack() as stack:
+            handle = self._start(worker, brief, request, stack)
+            report = await self._wait_for_report(handle, request)
+            if report.is_interrupted:
+                ending = asyncio.create_task(self._wait_for_end(brief, handle, stack.pop_all()))
+                self._interrupted = InterruptedPrompt(brief, handle, ending)
+            return report
+
+    def _start(
+        self, worker: Worker, brief: Brief, request: RunRequest, stack: ExitStack
+    ) -> RunHandle:
+        """Start a run. `stack`: closed at its end."""
         services = self.resources.services
         # Other runs may have spent since the brief was made.
         brief = replace(brief, budget=self.meter.limit_budget(brief.budget, brief.depth))
         grant = services.meters.open(brief.run_id, brief.budget, self.meter)
+        stack.callback(services.meters.close, grant)
+        stack.callback(services.output_checks.remove, brief.run_id)
         if request.output_type:
             services.output_checks.add(brief.run_id, request.output_type.find_refusal)
-        try:
-            services.check_price(brief.model, services.meters.get(grant))
-            with self.meter.count_time():
-                return await self._wait_for_report(worker.start(brief, grant), request)
-        finally:
-            services.output_checks.remove(brief.run_id)
-            services.meters.close(grant)
-
-    async def _wait_for_report(self, handle: RunHandle, request: _RunRequest) -> Report:
+        services.check_price(brief.model, services.meters.get(grant))
+        stack.enter_context(self.meter.count_time())
+        handle = worker.start(brief, grant)
         self._handles.add(handle)
+        stack.callback(self._handles.discard, handle)
+        if self._is_stopped(request):
+            # Stopped before its start. The run begins first, so that the record has its end.
+            asyncio.get_running_loop().call_soon(handle.cancel)
+        return handle
+
+    async def _wait_for_report(self, handle: RunHandle, request: RunRequest) -> Report:
+        if not request.is_prompt:
+            return await handle.report()
+        self._working_prompt = handle
         try:
-            if request.cancel_count != self._cancel_count:
-                # Cancelled before its start. The run begins first, so that the record has its end.
-                asyncio.get_running_loop().call_soon(handle.cancel)
             return await handle.report()
         finally:
-            self._handles.discard(handle)
+            self._working_prompt = None
 
-
-def _add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, OutputType[Any] | None]:
-    """Return the agent with the requested outputs, and their type."""
-    if requested is None:
-        return agent, None
-    output_type = parse_output_type(requested)
-    return replace(agent, outputs=output_type.outputs), output_type
-
-
-def _convert(report: Report, output_type: OutputType[Any] | None) -> Report[Any]:
-    return output_type.convert_report(report) if output_type else report
-
-
-def _filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
-    """Return a watcher that passes on events of one root run and of all runs below it."""
-
-    def watch(event: AnyEvent) -> None:
-        if find_root_id(event.run) == run_id:
-            watcher(event)
-
-    return watch
-
-
-def _to_report(result: Report[Any] | BaseException, brief: Brief) -> Report[Any]:
-    """Return the report of a task; an exception becomes a report with reason ERROR.
-
-    Raises JournalError, and exceptions that stop the program.
-    """
-    if isinstance(result, Report):
-        return result
-    if isinstance(result, JournalError) or not isinstance(result, Exception):
-        raise result
-    return Report(
-        text="",
-        reason=Reason.ERROR,
-        run_id=brief.run_id,
-        agent=brief.agent.name,
-        model=brief.model,
-        error=f"{type(result).__name__}: {result}",
-        outputs=dict[str, Any](),
-    )
+    async def _wait_for_end(self, brief: Brief, handle: RunHandle, stack: ExitStack) -> None:
+        """Wait for the end of an interrupted prompt, and add its run to the conversation."""
+        report: Report | None = None
+        with stack:
+            await handle.wait()
+            with suppress(Exception):  # the caller of the next prompt gets it
+                report = await handle.report()
+        self._conversation.finish_run(brief, report)
+        self._conversation.unfinished_events.clear()
+        self._interrupted = None

@@ -11,6 +11,7 @@ from .._core.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    RunWaiting,
     StoredEvent,
     ToolCallStarted,
 )
@@ -44,6 +45,7 @@ class CallRecord:
         self.process = process
         self.result: ToolResult | None = None
         self.has_child = False
+        self.is_cut_off_by_user = False
 
     @property
     def is_interrupted(self) -> bool:
@@ -70,7 +72,8 @@ class ActiveTime:
         if not (is_own and isinstance(event, RunResumed)):
             self.seconds += max(0.0, event.at - self.last)
         self.last = max(self.last, event.at)
-        if isinstance(event, PermissionDecided) and event.verdict == "ask":
+        asks = isinstance(event, PermissionDecided) and event.verdict == "ask"
+        if asks or (isinstance(event, RunWaiting) and event.is_interrupted):
             self.was_paused = True
 
 
@@ -105,6 +108,12 @@ class RunRecord:
         self.messages: dict[str, str | None] = {}
         self.usage = Usage()
         self.finished: RunFinished | None = None
+
+    def mark_cut_off_calls(self, event: RunWaiting) -> None:
+        """Mark the calls that an interrupt of the user has cut off."""
+        if event.is_interrupted:
+            for call in (self.calls[call_id] for call_id in self.requested):
+                call.is_cut_off_by_user = call.is_interrupted
 
 
 def check_messages(run_id: str, run: RunRecord) -> Iterator[Violation]:

@@ -20,6 +20,7 @@ from .._core.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    RunWaiting,
     StoredEvent,
     TeamMessageSent,
     ToolCallFinished,
@@ -107,6 +108,8 @@ class _SessionChecker:
         run.events.append(event)
         if isinstance(event, TeamMessageSent):
             self._add_team_message(event)
+        elif isinstance(event, RunWaiting):
+            run.mark_cut_off_calls(event)
         elif isinstance(event, MessageSent | MessageDelivered):
             self._check_message(run, event)
         else:
@@ -339,7 +342,7 @@ class _SessionChecker:
             yield Violation("S10", run_id, "its parent ended without its report")
             return
         if call.is_interrupted:
-            if parent.finished.report.reason is Reason.GOAL:
+            if parent.finished.report.reason is Reason.GOAL and not call.is_cut_off_by_user:
                 yield Violation("S4", run_id, "its parent continued without its report")
             return
         delivered_run = call.result.detail.get("run")

@@ -53,6 +53,9 @@ class _SerializingHandle:
     def wrap_up(self) -> bool:
         return self._inner.wrap_up()
 
+    def interrupt(self) -> bool:
+        return self._inner.interrupt()
+
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         return self._inner.cancel(_copy(reason, Reason))
 

@@ -24,7 +24,7 @@ from .._core.ports import Environment, Worker
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters.meter import Meter
-from .._engine.phase import Phase, RunControl
+from .._engine.phase import OPEN_PHASES, RunControl
 from .._engine.resume import find_report, sum_estimates, walk_descendants
 from .._engine.run_context import RunContext
 from .._engine.session_context import SessionServices
@@ -46,6 +46,16 @@ class TaskHandle(ABC):
         self.stop_reason = Reason.CANCELLED
         self.task: asyncio.Task[Report] | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._reporter: asyncio.Future[None] | None = None
+
+    def interrupt(self) -> bool:
+        """Return False: only the run of a prompt can be interrupted."""
+        return False
+
+    @property
+    def interim_report(self) -> Report | None:
+        """Report of the run while it is interrupted, else None."""
+        return None
 
     @abstractmethod
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
@@ -68,8 +78,11 @@ class TaskHandle(ABC):
         assert self.task is not None
         is_cancelled = False
         while not self.task.done():
+            if self.interim_report and not is_cancelled:
+                return self.interim_report
             try:
-                await _wait_until_done(self.task, asyncio.get_running_loop().create_future())
+                self._reporter = asyncio.get_running_loop().create_future()
+                await _wait_until_done(self.task, self._reporter)
             except asyncio.CancelledError:
                 is_cancelled = True
                 self.cancel()
@@ -90,11 +103,26 @@ class LocalRunHandle(TaskHandle):
         super().__init__(run_id)
         self.run: RunContext | None = None
         self._control = control
+        control.on_interrupt = self._wake_reporter
+
+    def _wake_reporter(self) -> None:
+        if self._reporter and not self._reporter.done():
+            self._reporter.set_result(None)
+
+    @property
+    def interim_report(self) -> Report | None:
+        """Report of the run while it is interrupted, else None."""
+        return self._control.interim_report
 
     def send(self, message: InboxMessage) -> bool:
-        """Send a message to the run. Return False if it waits for a slot or is ending."""
-        if self.run is None or self._control.phase is not Phase.RUNNING:
+        """Send a message to the run. Return False if it waits for a slot or is ending.
+
+        A message of the user ends an interrupt.
+        """
+        if self.run is None or self._control.phase not in OPEN_PHASES:
             return False
+        if message.sender == "user" and self._control.interim_report:
+            self._control.resume()
         self.run.inbox.put(message)
         return True
 
@@ -105,6 +133,13 @@ class LocalRunHandle(TaskHandle):
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it."""
         return self._control.wrap_up()
+
+    def interrupt(self) -> bool:
+        """Stop the current turn or wait of a prompt; its background work continues."""
+        run = self.run
+        if run is None or run.brief.depth or not run.background.open:
+            return False
+        return self._control.interrupt()
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it."""

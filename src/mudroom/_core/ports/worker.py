@@ -42,6 +42,14 @@ class RunHandle(Protocol):
         """Stop the current work and have the run summarise it. Return False if it is ending."""
         ...
 
+    def interrupt(self) -> bool:
+        """Stop the current turn or wait of a prompt; its background work continues.
+
+        The run waits for the next message of the user, without a request. Return False, and change
+        nothing, if it is not the run of a prompt, has no background work, or does not work.
+        """
+        ...
+
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it. Return False if it was cancelled or has ended.
 
@@ -85,6 +93,8 @@ class RunHandle(Protocol):
 
     async def report(self) -> Report:
         """Wait for the end of the run and return its report.
+
+        While the run is interrupted, return a report with `is_interrupted` at once.
 
         If the waiting task is cancelled, the run is cancelled, too; CancelledError is raised after
         its end.

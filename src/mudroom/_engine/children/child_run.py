@@ -81,7 +81,7 @@ class ChildRun:
     """A child that has started: a run, and further ones if its work comes back to it.
 
     Arguments:
-        team: of a named child; it handles the end, unless the parent was cut off.
+        team: of a named child; it handles the end.
     """
 
     def __init__(
@@ -125,8 +125,8 @@ class ChildRun:
         run.background.waited_for[self._id] = lambda: self._handle.release()
         try:
             has_ended = await self._wait()
-        except Exception:
-            await self._end()
+        except BaseException:
+            await self._end()  # also after a cancel: an interrupted parent continues
             raise
         finally:
             del run.background.waited_for[self._id]

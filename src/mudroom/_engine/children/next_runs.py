@@ -12,7 +12,7 @@ from ..._core.runs import Brief, InboxMessage
 from ...errors import MudroomError
 from ...projections.team import MESSAGE_TOOL, Teammate
 from ..call_context import CallContext
-from ..phase import Phase
+from ..phase import OPEN_PHASES
 from ..team_registry import MAX_RUNS
 from .child_brief import allocate, make_next_brief
 from .child_run import ChildRun, find_refusal
@@ -33,7 +33,7 @@ class NextRuns:
     @property
     def may_start(self) -> bool:
         """True unless the parent is ending."""
-        return self._run.control.phase is Phase.RUNNING
+        return self._run.control.phase in OPEN_PHASES
 
     def has_all(self, teammate: Teammate) -> bool:
         """Return whether a child has had all its runs for this prompt."""

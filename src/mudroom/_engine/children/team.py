@@ -9,7 +9,7 @@ from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage
 from ...errors import suggest_names
 from ...projections.team import Teammate, normalize_name
-from ..phase import Phase
+from ..phase import OPEN_PHASES, Phase
 from ..run_context import RunContext
 from ..team_registry import ALL, MAX_RUNS, PARENT, PARENT_NAMES, TeamReply, TeamRequest
 from ..team_text import EXCHANGE_NOTE, REPLACED_NOTE
@@ -21,7 +21,7 @@ WARN_EXCHANGES = 6
 MAX_EXCHANGES = 12
 """Messages in a row between two children, without another act; more are refused."""
 
-_OPEN_PHASES = (Phase.RUNNING, Phase.WRAPPING_UP, Phase.WAITING_FOR_CHILDREN)
+_OPEN_PHASES = (*OPEN_PHASES, Phase.WRAPPING_UP, Phase.WAITING_FOR_CHILDREN)
 """Phases of a run in which its children may still work."""
 
 

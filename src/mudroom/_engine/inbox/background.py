@@ -79,6 +79,10 @@ class BackgroundWork:
         """True if the run must not end yet: a child works, or the model was not warned."""
         return bool(self.children) or (bool(self.open) and not self._has_warned)
 
+    def list_open(self) -> tuple[str, ...]:
+        """Return the ids of the work that goes on."""
+        return tuple(self.open)
+
     def is_reported(self, work_id: str) -> bool:
         """Return whether the inbox has, or had, the notification of the work."""
         return self._inbox.knows(make_end_id(work_id))
@@ -154,6 +158,11 @@ class BackgroundWork:
             await self._record_wait(tuple(self.children))
             await self._inbox.wait_for_message()
         return self._inbox.has_unread
+
+    async def wait_for_next_prompt(self) -> None:
+        """Wait for a message of the user, after an interrupt."""
+        while not self._inbox.has_next_prompt:
+            await self._inbox.wait_for_next()
 
     async def _record_wait(self, runs: tuple[str, ...]) -> None:
         if self._waited_in_turn == self._recorder.turn:

@@ -27,6 +27,7 @@ class Inbox:
         self._known_ids: set[str] = set()
         self._writes: dict[str, asyncio.Task[None]] = {}
         self._arrival: asyncio.Future[None] | None = None
+        self._before_interrupt: set[str] = set()
 
     @property
     def has_unread(self) -> bool:
@@ -37,6 +38,19 @@ class Inbox:
     def has_unread_text(self) -> bool:
         """True if a message of the user or of a run waits to be read."""
         return any(message.kind != "notification" for message in self._unread.values())
+
+    @property
+    def has_next_prompt(self) -> bool:
+        """True if the user has sent a message since `mark_interrupt`."""
+        return any(
+            message.sender == "user"
+            for message in self._unread.values()
+            if message.id not in self._before_interrupt
+        )
+
+    def mark_interrupt(self) -> None:
+        """Mark the point at which the user interrupted the run."""
+        self._before_interrupt = set(self._unread)
 
     def knows(self, message_id: str) -> bool:
         """Return whether a message was sent to the run, in this process or an earlier one."""

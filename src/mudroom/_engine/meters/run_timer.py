@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from ..._core.budgets import Limit, LimitState
+from ..._core.events import MessageSent, RunResumed, RunWaiting, StoredEvent
 from ..._core.ports import Clock
 from .meter import Meter
 
@@ -60,3 +62,26 @@ class RunTimer:
             return
         loop = asyncio.get_running_loop()
         deadline.reschedule(None if self._pauses else loop.time() + left)
+
+
+def sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:
+    """Return the seconds in which a process executed the run or a descendant.
+
+    The time in which the run was interrupted does not count.
+    """
+    moments = [(event.at, event) for event in events]
+    moments += [(event.at, event) for event in descendants]
+    run_id = moments[0][1].run
+    seconds = 0.0
+    last = moments[0][0]
+    is_interrupted = False
+    for at, event in sorted(moments, key=lambda moment: moment[0]):
+        is_own = event.run == run_id
+        if not is_interrupted and not (is_own and isinstance(event, RunResumed)):
+            seconds += at - last
+        last = at
+        if is_own and isinstance(event, RunWaiting):
+            is_interrupted = event.is_interrupted
+        elif is_own and isinstance(event, MessageSent) and event.message.sender == "user":
+            is_interrupted = False
+    return seconds

@@ -131,6 +131,10 @@ class DescendantHandle:
         """Stop the current work and have the run summarise it."""
         return self._send(WrapUp(self.run_id))
 
+    def interrupt(self) -> bool:
+        """Return False: only the run of a prompt can be interrupted."""
+        return False
+
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it."""
         return self._send(Cancel(self.run_id, reason))
