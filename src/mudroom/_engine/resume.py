@@ -260,7 +260,7 @@ class _Restorer:
     def _charge_cut_off_child(self, event: ToolCallFinished) -> None:
         """Charge the child of a call that the user interrupted."""
         position = list(self._run.batch.calls).index(event.call_id) + 1
-        child = f"{event.run}.{event.turn}.{position}"
+        child = join_run_id(event.run, event.turn, position)
         past = self._run.services.past_events
         if child in past:
             self._charge_child(child, 1 + sum(1 for _ in walk_descendants(past, child)))

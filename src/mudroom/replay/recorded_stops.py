@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -89,7 +89,10 @@ class RunEnd(Struct):
             self.report = event.report
         elif is_interrupt(event):
             self.is_interrupt = True
-            self.report = Report(text="", reason=Reason.CANCELLED, run_id=event.run)
+            outputs: dict[str, Any] = {}
+            self.report = Report(
+                text="", reason=Reason.CANCELLED, run_id=event.run, outputs=outputs
+            )
 
     @property
     def is_due(self) -> bool:
@@ -160,8 +163,7 @@ class RecordedStops:
                 self._end_after_run[above, event.run] = self._ends[above][-1]
 
     def _has_ended(self, run_id: str) -> bool:
-        report = self._ends[run_id][-1].report
-        return report is not None
+        return self._ends[run_id][-1].report is not None
 
     def _get_end(self, run_id: str) -> RunEnd:
         """Return the next interrupt, or the end, of a run."""
