@@ -103,7 +103,7 @@ class Session(RunControls):
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()
         try:
-            await runner.resources.worker.close()
+            await runner.end_runs()
             await runner.record_closing()
         finally:
             self._runner = None
@@ -175,7 +175,12 @@ class Session(RunControls):
         """
         check_type("watcher", watcher, Callable[..., Any], "watch")
         self._watchers.append(watcher)
-        return lambda: self._watchers.remove(watcher)
+
+        def stop_watching() -> None:
+            if watcher in self._watchers:  # an interrupted session removes all when it closes
+                self._watchers.remove(watcher)
+
+        return stop_watching
 
     def watch_history(self, watcher: Callable[[StoredEvent], None]) -> None:
         """Call `watcher` with each event of the session that is resumed, while it opens."""

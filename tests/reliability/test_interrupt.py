@@ -153,3 +153,27 @@ async def test_s11_an_interrupted_prompt_continues_after_a_cut_at_each_record(
             assert await replay(after) == after, f"cut off after {cut} records"
         else:
             assert report is not None and report.is_interrupted, f"cut off after {cut} records"
+
+
+async def test_a_session_that_is_left_continues_its_work_when_it_is_resumed(tmp_path: Path) -> None:
+    play = Play(holds=True)
+    async with open_session(tmp_path, play) as session:
+        running = asyncio.create_task(session.run(PROMPTS[0]))
+        await wait_until(lambda: play.asked["CHILD"] == len(CHILDREN) and play.asked["PARENT"] == 2)
+        while not session.interrupted_run:
+            session.interrupt()
+            await asyncio.wait({running}, timeout=0.01)
+    assert (await running).is_interrupted
+    assert not any(isinstance(e, RunFinished) for e in read_events(tmp_path, session.id))
+    play = Play(holds=True)
+    async with open_session(tmp_path, play, session.id) as resumed:
+        assert resumed.unfinished_runs == ("1",)
+        report = await resumed.resume_unfinished()
+        assert report and report.is_interrupted and not resumed.unfinished_runs
+        await wait_until(lambda: play.asked["CHILD"] == len(CHILDREN))
+        assert not play.asked["PARENT"]
+        play.gate.set()
+        assert (await resumed.run(PROMPTS[2])).ok
+    events = read_events(tmp_path, session.id)
+    check_record(events)
+    assert await replay(events) == events

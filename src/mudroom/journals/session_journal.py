@@ -19,15 +19,20 @@ class SessionJournal:
     Attributes:
         opening: the event that is not stored yet, None if there is none.
         observe: called with each other event, before it is stored.
+        is_sealed: true if later events are dropped. The open runs then continue in a later
+            process, as after a crash.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self.opening: SessionOpened | None = None
         self.observe: Callable[[StoredEvent], None] | None = None
+        self.is_sealed = False
 
     def append(self, *events: StoredEvent) -> CoroutineType[Any, Any, int]:
         """Append the opening, if there is one, and the events. Raises JournalError."""
+        if self.is_sealed:
+            return self._journal.append()
         if self.observe is not None:
             for event in events:
                 self.observe(event)

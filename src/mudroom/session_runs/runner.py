@@ -276,6 +276,16 @@ class SessionRunner:
             await self.resources.journal.append(event)
         self._show(event)
 
+    async def end_runs(self) -> None:
+        """End all runs. An interrupted prompt, and its work, continue in a later process."""
+        interrupted = self._interrupted
+        if interrupted and interrupted.handle.is_interrupted:
+            self.resources.journal.is_sealed = True
+            self._watchers.clear()
+        await self.resources.worker.close()
+        if interrupted:
+            await asyncio.wait({interrupted.ending})
+
     def _show(self, event: SessionOpened | SessionClosed) -> None:
         for watch in self._watchers:
             watch(event)

@@ -168,6 +168,7 @@ def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
             message=InboxMessage("1.1.2", "Go on.", "1", name="parent", approve=True),
         ),
         RunWaiting(**stamp, runs=("1.2.1.1.1", "1.2.1.1.2")),
+        RunWaiting(**stamp, runs=("1.2.1.1.1",), is_interrupted=True),
         WorkMerged(
             **stamp,
             child="1.2.1.1.1",

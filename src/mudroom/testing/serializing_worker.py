@@ -44,6 +44,10 @@ class _SerializingHandle:
         self.run_id = inner.run_id
         self._inner = inner
 
+    @property
+    def is_interrupted(self) -> bool:
+        return self._inner.is_interrupted
+
     def send(self, message: InboxMessage) -> bool:
         return self._inner.send(_copy(message, InboxMessage))
 

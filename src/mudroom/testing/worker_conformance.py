@@ -67,6 +67,32 @@ async def check_reports_are_stored_and_returned(open_worker: OpenWorker, folder:
     assert stage.reports() == {"1": report}
 
 
+async def check_an_interrupt_leaves_the_children_at_work(
+    open_worker: OpenWorker, folder: Path
+) -> None:
+    """Check that an interrupted prompt reports so, and continues with the next message."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "PARENT_BACKGROUND")
+        assert not handle.interrupt(), "it has no background work yet"
+        await stage.wait_for_runs("1", "1.1.1")
+        child = worker.find("1.1.1")
+        assert child is not None and not child.interrupt(), "a child is no prompt"
+        assert handle.interrupt() and not handle.interrupt()
+        report = await handle.report()
+        assert report.is_interrupted and handle.is_interrupted
+        assert not stage.reports(), "the child continues"
+        assert handle.send(InboxMessage("m1", "go on"))
+        assert not handle.is_interrupted
+        stage.release()
+        assert (await handle.report()).reason is Reason.GOAL
+    assert stage.reports()["1.1.1"].reason is Reason.GOAL
+    read = [
+        event.message_id for event in stage.journal.events if isinstance(event, MessageDelivered)
+    ]
+    assert "m1" in read
+
+
 async def check_watchers_see_events_and_deltas(open_worker: OpenWorker, folder: Path) -> None:
     """Check that watchers receive every stored event once, in order, and streamed text."""
     stage = WorkerStage(folder)

@@ -67,6 +67,7 @@ def _answer(request: Request) -> Answer:
     if request.turn:
         return f"{kind} is done"
     calls: dict[str, list[ToolCallBlock]] = {
+        "PARENT_BACKGROUND": [call("task", prompt="WAIT 1", background=True), call("wait")],
         "WAIT": [call("wait")],
         "CONFIRM": [call("confirm")],
         "PARENT": [call("task", prompt="ANSWER 1"), call("task", prompt="ANSWER 2")],

@@ -57,6 +57,11 @@ class TaskHandle(ABC):
         """Report of the run while it is interrupted, else None."""
         return None
 
+    @property
+    def is_interrupted(self) -> bool:
+        """True while the run waits for the next message of the user, after an interrupt."""
+        return self.interim_report is not None
+
     @abstractmethod
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""

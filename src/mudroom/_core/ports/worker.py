@@ -22,6 +22,11 @@ class RunHandle(Protocol):
         """Id of the run."""
         ...
 
+    @property
+    def is_interrupted(self) -> bool:
+        """True while the run waits for the next message of the user, after an interrupt."""
+        ...
+
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run, for its next request.
 

@@ -214,7 +214,13 @@ const HANDLERS = {
 
   run_waiting: (_, run, event) => {
     run.state = "waiting";
-    addItem(run, { kind: "waiting", turn: run.turn, at: event.at, runs: event.runs ?? [] });
+    addItem(run, {
+      kind: "waiting",
+      turn: run.turn,
+      at: event.at,
+      runs: event.runs ?? [],
+      interrupted: event.is_interrupted ?? false,
+    });
   },
 
   work_merged: (fold, run, event) => {

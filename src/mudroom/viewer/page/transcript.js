@@ -124,7 +124,12 @@ const ITEM_RENDERERS = {
     ),
 
   waiting: (item) =>
-    drawNotice("waits", `for ${plural(item.runs.length, "background run")}, without a request`),
+    drawNotice(
+      item.interrupted ? "interrupted" : "waits",
+      item.interrupted
+        ? `by the user; waits for the next prompt, ${item.runs.length} in the background continue`
+        : `for ${plural(item.runs.length, "background run")}, without a request`,
+    ),
 
   merged: (item) => {
     const child = app.fold.runs.get(item.child);

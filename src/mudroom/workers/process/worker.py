@@ -131,6 +131,11 @@ class DescendantHandle:
         """Stop the current work and have the run summarise it."""
         return self._send(WrapUp(self.run_id))
 
+    @property
+    def is_interrupted(self) -> bool:
+        """False: only the run of a prompt can be interrupted."""
+        return False
+
     def interrupt(self) -> bool:
         """Return False: only the run of a prompt can be interrupted."""
         return False
