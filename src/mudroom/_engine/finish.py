@@ -1,21 +1,24 @@
-"""End of a run: results for calls that were cut off, a last turn for a summary, the report."""
+"""End of a run, or of an interrupted turn: results of cut-off calls, the summary, the report."""
 
 from __future__ import annotations
 
 import asyncio
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
-from .._core.events import RunFinished, ToolCallFinished
+from .._core.events import RunFinished, RunWaiting, ToolCallFinished
 from .._core.messages import StopReason
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from ..errors import ModelError, MudroomError
 from .call_batch import CallOutcome
+from .compaction.record_file import read_context
 from .compaction.requests import finish_compaction
+from .file_writes import WriteBarrier
 from .model_call import call_model, reserve_request
 from .phase import Phase
 from .resume import INTERRUPTED
@@ -111,14 +114,14 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await run.background.stop(grace, Reason.TIMEOUT if is_time_up else run.control.stop_reason)
     summary = ""
     if ending.is_summary_requested:
-        await close_open_calls(run, NOT_RUN, refused=True)
+        await _close_open_calls(run, NOT_RUN, refused=True)
         summary = run.conversation.answer_text
     else:
-        await close_open_calls(run, INTERRUPTED, refused=False)
+        await _close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
-        await close_open_calls(run, NOT_RUN, refused=True)
+        await _close_open_calls(run, NOT_RUN, refused=True)
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
@@ -201,7 +204,7 @@ def _choose_grace(ending: Ending) -> float:
     return min(GRACE_SECONDS, max(_MIN_GRACE, ending.limit.maximum))
 
 
-async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
+async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
     """Give each call without a result an error result, so that the conversation is valid (S7).
 
     The results are stored with the next record.
@@ -218,3 +221,49 @@ async def close_open_calls(run: RunContext, text: str, *, refused: bool) -> None
         )
         run.recorder.record_later(event)
     run.close_batch()
+
+
+async def end_interrupted_turn(run: RunContext, turn: int, counted_turns: int) -> None:
+    """End the turn or the wait that the user interrupted, and record the interrupt.
+
+    Background work continues. The next request has the blocks of a request without an answer.
+
+    Arguments:
+        turn: number of the turn before. counted_turns: turns on the meter then. A turn without an
+            answer does not count.
+    """
+    control = run.control
+    control.clear_cancel()
+    barrier = control.barrier
+    control.barrier = WriteBarrier()
+    with run.meter.pause():  # Nothing here counts as work, and no time limit cuts it off.
+        await barrier.close()
+        await _close_open_calls(run, INTERRUPTED, refused=False)
+        run.meter.end_request()
+        is_unanswered = run.conversation.is_unanswered
+        if is_unanswered or run.turn == turn:
+            run.meter.add_turns(counted_turns - run.meter.turns)
+            run.recorder.turn = turn
+        run.inbox.mark_interrupt()
+        work = run.background.list_open()
+        event = run.recorder.make_event(RunWaiting, runs=work, is_interrupted=True)
+        await run.recorder.record(event)
+        if is_unanswered:
+            context = await read_context(run)
+            run.conversation.reopen_last_request(context.sent_messages, context.waiting_blocks)
+
+
+async def wait_for_next_prompt(run: RunContext) -> None:
+    """Wait until the user sends a message. The clocks of the run stand still.
+
+    Raises CancelledError if the run is stopped.
+    """
+    control = run.control
+    with run.meter.pause():
+        if not run.inbox.has_next_prompt:
+            report = run.make_report(Reason.CANCELLED, run.conversation.last_text)
+            control.hold(replace(report, is_interrupted=True))
+        if control.phase not in (Phase.INTERRUPTING, Phase.INTERRUPTED):
+            raise asyncio.CancelledError  # stopped while the turn ended
+        await run.background.wait_for_next_prompt()
+    control.resume()

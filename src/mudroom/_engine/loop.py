@@ -15,8 +15,14 @@ from ..errors import JournalError, ModelError, shorten_text
 from .call_batch import CallOutcome
 from .children.task_tool import prepare_team, restart_background_work
 from .compaction.requests import call_within_window, prepare_request
-from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
-from .inbox.interruption import end_interrupted_turn, wait_for_next_prompt
+from .finish import (
+    INCOMPLETE_ANSWER,
+    Ending,
+    end_by_limit,
+    end_interrupted_turn,
+    finish_run,
+    wait_for_next_prompt,
+)
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import reserve_request
 from .resume import NEAR_LIMIT, Resumption, restore_run

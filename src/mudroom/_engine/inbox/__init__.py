@@ -2,6 +2,5 @@
 
 inbox.py          messages to one run: stored before they are read, read exactly once
 background.py     the open background work of one run: waits for it, and stops it
-interruption.py   an interrupt of the user: the run waits for the next message of the user
 notification.py   the message that reports the end of background work
 """
