@@ -16,7 +16,7 @@ from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from ..errors import ModelError, MudroomError
 from .call_batch import CallOutcome
-from .compaction.record_file import read_context
+from .compaction.record_file import ConversationRecord
 from .compaction.requests import finish_compaction
 from .file_writes import WriteBarrier
 from .model_call import call_model, reserve_request
@@ -249,7 +249,7 @@ async def end_interrupted_turn(run: RunContext, turn: int, counted_turns: int) -
         event = run.recorder.make_event(RunWaiting, runs=work, is_interrupted=True)
         await run.recorder.record(event)
         if is_unanswered:
-            context = await read_context(run)
+            context = await ConversationRecord(run).read_context()
             run.conversation.reopen_last_request(context.sent_messages, context.waiting_blocks)
 
 
