@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 
+from msgspec.structs import replace
+
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -12,9 +14,10 @@ from mudroom._core.events import (
     ToolCallStarted,
     TurnFinished,
     TurnStarted,
+    WorkMerged,
 )
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Reason
+from mudroom._core.runs import Reason, Work
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.projections.run_tree import RunTree
@@ -119,3 +122,19 @@ def test_a_closed_stderr_does_not_stop_the_run():
     for event in make_session():
         progress.on_event(event)
     assert progress.tree.runs["1"].report
+
+
+def test_the_merge_of_isolated_work_has_a_line() -> None:
+    work = Work("base", "tree", ("a.py", "b.py"))
+    finished = run_finished("1.1.1")
+    merged = WorkMerged(at=3, run="1", child="1.1.1", state="merged", files=work.files)
+    lines = list_progress_lines(
+        [
+            run_started("1"),
+            run_started("1.1.1", "1", prompt="Change."),
+            replace(finished, report=replace(finished.report, work=work)),
+            merged,
+        ]
+    )
+    assert lines[1].startswith("[explore#1.1.1] Done (")
+    assert lines[2:] == ["[explore#1.1.1] merged 2 files"]

@@ -38,8 +38,7 @@ def make_merge(
     ("work", "merge", "words"),
     [
         (None, None, ""),
-        (WORK, None, "2 files not merged"),
-        (NO_CHANGES, None, "no changes"),
+        (WORK, None, ""),
         (WORK, make_merge("merged", ("a.py", "b.py")), "merged 2 files"),
         (NO_CHANGES, make_merge("merged"), "no changes"),
         (WORK, make_merge("conflict", conflicts=("a.py",)), "conflict in 1 file"),

@@ -9,13 +9,11 @@ from .run_tree import RunView
 def describe_merge(run: RunView) -> str:
     """Return what became of the work of a run: "merged 2 files", "conflict in 1 file".
 
-    Returns "" for a run that shared the files of its parent, or still works.
+    Returns "" for a run that shared the files of its parent, or whose merge has not ended.
     """
     work = run.report.work if run.report else None
-    if work is None:
+    if work is None or run.merge is None:
         return ""
-    if run.merge is None:
-        return f"{count_noun(len(work.files), 'file')} not merged" if work.files else "no changes"
     if run.merge.state == "merged":
         files = len(run.merge.files)
         return f"merged {count_noun(files, 'file')}" if files else "no changes"

@@ -11,7 +11,9 @@ from ..._core.events import (
     RunFinished,
     RunStarted,
     ToolCallStarted,
+    WorkMerged,
 )
+from ...projections.merges import describe_merge
 from ...projections.run_tree import RunTree, RunView
 from .progress import Progress
 from .text import choose_glyphs, truncate
@@ -28,7 +30,7 @@ MAX_COLUMNS = 160
 
 
 class PlainProgress(Progress):
-    """Progress as lines: a child run starts, retries a model call, or ends.
+    """Progress as lines: a child run starts, retries a model call, ends, or its work is merged.
 
     Arguments:
         stream: usually stderr.
@@ -57,6 +59,8 @@ class PlainProgress(Progress):
             case RunFinished() if run.depth:
                 figures = self._glyphs.dot.join(format_figures(run, event.at))
                 return f"{name} {describe_outcome(run)} ({figures})"
+            case WorkMerged() if child := self.tree.runs.get(event.child):
+                return f"[{child.label}] {describe_merge(child)}"
             case ModelCallRetried():
                 return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
             case Delta(kind="search_start" | "search_end") | ToolCallStarted() if self._verbose:

@@ -11,9 +11,8 @@ const SIDES = {
 /** Return what became of the work of a run: "merged 2 files", "conflict in 1 file". */
 const describeMerge = (run) => {
   const { work } = run.report ?? {};
-  if (!work) return "";
+  if (!work || !run.merge) return "";
   const changed = plural(work.files?.length ?? 0, "file");
-  if (!run.merge) return work.files?.length ? `${changed} not merged` : "no changes";
   if (run.merge.state === "conflict")
     return `conflict in ${plural(run.merge.conflicts?.length ?? 0, "file")}`;
   if (run.merge.state !== "merged") return `${changed} not merged`;
