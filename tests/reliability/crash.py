@@ -4,9 +4,9 @@
 
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
-must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED or
-BOARD. The requests to the model are appended to REQUESTS. Each answer is a line: exit code, number
-of points passed, and the report as JSON, separated by tabs.
+must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED,
+RETURNED or BOARD. The requests to the model are appended to REQUESTS. Each answer is a line: exit
+code, number of points passed, and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end; before and after each use of the
@@ -259,9 +259,9 @@ def small_child(name: str, turn: int) -> Answer:
     return [[call("bash", command=make_effect_command(name))], f"child {name} is done"][turn]
 
 
-def isolated_parent(turn: int) -> Answer:
+def isolated_parent(turn: int, prompt: str = "OWN") -> Answer:
     """Start three children that change lines of one file, each in an isolated workspace."""
-    children = [call("task", prompt=f"OWN {name}", isolation="isolated") for name in CHILDREN]
+    children = [call("task", prompt=f"{prompt} {name}", isolation="isolated") for name in CHILDREN]
     return [children, "all three are merged"][turn]
 
 
@@ -273,6 +273,35 @@ def isolated_child(name: str, turn: int) -> Answer:
     ][turn]
 
 
+def conflicting_child(name: str, turn: int) -> Answer:
+    """Insert a line at the place of the others; when the work comes back, keep all lines.
+
+    The command that removes the marks may run twice: it may be interrupted once.
+    """
+    resolve = [call("bash", command="sed -i '/^|||||||/,/^=======$/d; /^[<>]\\{7\\} /d' lines.txt")]
+    returned: list[Answer] = [resolve, resolve, f"child {name} has resolved it"]
+    return [
+        [call("edit", file_path="lines.txt", old_string="head\n", new_string=f"head\nby {name}\n")],
+        f"child {name} is done",
+        *returned * len(CHILDREN),
+    ][turn]
+
+
+SCRIPTS: dict[str, Callable[[Request, int], Answer]] = {
+    "BACKGROUND": background_parent,
+    "TEAM ": lambda request, turn: team_child(request, request.prompt.split()[1], turn),
+    "TEAM": team_parent,
+    "BOARD": lambda _, turn: board_parent(turn),
+    "TAKE": lambda request, turn: board_child(request.prompt[-1], turn),
+    "SMALL": lambda request, turn: small_child(request.prompt[-1], turn),
+    "ISOLATED": lambda _, turn: isolated_parent(turn),
+    "OWN": lambda request, turn: isolated_child(request.prompt[-1], turn),
+    "RETURNED": lambda _, turn: isolated_parent(turn, "INSERT"),
+    "INSERT": lambda request, turn: conflicting_child(request.prompt[-1], turn),
+}
+"""Answers by the beginning of the prompt, the first that fits."""
+
+
 def script(requests: str) -> Callable[[Request], Answer]:
     """Return a script that chooses the next step from the messages alone."""
 
@@ -280,22 +309,9 @@ def script(requests: str) -> Callable[[Request], Answer]:
         turn = sum(isinstance(message, AssistantMessage) for message in request.messages)
         with open(requests, "a", encoding="utf-8") as file:
             file.write(f"{request.prompt} {turn}\n")
-        if request.prompt == "BACKGROUND":
-            return background_parent(request, turn)
-        if request.prompt == "TEAM":
-            return team_parent(request, turn)
-        if request.prompt.startswith("TEAM"):
-            return team_child(request, request.prompt.split()[1], turn)
-        if request.prompt == "BOARD":
-            return board_parent(turn)
-        if request.prompt.startswith("TAKE"):
-            return board_child(request.prompt[-1], turn)
-        if request.prompt.startswith("SMALL"):
-            return small_child(request.prompt[-1], turn)
-        if request.prompt == "ISOLATED":
-            return isolated_parent(turn)
-        if request.prompt.startswith("OWN"):
-            return isolated_child(request.prompt[-1], turn)
+        for beginning, choose in SCRIPTS.items():
+            if request.prompt.startswith(beginning):
+                return choose(request, turn)
         return parent(turn) if request.prompt == "PARENT" else child(request.prompt[-1], turn)
 
     return answer
@@ -322,6 +338,7 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         resume=resume,
         id=SESSION,
         board=prompt == "BOARD",
+        max_returns=len(CHILDREN),
     )
     async with session:
         if any(isinstance(event, RunStarted) for event in recorded):

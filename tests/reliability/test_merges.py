@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
 
+from mudroom import Report
 from mudroom._core.events import RunStarted, TurnFinished, WorkMerged
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
+from mudroom.workspaces.isolated.kept_work import remove_abandoned
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 LINES = "".join(f"line {name}\n\n\n\n\n" for name in "abc")
@@ -24,24 +27,19 @@ def read_files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in files}
 
 
-def start_session(folder: Path, program: CrashProgram) -> KilledSession:
+def start_session(folder: Path, program: CrashProgram, lines: str) -> KilledSession:
     session = KilledSession(folder, program)
-    (session.work / "lines.txt").write_text(LINES)
+    (session.work / "lines.txt").write_text(lines)
     return session
 
 
 def check(session: KilledSession) -> None:
-    """Check files and record at the end."""
-    assert read_files(session.work) == {
-        "input.txt": "input\n",
-        "lines.txt": LINES.replace("line", "by"),
-        **{f"new/{name}.txt": f"new {name}\n" for name in "abc"},
-    }
+    """Check that each merge, run and answer is recorded once, and that no folder is left."""
     events = session.events()
     assert not find_violations(events)
     merged = Counter(event.child for event in events if isinstance(event, WorkMerged))
-    assert merged == Counter(("1.1.1", "1.1.2", "1.1.3"))
-    assert {event.state for event in events if isinstance(event, WorkMerged)} == {"merged"}
+    assert merged >= Counter(("1.1.1", "1.1.2", "1.1.3"))
+    assert set(merged.values()) == {1}
     started = Counter(event.run for event in events if isinstance(event, RunStarted))
     assert set(started.values()) == {1}
     answers = Counter(
@@ -49,6 +47,7 @@ def check(session: KilledSession) -> None:
     )
     assert set(answers.values()) == {1}
     assert asyncio.run(replay(events)) == events, "the record does not replay"
+    remove_abandoned(str(session.home))  # the kill may be in the middle of a removal
     runs = next((session.home / "isolated").iterdir()) / "runs"
     assert list(runs.iterdir()) == [], "a folder of an ended run is left"
 
@@ -57,23 +56,60 @@ def check(session: KilledSession) -> None:
 def test_s13_killed_at_any_point_the_work_of_isolated_children_is_merged_once(
     tmp_path: Path, figure: Figure
 ) -> None:
-    program = CrashProgram({"CRASH_PROMPT": "ISOLATED"})
+    def check_merges(session: KilledSession, report: Report) -> None:
+        new = {f"new/{name}.txt": f"new {name}\n" for name in "abc"}
+        lines = LINES.replace("line", "by")
+        assert read_files(session.work) == {"input.txt": "input\n", "lines.txt": lines, **new}
+        assert set(report.files_changed) == {"lines.txt", *new}
+        merges = [event for event in session.events() if isinstance(event, WorkMerged)]
+        assert [event.state for event in merges] == ["merged"] * 3
+
+    points = kill_at_points(tmp_path, "ISOLATED", LINES, 6, check_merges)
+    figure("killed around every append and rename of merges", f"{points} points, merged once")
+
+
+@pytest.mark.timeout(3_000)
+def test_s13_killed_at_any_point_work_that_comes_back_is_merged_once(
+    tmp_path: Path, figure: Figure
+) -> None:
+    def check_lines(session: KilledSession, report: Report) -> None:
+        lines = (session.work / "lines.txt").read_text().splitlines()
+        assert sorted(lines) == ["by a", "by b", "by c", "head", "tail"]
+        assert set(report.files_changed) == {"lines.txt"}
+        merges = [event for event in session.events() if isinstance(event, WorkMerged)]
+        assert sum(event.state == "merged" for event in merges) == 3
+        assert all(event.returned for event in merges if event.state != "merged")
+
+    points = kill_at_points(tmp_path, "RETURNED", "head\ntail\n", 13, check_lines)
+    figure("killed around every append and rename of hand-backs", f"{points} points, merged once")
+
+
+def kill_at_points(
+    folder: Path,
+    prompt: str,
+    lines: str,
+    step: int,
+    check_more: Callable[[KilledSession, Report], None],
+) -> int:
+    """Kill a session at points and continue it; return the number of points.
+
+    Arguments:
+        lines: text of the file that the children change. step: between points in the short form.
+        check_more: takes the session and its report.
+    """
+    program = CrashProgram({"CRASH_PROMPT": prompt})
     try:
-        undisturbed = start_session(tmp_path / "undisturbed", program)
-        points, report = undisturbed.run()
-        assert report and report.text == "all three are merged"
-        check(undisturbed)
-        kills = range(1, points + 1, 1 if LONG else 6)
+        undisturbed = start_session(folder / "undisturbed", program, lines)
+        points, _ = undisturbed.run()
+        kills = range(0, points + 1, 1 if LONG else step)  # 0 is no kill
         for point in kills:
-            session = start_session(tmp_path / str(point), program)
-            session.run(Kill(point))
+            session = start_session(folder / str(point), program, lines)
+            if point:
+                session.run(Kill(point))
             _, report = session.run()
             assert report and report.text == "all three are merged", f"killed at point {point}"
-            assert set(report.files_changed) == {
-                "lines.txt",
-                *(f"new/{name}.txt" for name in "abc"),
-            }
             check(session)
+            check_more(session, report)
+        return len(kills)
     finally:
         program.close()
-    figure("killed around every append and rename of merges", f"{len(kills)} points, merged once")

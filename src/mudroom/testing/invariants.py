@@ -28,8 +28,10 @@ from .._core.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    WorkMerged,
 )
-from .._core.runs import Reason
+from .._core.run_ids import is_next_run
+from .._core.runs import Brief, Reason
 from .._core.tool_names import normalize_tool_name
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from ._run_records import (
@@ -81,6 +83,7 @@ class _SessionChecker:
 
     def __init__(self, effectful: Collection[str], *, timed: bool) -> None:
         self.runs: dict[str, RunRecord] = {}
+        self._returned: set[str] = set()
         self.team_messages: dict[str, bool] = {}
         self.violations: list[Violation] = []
         self._effectful = effectful
@@ -290,6 +293,9 @@ class _SessionChecker:
             self._read_team_message(message_id, event)
         if not brief.parent or brief.message_ids:
             return
+        if _is_returned(brief):
+            self._check_return(event)
+            return
         parent = self.runs.get(brief.parent)
         call = f"call {brief.call_id} of run {brief.parent}"
         if parent is None or brief.call_id not in parent.calls:
@@ -298,6 +304,15 @@ class _SessionChecker:
         if parent.calls[brief.call_id].has_child:
             self._report("S4", event, f"{call} started another child before")
         parent.calls[brief.call_id].has_child = True
+
+    def _check_return(self, event: RunStarted) -> None:
+        """Check that a run with work that comes back follows the end of the run that did it."""
+        self._returned.add(event.brief.continues)
+        parent = self.runs.get(event.brief.parent)
+        merges = [each for each in parent.events if isinstance(each, WorkMerged)] if parent else []
+        returned = [each.returned for each in merges if each.child == event.brief.continues]
+        if returned != [event.run]:
+            self._report("S4", event, "it began with work that did not come back to it")
 
     def _with_ancestors(self, run: RunRecord | None) -> Iterator[RunRecord]:
         while run is not None:
@@ -327,6 +342,11 @@ class _SessionChecker:
                 yield Violation("S4", run_id, "its parent continued without its notes")
             return
         text = finished.report.text.strip()[:REPORT_CAP] or NO_SUMMARY
+        if run_id in self._returned:
+            return  # the parent reads the last report only
+        while _is_returned(run.brief):
+            run_id = run.brief.continues
+            run = self.runs[run_id]
         if run.brief.message_ids:
             yield from check_notification(run_id, text, parent)
         else:
@@ -377,3 +397,8 @@ class _SessionChecker:
 
     def _report(self, promise: str, event: StoredEvent, description: str) -> None:
         self.violations.append(Violation(promise, event.run, description))
+
+
+def _is_returned(brief: Brief) -> bool:
+    """Return whether a run begins with work that comes back without a call of the parent."""
+    return bool(brief.workspace.tree) and is_next_run(brief.run_id)
