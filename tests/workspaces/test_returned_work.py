@@ -45,6 +45,7 @@ async def run_pair(
     *,
     parent: Sequence[Answer] = (),
     named: bool = False,
+    background: bool = False,
     **options: Any,
 ) -> tuple[Report, ScriptedModel, list[StoredEvent]]:
     """Run two children that change line 7; the work of "two" conflicts.
@@ -52,7 +53,7 @@ async def run_pair(
     Arguments:
         after: answers of "two" when it has its work back.
         parent: further answers of the parent, after the first reports.
-        named: true for children with names.
+        named: true for children with names. background: true if the parent waits for neither.
     """
 
     def choose_answer(request: Request) -> Answer:
@@ -66,10 +67,16 @@ async def run_pair(
         if request.turn == 0:
             names = {"one": {"name": "alice"}, "two": {"name": "bob"}} if named else {}
             return [
-                call("task", prompt=each, isolation="isolated", **names.get(each, {}))
+                call(
+                    "task",
+                    prompt=each,
+                    isolation="isolated",
+                    background=background,
+                    **names.get(each, {}),
+                )
                 for each in ("one", "two")
             ]
-        return [*parent, "All reported."][request.turn - 1]
+        return [*parent, "All reported.", "All reported."][request.turn - 1]
 
     model = ScriptedModel(choose_answer)
     journal = MemoryJournal()
@@ -168,3 +175,19 @@ async def test_without_budget_the_conflict_is_told_to_the_parent(project: Path) 
     assert "not done, 1 conflict" in second
     assert "could not go back to the child" in second
     await replay(events)
+
+
+async def test_a_background_child_that_has_its_work_back_is_stopped_by_name(project: Path) -> None:
+    started = project / "started"
+    wait = [call("bash", command=f"touch {started}; while true; do sleep 0.02; done")]
+    until = f"while [ ! -e {started} ]; do sleep 0.02; done"
+    parent: list[Answer] = [
+        [call("bash", command=until)],
+        [call("task_stop", to="bob", how="now")],
+        "Wait for bob.",
+    ]
+    report, model, _ = await run_pair(project, [wait], parent=parent, named=True, background=True)
+    assert report.ok
+    results = [result for request in model.requests for result in request.results]
+    assert any(result.text.startswith("bob is stopping") for result in results)
+    assert "theirs" not in (project / "a.txt").read_text()

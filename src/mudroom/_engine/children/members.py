@@ -18,6 +18,7 @@ class ActiveChild(Struct):
 
     Arguments:
         run_id: of the run. first_run: of the first run of the child.
+        work_id: id of the work, which stays when it comes back to the child; default: `run_id`.
         handle: None until the worker has the run.
         sent: ids of the messages that the run has.
         is_stopping: true if the parent stops it: no message starts it again.
@@ -28,6 +29,10 @@ class ActiveChild(Struct):
     handle: RunHandle | None = None
     sent: set[str] = field(default_factory=set[str])
     is_stopping: bool = False
+    work_id: str = ""
+
+    def __post_init__(self) -> None:
+        self.work_id = self.work_id or self.run_id
 
 
 class TeamMembers:

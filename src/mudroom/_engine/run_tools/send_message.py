@@ -115,7 +115,7 @@ def _is_named(run: RunContext, to: str) -> bool:
 
 def _select_unnamed(run: RunContext) -> dict[str, RunHandle]:
     """Return the handles of the children at work that have no name, by id."""
-    named = {active.run_id for active in open_team(run).members.active.values()}
+    named = {active.work_id for active in open_team(run).members.active.values()}
     return {each: handle for each, handle in run.background.children.items() if each not in named}
 
 

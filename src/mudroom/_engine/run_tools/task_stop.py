@@ -60,7 +60,7 @@ async def _stop_named(
         text = await team.shutdowns.ask(name, context.place, arguments.reason)
         return ToolResult(text)
     active.is_stopping = True
-    context.run.background.stop_one(active.run_id, is_gentle=arguments.how == "wrap_up")
+    context.run.background.stop_one(active.work_id, is_gentle=arguments.how == "wrap_up")
     text = f"{name} is stopping, and is not started again; its task-notification comes at its end."
     return ToolResult(text, detail={"stopped": active.first_run})
 

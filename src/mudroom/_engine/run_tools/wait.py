@@ -66,7 +66,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
         teammate = members.find(requested)
         work_id = teammate.run_id if teammate else requested
         if active := members.active.get(normalize_name(requested)):
-            work_id = active.run_id
+            work_id = active.work_id
         if work_id not in known and teammate is None:
             hint = suggest_names(requested, [*known, *members.list_names()])
             return ToolResult(f"There is no background work {requested!r}. {hint}", error=True)
