@@ -13,8 +13,7 @@ from ._core.messages import Message
 from ._core.run_ids import find_root_id, is_child_id
 from ._core.runs import Brief, Report
 from ._engine.compaction.summary import has_summary
-from ._engine.recorded_conversations import group_by_run
-from ._engine.resume import find_report
+from ._engine.recorded_conversations import find_report, group_by_run
 from .errors import JournalDamaged, UnknownName
 from .projections.context import Cleared, ContextBuilder
 

@@ -1,4 +1,4 @@
-"""Recorded conversations: messages, failed model calls and briefs of the runs of a session."""
+"""Recorded runs of a session: their conversations, failed model calls, briefs and reports."""
 
 from __future__ import annotations
 
@@ -173,3 +173,10 @@ def group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
         if event.run:
             by_run.setdefault(event.run, []).append(event)
     return by_run
+
+
+def find_report(events: Sequence[StoredEvent]) -> Report | None:
+    """Return the report of a run's events; None if the run has not finished."""
+    if events and isinstance(last := events[-1], RunFinished):
+        return last.report
+    return None

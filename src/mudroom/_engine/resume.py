@@ -15,7 +15,6 @@ from .._core.events import (
     MessageSent,
     NoteInjected,
     ResultsCleared,
-    RunFinished,
     RunStarted,
     RunWaiting,
     StoredEvent,
@@ -46,6 +45,7 @@ from .inbox.notification import is_notification, make_notification
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
 from .phase import Phase
+from .recorded_conversations import find_report
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, OutputRefusal
 from .team_registry import list_next_ids
@@ -301,13 +301,6 @@ def sum_estimates(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Usa
             if isinstance(event, TurnFailed):
                 estimate += event.estimate
     return estimate
-
-
-def find_report(events: Sequence[StoredEvent]) -> Report | None:
-    """Return the report of a run's events; None if the run has not finished."""
-    if events and isinstance(last := events[-1], RunFinished):
-        return last.report
-    return None
 
 
 def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> ToolResult | None:

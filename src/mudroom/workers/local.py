@@ -25,7 +25,8 @@ from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters.meter import Meter
 from .._engine.phase import OPEN_PHASES, RunControl
-from .._engine.resume import find_report, sum_estimates, walk_descendants
+from .._engine.recorded_conversations import find_report
+from .._engine.resume import sum_estimates, walk_descendants
 from .._engine.run_context import RunContext
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError

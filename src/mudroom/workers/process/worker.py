@@ -15,7 +15,8 @@ from ..._core.budgets import Grant
 from ..._core.events import MessageSent, RunFinished, StoredEvent
 from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
-from ..._engine.resume import find_report, walk_descendants
+from ..._engine.recorded_conversations import find_report
+from ..._engine.resume import walk_descendants
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
