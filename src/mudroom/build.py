@@ -338,7 +338,9 @@ class _Builder:
                     remedy="Leave the objects out, or use isolate=False.",
                 )
             return SessionEnvironments(shared)
-        open_isolated = make_isolated_opener(self._home, options.id, self._folder)
+        open_isolated = make_isolated_opener(
+            self._home, options.id, self._folder, options.isolated_mb << 20
+        )
         return SessionEnvironments(shared, factory, open_isolated)
 
     def _choose_worker(

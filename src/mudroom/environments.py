@@ -50,11 +50,12 @@ OpenTree = Callable[[str], AbstractAsyncContextManager[Sandbox]]
 """Function that opens a sandbox with the files of a tree."""
 
 
-def make_isolated_opener(home: str, session: str, folder: str) -> OpenIsolated:
+def make_isolated_opener(home: str, session: str, folder: str, max_bytes: int) -> OpenIsolated:
     """Return the function that opens the isolated workspaces of a session on its first call.
 
     Arguments:
         home: mudroom's state folder. folder: the user's folder.
+        max_bytes: disk space that the workspaces may take.
     """
 
     _clean_up_isolated(home)
@@ -63,7 +64,8 @@ def make_isolated_opener(home: str, session: str, folder: str) -> OpenIsolated:
     def open_isolated() -> IsolatedWorkspaces:
         from .workspaces.isolated.workspaces import IsolatedWorkspaces
 
-        return IsolatedWorkspaces(os.path.join(home, "isolated", session), folder, home)
+        directory = os.path.join(home, "isolated", session)
+        return IsolatedWorkspaces(directory, folder, home, max_bytes)
 
     return open_isolated
 

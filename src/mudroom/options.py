@@ -59,6 +59,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
         isolate: give each child that may change files an isolated workspace, unless its agent or
             the call says otherwise.
         allow_net: let commands reach the network, and offer the tool `web_fetch`.
+        isolated_mb: disk space in MiB for the isolated workspaces of a session; at the limit, a
+            child that needs one is not started.
         home: mudroom's state folder, with the session files; default: `$MUDROOM_HOME`, else a
             folder below the user's state folder.
         takes_images: send images to every model. Otherwise a model that is not known to accept
@@ -75,6 +77,7 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
     max_returns: Annotated[int, Meta(ge=0)] = 1
     board: bool = False
     isolate: bool = False
+    isolated_mb: PositiveInt = 4096
     allow_net: bool = False
     home: str = ""
     takes_images: bool = False
@@ -149,7 +152,13 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     id: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("child_turns", "max_children", "max_output_tokens", "context_window"):
+        for name in (
+            "child_turns",
+            "max_children",
+            "isolated_mb",
+            "max_output_tokens",
+            "context_window",
+        ):
             amount = getattr(self, name)
             is_optional = name in ("max_output_tokens", "context_window")
             if amount is not None or not is_optional:

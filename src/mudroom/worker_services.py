@@ -82,6 +82,7 @@ def make_process_worker(
         compaction=msgspec.convert(options, CompactionOptions, from_attributes=True),
         child_budget=services.child_budget,
         isolate=services.isolate,
+        isolated_bytes=options.isolated_mb << 20,
         max_returns=services.max_returns,
         reports_costs=services.reports_costs,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
@@ -125,7 +126,9 @@ def _open_environments(
         readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
     )
     shared = factory.open(config.folder, [])
-    open_isolated = make_isolated_opener(config.home, config.session, config.folder)
+    open_isolated = make_isolated_opener(
+        config.home, config.session, config.folder, config.isolated_bytes
+    )
     return SessionEnvironments(shared, factory, open_isolated)
 
 

@@ -34,6 +34,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         max_children: runs that a worker process executes at once at each depth.
         windows: context windows that local servers reported, by model string.
         images: whether a model takes images, as local servers reported it, by model string.
+        isolated_bytes: see Quota.
         isolate: children that may change files have isolated workspaces by default.
         board_offer: runs that have the tools for the task board; "" without a board.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
@@ -62,6 +63,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     max_children: int
     has_hooks: bool = False
     isolate: bool = False
+    isolated_bytes: int = 0
     takes_images: bool = False
     max_output_tokens: int | None = None
     listing_limits: ListingLimits = ListingLimits()

@@ -10,13 +10,13 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .git import Git, split_at_nul
 from .recent_files import forget_recent_files, trust_index
 from .repository import find_repository
-from .store import MAX_FILE_BYTES, TreeStore, check_count
+from .store import MAX_FILE_BYTES, TreeStore, check_size
 from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, list_parents
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
@@ -33,6 +33,7 @@ class GitStore(TreeStore):
 
     def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
         self.git = Git(directory)
+        self._measured = ("", 0)
         super().__init__(directory, source, excluded, find_repository(os.path.realpath(source)))
         if "sha256" in Path(directory, "config").read_text():
             self.algorithm = "sha256"
@@ -67,9 +68,9 @@ class GitStore(TreeStore):
         forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
         paths = sorted({*split_at_nul(changed), *self._find_forced(files)})
-        check_count(files.folder, len(paths))
         nested = [path.rstrip("/") for path in paths if path.endswith("/")]
-        missing = dict(_find_missing(files.folder, paths))
+        sizes, missing = _inspect(files.folder, paths)
+        check_size(files.folder, len(paths), sum(sizes), self.max_bytes)
         _update_index(git, files.folder, [path for path in paths if path not in missing])
         notes = [f"{path} ({reason})" for path, reason in missing.items()]
         trees: dict[str, str] = {}
@@ -131,6 +132,11 @@ class GitStore(TreeStore):
 
     def measure_tree(self, tree: str) -> int:
         """Return the bytes of the files of a tree."""
+        if tree != self._measured[0]:
+            self._measured = (tree, self._measure(tree))
+        return self._measured[1]
+
+    def _measure(self, tree: str) -> int:
         entries = split_at_nul(self.git.run("ls-tree", "-r", "-l", "-z", tree))
         sizes = (entry.partition("\t")[0].rsplit(" ", 1)[1] for entry in entries)
         return sum(int(size) for size in sizes if size.isdigit())
@@ -211,8 +217,10 @@ def _write_alternates(directory: str, folders: Iterable[str]) -> None:
     path.write_bytes(b"".join(line + b"\n" for line in lines))
 
 
-def _find_missing(folder: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files that cannot be stored, with the reason."""
+def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, str]]:
+    """Return the sizes of the files that can be stored, and the others with the reason."""
+    sizes: list[int] = []
+    missing: dict[str, str] = {}
     for path in paths:
         absolute = f"{folder}/{path}"
         try:
@@ -222,9 +230,12 @@ def _find_missing(folder: str, paths: Iterable[str]) -> Iterator[tuple[str, str]
         if not stat.S_ISREG(facts.st_mode):
             continue
         if facts.st_size > MAX_FILE_BYTES:
-            yield path, f"larger than {MAX_FILE_BYTES >> 20} MiB"
+            missing[path] = f"larger than {MAX_FILE_BYTES >> 20} MiB"
         elif not os.access(absolute, os.R_OK):
-            yield path, "cannot be read"
+            missing[path] = "cannot be read"
+        else:
+            sizes.append(facts.st_size)
+    return sizes, missing
 
 
 def _update_index(git: Git, folder: str, paths: list[str]) -> None:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from .._ignore import IgnoreRules
 from .._listing import read_rules_above
 from .repository import find_repository
-from .store import MAX_FILE_BYTES, TooManyFilesError, TreeStore, check_count, write_durably
+from .store import MAX_FILE_BYTES, TreeStore, check_size, write_durably
 from .trees import (
     FILE_TYPE,
     FOLDER,
@@ -73,22 +73,19 @@ class PlainStore(TreeStore):
         known = _read_index(index)
         moment = time.time_ns() - _RECENT_NS
         present = dict(self._walk(files.folder))
-        check_count(files.folder, len(present))
+        missing = [
+            f"{path} (larger than {MAX_FILE_BYTES >> 20} MiB)"
+            for path, status in present.items()
+            if status.st_size > MAX_FILE_BYTES
+        ]
+        sizes = [status.st_size for status in present.values() if status.st_size <= MAX_FILE_BYTES]
+        max_bytes = min(self.max_bytes, MAX_TOTAL_BYTES)
+        check_size(files.folder, len(present), sum(sizes), max_bytes)
         entries: dict[str, TreeEntry] = {}
         facts: dict[str, _Facts] = {}
-        missing: list[str] = []
-        total = 0
         for path, status in present.items():
             if status.st_size > MAX_FILE_BYTES:
-                missing.append(f"{path} (larger than {MAX_FILE_BYTES >> 20} MiB)")
                 continue
-            total += status.st_size
-            if total > MAX_TOTAL_BYTES:
-                raise TooManyFilesError(
-                    f"{files.folder} has more than {MAX_TOTAL_BYTES >> 20} MiB, too much to copy "
-                    "without git",
-                    remedy="Install git, or let git ignore what runs do not need.",
-                )
             try:
                 entry = self._store_file(f"{files.folder}/{path}", status, known.get(_to_key(path)))
             except FileNotFoundError:

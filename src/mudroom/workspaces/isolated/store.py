@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from ..._core.runs import Work
 from ...errors import WorkspaceError
+from .quota import DEFAULT_BYTES
 from .repository import Repository
 from .trees import FOLDER, FileChange, StoredFiles, TreeEntry, WorkingFiles
 
@@ -58,10 +59,14 @@ class TreeStore(ABC):
         excluded: absolute paths that no tree has, such as mudroom's state folder.
         repository: git repository that the source belongs to, if the store can read it.
 
+    Attributes:
+        max_bytes: bytes of new files that are stored at once.
+
     Raises WorkspaceError if the store cannot be made.
     """
 
     algorithm = "sha1"
+    max_bytes = DEFAULT_BYTES
 
     def __init__(
         self,
@@ -256,11 +261,17 @@ class TreeStore(ABC):
 
 
 class TooManyFilesError(WorkspaceError):
-    """A folder with more files than a store takes."""
+    """A folder with more files or bytes than a store takes."""
 
 
-def check_count(folder: str, count: int) -> None:
-    """Raise TooManyFilesError if a folder has too many files."""
+def check_size(folder: str, count: int, size: int, max_bytes: int) -> None:
+    """Raise TooManyFilesError if a folder has too many files or bytes."""
+    if size > max_bytes:
+        raise TooManyFilesError(
+            f"{folder} has {size / (1 << 20):,.0f} MiB of files that git does not ignore; an "
+            f"isolated workspace can have {max_bytes / (1 << 20):,.0f} MiB",
+            remedy="Let git ignore what runs do not need, or let the run share the folder.",
+        )
     if count > MAX_FILES:
         raise TooManyFilesError(
             f"{folder} has {count:,} files that git does not ignore; an isolated workspace can "

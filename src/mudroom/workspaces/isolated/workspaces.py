@@ -26,6 +26,7 @@ from .checkout import check_out
 from .conflict_marks import find_marked
 from .merge import merge_trees
 from .open_store import has_store, open_store
+from .quota import DEFAULT_BYTES, Quota
 from .store import TreeStore
 from .trees import FILE_TYPE, LINK, FileChange, StoredFiles, WorkingFiles
 
@@ -72,18 +73,22 @@ class IsolatedWorkspaces:
     Arguments:
         directory: folder for the objects and the workspaces of the session.
         source: the user's folder. home: mudroom's state folder.
+        max_bytes: disk space that the workspaces may take.
 
     Attributes:
         is_locked_by_caller: true if the caller has locked `directory` for itself.
     """
 
-    def __init__(self, directory: str, source: str, home: str) -> None:
+    def __init__(
+        self, directory: str, source: str, home: str, max_bytes: int = DEFAULT_BYTES
+    ) -> None:
         self.directory = directory
         self.source = source
         self.is_locked_by_caller = False
         self._home = home
         self._lock = threading.Lock()
         self._store: TreeStore | None = None
+        self._quota = Quota(directory, max_bytes)
 
     @property
     def has_store(self) -> bool:
@@ -106,7 +111,9 @@ class IsolatedWorkspaces:
         record = folder / SOURCE_FILE
         if not record.exists():
             replace_private_file(record, os.fsencode(self.source))
-        return open_store(self.directory, self.source, [self._home])
+        store = open_store(self.directory, self.source, [self._home])
+        store.max_bytes = self._quota.max_bytes
+        return store
 
     def _lock_folder(self) -> None:
         """Keep clean-ups of other processes away while this object exists."""
@@ -149,6 +156,7 @@ class IsolatedWorkspaces:
         else:
             files = self._store_present(parent)
             base = files.tree
+        self._quota.check(store.measure_tree(files.tree))
         checkout = check_out(store, files.tree, place, run_id, same_path=same_path)
         folder = IsolatedFolder(
             run_id,
