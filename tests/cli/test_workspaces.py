@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -156,3 +157,22 @@ def test_a_workspace_that_a_clean_up_stored_is_made_again(project: Path) -> None
     remove_abandoned(str(project.parent / "home"))
     folder = open_workspaces(project).open("1.1.1", "", same_path=False)
     assert Path(folder.files.folder, "a.txt").read_text() == "by the child\n"
+
+
+def test_doctor_shows_the_size_of_kept_work(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(["doctor", "--json"])
+    assert "isolated workspaces" not in capsys.readouterr().out
+    leave_work(project, "1.1.1", {"n.txt": "n\n"})
+    leave_work(project, "1.1.2", {"m.txt": "m\n"})
+    run(["workspaces"])
+    run(["workspaces", "apply", ID])
+    capsys.readouterr()
+    run(["doctor", "--json"])
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    result = checks["isolated workspaces"]["found"]
+    folder = project.parent / "home/isolated"
+    assert re.fullmatch(
+        rf"\d+ kB of 1 session in {re.escape(str(folder))}; work of 2 runs, 1 not merged", result
+    )

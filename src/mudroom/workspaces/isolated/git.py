@@ -6,7 +6,9 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 
 from msgspec import Struct
@@ -21,6 +23,11 @@ _MERGE_VERSION = (2, 38)
 
 TIMEOUT = 600.0
 """Seconds that one command of git may take."""
+
+_LOCK_SECONDS = 3.0
+"""Seconds for which a lock that no process of this session holds may be in use."""
+
+_POLL_SECONDS = 0.02
 
 _SETTINGS = {
     "advice.detachedHead": "false",
@@ -114,6 +121,15 @@ class Git(Struct, frozen=True):
     def read_line(self, *arguments: str, data: bytes = b"") -> str:
         """Run a command and return its output without the line end."""
         return os.fsdecode(self.run(*arguments, data=data)).rstrip("\n")
+
+
+def remove_stale_lock(index: str) -> None:
+    """Remove the lock of an index that a killed git left; wait for one that may still work."""
+    lock = f"{index}.lock"
+    with suppress(FileNotFoundError):
+        while time.time() - os.stat(lock).st_mtime < _LOCK_SECONDS:
+            time.sleep(_POLL_SECONDS)
+        os.unlink(lock)
 
 
 def split_at_nul(output: bytes) -> list[str]:

@@ -13,10 +13,10 @@ import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .git import Git, split_at_nul
+from .git import Git, remove_stale_lock, split_at_nul
 from .recent_files import forget_recent_files, trust_index
 from .repository import find_repository
-from .store import MAX_FILE_BYTES, TreeStore, check_size
+from .store import MAX_FILE_BYTES, SOURCE_INDEX, UNFINISHED, TreeStore, check_size
 from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, list_parents
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
@@ -40,7 +40,7 @@ class GitStore(TreeStore):
 
     def _create(self) -> None:
         """Make the git folder."""
-        temporary = f"{self.directory}.{os.urandom(6).hex()}.new"
+        temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
         names = Git(temporary)
         object_format = "sha1"
@@ -64,6 +64,7 @@ class GitStore(TreeStore):
 
     def _store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
         index = self.find_index(index_name)
+        remove_stale_lock(index)
         git = Git(self.directory, index=index, files=files.top, prefix=files.prefix)
         forget_recent_files(git, files.folder)
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
@@ -103,6 +104,7 @@ class GitStore(TreeStore):
         """Write the tree of an index, with the trees of nested repositories in it."""
         if nested:
             combined = f"{git.index}.combined"
+            remove_stale_lock(combined)
             Path(combined).unlink(missing_ok=True)
             if os.path.exists(git.index):
                 shutil.copyfile(git.index, combined)
@@ -118,6 +120,7 @@ class GitStore(TreeStore):
     def write_files(self, tree: str, files: WorkingFiles, index_name: str) -> None:
         """Write the files of a tree into a folder, and the facts about them into an index."""
         index = self.find_index(index_name)
+        remove_stale_lock(index)
         Path(index).unlink(missing_ok=True)
         git = Git(self.directory, index=index, files=files.top)
         git.run("read-tree", *([f"--prefix={files.prefix}"] if files.prefix else []), tree)
@@ -178,7 +181,7 @@ class GitStore(TreeStore):
 
     def _list_ignored(self, *options: str) -> list[str]:
         files = self.source_files
-        git = Git(self.directory, self.find_index("source"), files.top, files.prefix)
+        git = Git(self.directory, self.find_index(SOURCE_INDEX), files.top, files.prefix)
         return split_at_nul(git.run("ls-files", "-z", "--others", "--ignored", *options, "--", "."))
 
     def make_commit(self, tree: str, *parents: str) -> str:
@@ -200,6 +203,16 @@ class GitStore(TreeStore):
                 os.fsync(descriptor)
             os.rename(name, path)
         return object_id
+
+    def remove_unfinished(self) -> None:
+        """Remove files that killed processes left. No process may use the store now."""
+        super().remove_unfinished()
+        for path in Path(self.directory, "objects").glob("tmp_objdir*"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in Path(self.directory, "objects").glob("*/tmp_obj_*"):
+            path.unlink(missing_ok=True)
+        for path in Path(self.directory).parent.glob(f"*{UNFINISHED}"):
+            shutil.rmtree(path, ignore_errors=True)
 
     def _find_loose(self, object_id: str) -> str:
         return os.path.join(self.directory, "objects", object_id[:2], object_id[2:])

@@ -14,6 +14,8 @@ from msgspec import Struct
 from ..._core.run_ids import make_sort_key
 from ..._core.runs import Work
 from ...errors import UnknownName, WorkspaceError
+from .quota import measure_folder
+from .store import UNFINISHED
 from .workspaces import REMOVED, SOURCE_FILE, IsolatedWorkspaces
 
 
@@ -89,6 +91,25 @@ def _list_session(session: str, workspaces: IsolatedWorkspaces) -> Iterator[Kept
         yield KeptWork(session, run_id, workspaces.source, state, files)
 
 
+class KeptSize(Struct, frozen=True):
+    """What the isolated workspaces of all sessions take on the disk.
+
+    Arguments:
+        folder: where they are. sessions: number of sessions that have some. size: their bytes.
+    """
+
+    folder: str
+    sessions: int
+    size: int
+
+
+def measure_kept(home: str) -> KeptSize:
+    """Return the size of the isolated workspaces of all sessions."""
+    folders = _list_sessions(home)
+    size = sum(measure_folder(str(folder)) for folder in folders)
+    return KeptSize(str(get_isolated_folder(home)), len(folders), size)
+
+
 def find_kept(home: str, name: str) -> KeptWork:
     """Return the work that an id names; the session may be shortened. Raises UnknownName."""
     session, _, run_id = name.partition("/")
@@ -131,7 +152,7 @@ def remove_abandoned(home: str) -> int:
 
 
 def _remove_of_session(home: str, folder: Path) -> int:
-    if not any((folder / "runs").iterdir() if (folder / "runs").is_dir() else ()):
+    if not any(folder.glob("runs/*")) and not any(folder.glob(f"*{UNFINISHED}")):
         return 0
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -153,7 +174,8 @@ def _store_and_remove(home: str, folder: Path) -> int:
         workspaces.store_work(run_id)
         workspaces.remove(run_id)
         count += 1
-    for rest in (folder / "runs").iterdir():  # those that were not made completely
+    workspaces.store.remove_unfinished()
+    for rest in folder.glob("runs/*"):  # those that were not made completely
         shutil.rmtree(rest, ignore_errors=True)
     return count
 

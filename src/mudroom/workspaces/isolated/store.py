@@ -36,8 +36,11 @@ _ATTEMPTS = 3
 """Times that files are read while another program changes them."""
 
 
+SOURCE_INDEX = "source"
+"""Name of the index for the user's folder."""
+
 UNFINISHED = ".new"
-"""End of the name of a file that is being written."""
+"""End of the name of a file or a folder that is being written."""
 
 _MERGED = ".merged"
 """End of the name of an empty file: the work is merged."""
@@ -139,7 +142,7 @@ class TreeStore(ABC):
 
     def store_source(self) -> StoredFiles:
         """Store the files of the source as they are, with changed and untracked files."""
-        return self.store_files(self.source_files, "source")
+        return self.store_files(self.source_files, SOURCE_INDEX)
 
     def store_files(self, files: WorkingFiles, index_name: str) -> StoredFiles:
         """Store the files of a folder as they are. Files that git ignores are left out.
@@ -214,6 +217,14 @@ class TreeStore(ABC):
         """Remove what is kept under a name."""
         (self._kept / name).unlink(missing_ok=True)
         (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
+
+    def remove_unfinished(self) -> None:
+        """Remove files that killed processes left. No process may use the store now."""
+        for index in Path(self.directory, "indexes").iterdir():
+            if index.name != SOURCE_INDEX:
+                index.unlink()
+        for file in self._kept.glob(f"*{UNFINISHED}"):
+            file.unlink()
 
     @abstractmethod
     def _create(self) -> None:

@@ -27,7 +27,7 @@ from .conflict_marks import find_marked
 from .merge import merge_trees
 from .open_store import has_store, open_store
 from .quota import DEFAULT_BYTES, Quota
-from .store import TreeStore
+from .store import SOURCE_INDEX, TreeStore
 from .trees import FILE_TYPE, LINK, FileChange, StoredFiles, WorkingFiles
 
 SOURCE_FILE = "source"
@@ -37,8 +37,6 @@ REMOVED = ".removed"
 """End of the name of a folder that is being removed."""
 
 _RECORD = "workspace.json"
-_SOURCE = "source"
-"""Name of the index for the user's folder."""
 
 LOCK_SECONDS = 60.0
 """Seconds that a merge waits for another one that writes the same files."""
@@ -284,7 +282,7 @@ class IsolatedWorkspaces:
         folder = self.find(run_id) if run_id else None
         if run_id and folder is None:
             raise WorkspaceError(f"run {run_id} has no isolated workspace")
-        with self._lock_index(run_id or _SOURCE):
+        with self._lock_index(run_id or SOURCE_INDEX):
             if folder is None:
                 return self.store.store_source()
             return self.store.store_files(folder.files, run_id)

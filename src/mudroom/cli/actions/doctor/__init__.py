@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, field
 
 from .... import config
-from ...._core.counts import count_noun
+from ...._core.counts import count_noun, format_size
 from ...._core.messages import user_message
 from ...._core.ports import Model, RequestConfig
 from ...._platform.system_clock import SystemClock
@@ -86,6 +86,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield _check_settings(environ)
     yield _check_home(home)
     yield _check_journals(home)
+    yield from _check_workspaces(home)
     yield from _check_models(environ)
     yield _check_agents()
     yield from _check_child_models(environ)
@@ -135,6 +136,21 @@ def _check_journals(home: str) -> Check:
         result = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
         return Check("journals", "fail", result, "The other sessions are not affected.")
     return Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
+
+
+def _check_workspaces(home: str) -> Iterator[Check]:
+    from ....workspaces.isolated.kept_work import list_kept, measure_kept
+
+    kept_size = measure_kept(home)
+    if not kept_size.sessions:
+        return
+    kept = list_kept(home)
+    not_merged = sum(work.state == "not merged" for work in kept)
+    result = (
+        f"{format_size(kept_size.size)} of {count_noun(kept_size.sessions, 'session')} in "
+        f"{kept_size.folder}; work of {count_noun(len(kept), 'run')}, {not_merged:,} not merged"
+    )
+    yield Check("isolated workspaces", "ok", result)
 
 
 async def _read_newest_journals(home: str) -> list[str]:
