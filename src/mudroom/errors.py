@@ -20,11 +20,14 @@ MudroomError                what went wrong, where, and the remedy
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from reprlib import Repr
 
 _MAX_LENGTH = 4_000
 """Maximum characters of the message and of the place of an error."""
+
+_END_IN_BRACKETS = re.compile(r" \([^()]+\)\Z")
 
 _QUOTES = Repr()
 _QUOTES.maxstring = _QUOTES.maxother = _QUOTES.maxlong = 200
@@ -51,10 +54,17 @@ class MudroomError(Exception):
         self.message = message
         self.where = where
         self.remedy = remedy
-        text = f"{message} ({where})" if where else message
+        text = _add_place(message, where) if where else message
         if remedy:
             text += _choose_separator(message) + remedy
         super().__init__(text)
+
+
+def _add_place(message: str, where: str) -> str:
+    """Return the message with its place in brackets, in those at its end if there are any."""
+    if _END_IN_BRACKETS.search(message):
+        return f"{message[:-1]}; {where})"
+    return f"{message} ({where})"
 
 
 def _choose_separator(message: str) -> str:

@@ -12,6 +12,8 @@ from mudroom import MudroomError
     [
         ("no such directory", "/x", "no such directory (/x). Name another."),
         ("no such directory", "", "no such directory. Name another."),
+        ("no answer (pause_turn)", "run 1", "no answer (pause_turn; run 1). Name another."),
+        ("no call run()", "/x", "no call run() (/x). Name another."),
         ("It is gone.", "", "It is gone. Name another."),
         ("它不见了。", "", "它不见了。 Name another."),
         ("It can:\n- read\n", "", "It can:\n- read\nName another."),

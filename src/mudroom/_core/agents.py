@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from ..errors import UsageError
 from .budgets import Budget, check_amount
+from .named_fields import NamedFields
 from .tool_patterns import list_call_patterns
 
 
@@ -82,7 +83,7 @@ class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
         return self.kind in (WorkspaceKind.COPY, WorkspaceKind.ISOLATED)
 
 
-class Output(Struct, frozen=True, omit_defaults=True):
+class Output(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
     """A value that a run must emit.
 
     Arguments:
@@ -99,7 +100,7 @@ class Output(Struct, frozen=True, omit_defaults=True):
     optional: bool = False
 
 
-class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, omit_defaults=True):
     """Specification of an agent.
 
     Arguments:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from ..errors import UsageError, quote_value
+from .named_fields import NamedFields
 
 _Number = TypeVar("_Number", bound=float)
 
@@ -55,7 +56,7 @@ class LimitState(Struct, frozen=True, gc=False):
     spent: float
 
 
-class Budget(Struct, frozen=True, gc=False, omit_defaults=True):
+class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults=True):
     """Limits of a run and all its descendants; None means no limit.
 
     Arguments:

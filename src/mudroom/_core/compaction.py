@@ -6,10 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from .named_fields import NamedFields
+
 Percent = Annotated[int, Meta(ge=1, le=100)]
 
 
-class CompactionOptions(Struct, frozen=True, kw_only=True):
+class CompactionOptions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """When the engine shortens a conversation.
 
     Arguments:

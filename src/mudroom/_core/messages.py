@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .json_values import clean_json, clean_text, find_json_fault, is_clean_json
+from .named_fields import NamedFields
 
 
 class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
@@ -32,7 +33,9 @@ class TextBlock(Struct, frozen=True, gc=False, tag="text", omit_defaults=True):
     is_continuation: bool = False
 
 
-class ImageBlock(Struct, frozen=True, gc=False, tag="image", omit_defaults=True):
+class ImageBlock(
+    Struct, metaclass=NamedFields, frozen=True, gc=False, tag="image", omit_defaults=True
+):
     """An image.
 
     Arguments:
@@ -202,7 +205,7 @@ def _add_prices(first: Usage, second: Usage) -> float | None:
     return None if None in prices else sum(price for price in prices if price is not None)
 
 
-class UserMessage(Struct, frozen=True, gc=False, tag="user"):
+class UserMessage(Struct, metaclass=NamedFields, frozen=True, gc=False, tag="user"):
     """Message to the model: a prompt, a note of the engine, the results of tool calls.
 
     Example:

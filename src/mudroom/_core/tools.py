@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..errors import MudroomError
 from .json_values import OBJECT_TYPES, clean_json, clean_text, is_clean_json
 from .messages import ImageBlock, ToolResultBlock
+from .named_fields import NamedFields
 
 
 class Effect(StrEnum):
@@ -49,7 +50,7 @@ class ToolCategory(StrEnum):
     """Changes the task board of the project."""
 
 
-class ToolResult(Struct, frozen=True, omit_defaults=True):
+class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
     """Result of a tool call for its three readers: the model, the user, a developer.
 
     Arguments:
@@ -136,7 +137,7 @@ ToolView = Literal["", "command", "diff", "content", "lines", "todos", "run"]
 """
 
 
-class Tool(Struct, frozen=True, kw_only=True):
+class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """One tool. A tool is a value: to register it, put it into a list.
 
     All facts about a tool are here; permissions and screens have no tables of tool names.

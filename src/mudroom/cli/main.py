@@ -86,7 +86,9 @@ def _describe_error(error: Exception) -> tuple[str, int]:
 
     match error:
         case ClickException():
-            return f"{shorten_text(error.format_message(), 4_000)} (mudroom help)", 2
+            from .commands._command_line import describe_usage_error
+
+            return shorten_text(describe_usage_error(error), 4_000), 2
         case UsageError():
             return str(error), 2
         case ModelUnavailable():

@@ -11,6 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from .._core.agents import Agent, Mode
+from .._core.named_fields import NamedFields
 from .._core.tool_patterns import parse_tool_pattern
 from ..errors import UsageError
 
@@ -166,7 +167,7 @@ def is_literal(pattern: str) -> bool:
     return "*" not in pattern
 
 
-class Permissions(Struct, frozen=True, kw_only=True):
+class Permissions(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Permissions of the runs of a session.
 
     Arguments:

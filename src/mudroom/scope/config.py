@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from .._core.budgets import check_limits
 from .._core.messages import Message
+from .._core.named_fields import NamedFields
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
 from .._core.type_checks import check_type
@@ -62,7 +63,7 @@ class ContextState:
         return list(self._values)
 
 
-class PromptConfig(Struct, frozen=True, kw_only=True):
+class PromptConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """The task of a scope. Exactly one field must be set; otherwise the run raises UsageError.
 
     Arguments:
@@ -77,7 +78,7 @@ class PromptConfig(Struct, frozen=True, kw_only=True):
     initial_messages: Sequence[Message | Mapping[str, str]] | None = None
 
 
-class ModelConfig(Struct, frozen=True, kw_only=True):
+class ModelConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Model, sampling and output limit of a scope.
 
     Arguments:
@@ -96,7 +97,7 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
 
 
-class RunConfig(Struct, frozen=True, kw_only=True):
+class RunConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Limits of a scope; None is no limit.
 
     Arguments:
@@ -123,7 +124,7 @@ class RunConfig(Struct, frozen=True, kw_only=True):
         check_limits(self, fractional=("max_time_minutes", "max_budget_usd"))
 
 
-class ToolConfig(Struct, frozen=True, kw_only=True):
+class ToolConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Tools of a scope. It has no others, not even those of the session.
 
     Arguments:
@@ -141,7 +142,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
     tools: Sequence[str | Tool | Mapping[str, Any]] = ()
 
 
-class OutputConfig(Struct, frozen=True, kw_only=True):
+class OutputConfig(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     """Values that a scope must emit. If empty, it may emit any values.
 
     Arguments:
@@ -155,7 +156,7 @@ class OutputConfig(Struct, frozen=True, kw_only=True):
     outputs: type[Any] | Mapping[str, Any] = {}
 
 
-class OutputObject(Struct, kw_only=True):
+class OutputObject(Struct, metaclass=NamedFields, kw_only=True):
     """Result of a scope.
 
     Arguments:

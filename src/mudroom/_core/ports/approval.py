@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from ..messages import ToolCallBlock
+from ..named_fields import NamedFields
 from ..runs import Brief
 from ..tools import PreviewLine, Tool, ToolCategory
 from .workspace import Workspace
@@ -40,7 +41,7 @@ class ApprovalRequest(Struct, frozen=True):
     name: str = ""
 
 
-class ApprovalDecision(Struct, frozen=True):
+class ApprovalDecision(Struct, metaclass=NamedFields, frozen=True):
     """Answer to an approval request.
 
     Arguments:

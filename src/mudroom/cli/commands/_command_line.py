@@ -14,6 +14,7 @@ from ...errors import UsageError
 
 _BARE_WORD = re.compile(r"[a-z][a-z0-9_-]*")
 _WORDS_SHOWN = 20
+_NAMES_SUGGESTED = 3
 
 
 class _TextType(click.types.StringParamType):
@@ -82,6 +83,31 @@ def apply_leading_options(
                 f"{name} has no option {flag}", remedy=f"Leave it out; see mudroom help {name}."
             )
     return rest
+
+
+def describe_usage_error(error: click.ClickException) -> str:
+    """Return what is wrong with a command line, the nearest name, and where the help is."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    command = context.command_path.split()[1:2] if context else []
+    remedy = f"See {' '.join(['mudroom help', *command])}."
+    if isinstance(error, click.NoSuchOption):
+        message = f"unknown option {error.option_name!r}"
+        name = error.option_name
+        options = context.command.params if context else []
+        known = [flag for option in options for flag in option.opts if flag.startswith("--")]
+        near = [flag for flag in known if flag.startswith(name)] or error.possibilities or []
+    elif isinstance(error, click.NoSuchCommand):
+        message = f"unknown command {error.command_name!r}"
+        near = error.possibilities or []
+    else:
+        message = error.format_message().rstrip(".")
+        message = message[:1].lower() + message[1:]
+        near = []
+    return (
+        f"{message}. "
+        + (f"Did you mean {' or '.join(near[:_NAMES_SUGGESTED])}? " if near else "")
+        + remedy
+    )
 
 
 def _is_root_only(option: click.Option) -> bool:
