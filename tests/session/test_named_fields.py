@@ -47,7 +47,7 @@ def test_the_nearest_name_is_suggested() -> None:
             kind(**fields)
         assert raised.value.remedy == f"Did you mean {nearest}?", kind
     with pytest.raises(UnknownName, match=r"unknown option 'nosuch' \(Session\)\. Known: agent, "):
-        Session(nosuch=1)
+        Session(nosuch=1)  # pyright: ignore[reportCallIssue]
 
 
 def test_missing_and_wrong_arguments_and_stored_forms_are_as_before() -> None:
