@@ -15,6 +15,7 @@ from mudroom import Agent, Budget, Mode, Reason, ToolCallBlock
 from mudroom._core.events import MessageDelivered, RunStarted, TeamMessageSent, ToolCallFinished
 from mudroom._engine.child_report import format_evidence
 from mudroom._engine.team_registry import MAX_RUNS
+from mudroom._engine.team_text import check_name, make_agent_name
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import VirtualLoop
 
@@ -260,6 +261,52 @@ async def test_a_rewind_removes_runs_and_messages_of_a_named_child(stage: Stage)
     last = stage.list_requests("ALICE")[-1]
     assert "the new word" in str(last.messages) and "removed" not in str(last.messages)
     assert stage.results[-1].error and "No child 'bob'" in stage.results[-1].text
+
+
+async def test_after_a_rewind_a_stopped_child_is_idle_again(stage: Stage) -> None:
+    def parent(request: Request) -> Answer:
+        (last, *_) = block_texts(request.messages[-1])
+        calls: dict[str, Answer] = {
+            "PARENT": [name("alice", "ALICE")],
+            "second": [call("task_stop", to="alice")],
+            "third": [send("alice", "the new word")],
+        }
+        return calls.get(last, "the end")
+
+    script = {"PARENT": [parent] * 9, "ALICE": ["one", "two"]}
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        removed = await session.run("second")
+        assert session.teammates[0].is_stopped
+        session.rewind(removed.run_id)
+        await session.run("third")
+        await check_record(stage)
+    assert stage.results[-1].text == "Sent to alice, who works again with it (run 3.1.1)."
+
+
+async def test_after_a_rewind_wait_lists_the_last_run_that_remains(stage: Stage) -> None:
+    def parent(request: Request) -> Answer:
+        (last, *_) = block_texts(request.messages[-1])
+        calls: dict[str, Answer] = {
+            "PARENT": [name("alice", "ALICE", plan=True)],
+            "second": [send("alice", "", approve=True)],
+            "third": [call("wait", timeout=0), name("bob", "BOB", background=True)],
+        }
+        return calls.get(last, "the end")
+
+    script = {"PARENT": [parent] * 9, "ALICE": ["a plan", "done"], "BOB": ["done"]}
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        removed = await session.run("second")
+        session.rewind(removed.run_id)
+        await session.run("third")
+    waited = next(e for e in stage.events if isinstance(e, ToolCallFinished) and e.name == "wait")
+    assert "alice (general, 1.1.1): waits for approval" in waited.result.text
+
+
+def test_an_agent_with_a_name_of_other_letters_gives_a_valid_name() -> None:
+    assert check_name(make_agent_name("研究员")) == ""
+    assert make_agent_name("研究员") == "teammate-1"
 
 
 async def test_after_a_rewind_an_answered_plan_is_open_again(stage: Stage) -> None:

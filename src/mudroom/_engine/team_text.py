@@ -53,7 +53,7 @@ def check_name(name: str) -> str:
 def make_agent_name(agent: str) -> str:
     """Return the name of a child that has that of its agent."""
     name = re.sub(r"[^a-z0-9_-]+", "-", agent.lower()).strip("-_0123456789")[:24]
-    return f"{name}-1" if not name or check_name(name) else name
+    return f"{name or 'teammate'}-1" if not name or check_name(name) else name
 
 
 def format_team(brief: Brief) -> str:

@@ -9,11 +9,12 @@ for teammate in roster.list_teammates("1"):
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from .._core.events import (
     MessageDelivered,
@@ -26,6 +27,7 @@ from .._core.events import (
     TurnFinished,
 )
 from .._core.messages import Usage
+from .._core.run_ids import find_root_id
 from .._core.runs import Brief, InboxMessage, Report
 
 MESSAGE_TOOL = "send_message"
@@ -55,27 +57,48 @@ class Teammate(Struct, kw_only=True, eq=False):
     Arguments:
         briefs: of its runs, oldest first.
         started_at, last_event_at: seconds since 1970.
-        report: of the last run; None while it works.
+        reports: of its runs that have ended, by run id.
         unread: messages that none of its runs has read, by id.
         shutdown: the request to stop that is open, and `shutdown_at` its time.
         turns_after_shutdown: answers after it read that request.
         has_refused: true if it has refused a request to stop; it may do so once.
-        is_replaced: true if a newer child has the name.
+        stopped_in: runs of the parent in which it was stopped.
+        replaced_in: runs of the parent in which a newer child took the name.
     """
 
     name: str
     briefs: list[Brief]
     started_at: float
     last_event_at: float
-    report: Report | None = None
+    reports: dict[str, Report] = field(default_factory=dict[str, Report])
     usage: Usage = Usage()
     unread: dict[str, InboxMessage] = field(default_factory=dict[str, InboxMessage])
     shutdown: InboxMessage | None = None
     shutdown_at: float = 0.0
     turns_after_shutdown: int = 0
     has_refused: bool = False
-    is_stopped: bool = False
-    is_replaced: bool = False
+    stopped_in: list[str] = field(default_factory=list[str])
+    replaced_in: list[str] = field(default_factory=list[str])
+
+    @property
+    def report(self) -> Report | None:
+        """Report of its last run; None while it works."""
+        return self.reports.get(self.run_id)
+
+    @property
+    def is_stopped(self) -> bool:
+        """True if it was stopped."""
+        return bool(self.stopped_in)
+
+    @property
+    def is_replaced(self) -> bool:
+        """True if a newer child has the name."""
+        return bool(self.replaced_in)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it does not work, and a message starts its next run."""
+        return bool(self.report) and not self.is_stopped and not self.is_replaced
 
     @property
     def first_run(self) -> str:
@@ -113,6 +136,7 @@ class Roster:
         self._continued: dict[str, str] = {}
         self._early: dict[str, list[TeamMessageSent]] = {}
         self._parents: dict[str, str] = {}
+        self._numbers: dict[str, int] = {}
         self._exchanges: dict[frozenset[str], int] = {}
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             RunStarted: self._start_run,
@@ -142,10 +166,18 @@ class Roster:
         parents = self._list_conversation(parent)
         return next(each for each in reversed(teammate.briefs) if each.parent in parents)
 
+    def get_number(self, run_id: str) -> int:
+        """Return the number of a run among those of its named child, from 1."""
+        return self._numbers.get(run_id, 1)
+
     def list_unread(self, parent: str, teammate: Teammate) -> list[InboxMessage]:
         """Return the messages in the conversation of a run that a named child has not read."""
         parents = self._list_conversation(parent)
         return [each for each in teammate.unread.values() if self._parents[each.id] in parents]
+
+    def is_stopped(self, parent: str, teammate: Teammate) -> bool:
+        """Return whether a named child was stopped in the conversation of a run."""
+        return not self._list_conversation(parent).isdisjoint(teammate.stopped_in)
 
     def has_unread_of(self, parent: str, teammate: Teammate) -> bool:
         """Return whether a named child has not read a message that was sent during a run."""
@@ -179,6 +211,36 @@ class Roster:
             for teammate in self.teammates
             if any(brief.parent in parents for brief in teammate.briefs)
         ]
+
+    def list_current(self, parent: str) -> list[Teammate]:
+        """Return `list_teammates` as their conversation has them now.
+
+        These copies are without what a rewind removed: runs, messages, stops.
+        """
+        parents = self._list_conversation(parent)
+        return list(self._select(lambda run_id: run_id in parents))
+
+    def list_current_of_roots(self, *roots: str) -> list[Teammate]:
+        """Return the named children of all runs below root runs and the runs that they continue."""
+        kept = {run_id for root in roots for run_id in self._list_conversation(root)}
+        return list(self._select(lambda run_id: find_root_id(run_id) in kept))
+
+    def _select(self, is_kept: Callable[[str], bool]) -> Iterator[Teammate]:
+        """Yield the named children with only what belongs to some runs of their parents."""
+        for teammate in list(self.teammates):
+            briefs = [brief for brief in teammate.briefs if is_kept(brief.parent)]
+            if briefs:
+                yield replace(
+                    teammate,
+                    briefs=briefs,
+                    unread={
+                        message_id: message
+                        for message_id, message in list(teammate.unread.items())
+                        if is_kept(self._parents[message_id])
+                    },
+                    stopped_in=list(filter(is_kept, teammate.stopped_in)),
+                    replaced_in=list(filter(is_kept, teammate.replaced_in)),
+                )
 
     def count_exchanges(self, first: Teammate, second: Teammate) -> int:
         """Return the number of messages in a row between two, without another act of either."""
@@ -215,7 +277,7 @@ class Roster:
         teammate = self._by_run.get(brief.continues)
         if teammate is None:
             if older := self.find(brief.parent, brief.name):
-                older.is_replaced = True
+                older.replaced_in.append(brief.parent)
             teammate = Teammate(
                 name=brief.name, briefs=[], started_at=event.at, last_event_at=event.at
             )
@@ -223,7 +285,7 @@ class Roster:
             for early in self._early.pop(event.run, ()):
                 self._add_message(teammate, early)
         teammate.briefs.append(brief)
-        teammate.report = None
+        self._numbers[event.run] = self._numbers.get(brief.continues, 0) + 1
         teammate.last_event_at = event.at
         self._by_run[event.run] = teammate
         for message_id in brief.message_ids:
@@ -233,10 +295,10 @@ class Roster:
         teammate = self._by_run.get(event.run)
         if teammate is None or teammate.run_id != event.run:
             return
-        teammate.report = event.report
+        teammate.reports[event.run] = event.report
         teammate.last_event_at = event.at
         if teammate.shutdown:
-            teammate.is_stopped = True
+            teammate.stopped_in.append(teammate.briefs[-1].parent)
             teammate.unread.pop(teammate.shutdown.id, None)
             teammate.shutdown = None
 
@@ -269,7 +331,7 @@ class Roster:
     def _add_message(self, teammate: Teammate, event: TeamMessageSent) -> None:
         message = event.message
         if message.kind == "shutdown" and teammate.report:
-            teammate.is_stopped = True
+            teammate.stopped_in.append(event.run)
             return
         teammate.unread[message.id] = message
         if message.kind == "shutdown":
@@ -295,7 +357,7 @@ class Roster:
             self._end_exchanges(caller.first_run)
         stopped = event.result.detail.get("stopped")
         if stopped and (teammate := self.find(event.run, stopped)):
-            teammate.is_stopped = True
+            teammate.stopped_in.append(event.run)
 
     def _end_exchanges(self, first_run: str) -> None:
         for pair in [pair for pair in self._exchanges if first_run in pair]:

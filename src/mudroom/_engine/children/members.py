@@ -8,7 +8,7 @@ from ..._core.agents import Agent
 from ..._core.events import TeamMessageSent
 from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage
-from ...projections.team import Teammate, TeammateState, normalize_name
+from ...projections.team import Teammate, normalize_name
 from ..run_context import RunContext
 from ..team_text import check_name, make_agent_name
 
@@ -66,9 +66,17 @@ class TeamMembers:
         """Return the named children of the run and of the runs that it continues."""
         return self._teams.roster.list_teammates(self.run.run_id)
 
+    def list_current(self) -> list[Teammate]:
+        """Return copies of the named children without what a rewind removed."""
+        return self._teams.roster.list_current(self.run.run_id)
+
+    def is_stopped(self, teammate: Teammate) -> bool:
+        """Return whether a child was stopped in the conversation of the run."""
+        return self._teams.roster.is_stopped(self.run.run_id, teammate)
+
     def list_names(self) -> list[str]:
         """Return the names of the children that messages reach."""
-        known = [each.name for each in self.list_all() if each.state is not TeammateState.STOPPED]
+        known = [each.name for each in self.list_current() if not each.is_stopped]
         return list(dict.fromkeys((*known, *self.active)))
 
     def list_own_runs(self, teammate: Teammate) -> list[str]:

@@ -102,7 +102,7 @@ class NextRuns:
     async def start_if_due(self, teammate: Teammate) -> None:
         """Start the next run of a child that is idle, if it has unread messages."""
         unread = self.members.list_unread(teammate)
-        if not unread or teammate.is_stopped:
+        if not unread or self.members.is_stopped(teammate):
             return
         if not self.may_start or self.has_all(teammate):
             return  # The report of the parent lists the messages.

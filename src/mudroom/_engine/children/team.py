@@ -169,7 +169,8 @@ class Team:
         if not may_read or not (is_active or self._next_runs.may_start):
             return "its parent is ending"
         active = self.members.active.get(teammate.name) if teammate else None
-        if teammate and (teammate.is_stopped or (active and active.is_stopping)):
+        is_stopping = active is not None and active.is_stopping
+        if teammate and (is_stopping or self.members.is_stopped(teammate)):
             return "it was stopped, and is not started again. Start a new child"
         if teammate and not is_active and self._next_runs.has_all(teammate):
             return f"it has had {MAX_RUNS} runs for this prompt, the maximum"
@@ -195,7 +196,7 @@ class Team:
             notes.append(EXCHANGE_NOTE.format(count=count, names=names, maximum=MAX_EXCHANGES))
         is_newer = sender.started_at < teammate.started_at
         if is_newer and any(
-            each.is_replaced and each.name == teammate.name for each in self.members.list_all()
+            each.is_replaced and each.name == teammate.name for each in self.members.list_current()
         ):
             notes.append(REPLACED_NOTE.format(name=teammate.name))
         return notes

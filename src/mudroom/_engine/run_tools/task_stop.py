@@ -37,7 +37,7 @@ async def _run(context: CallContext, arguments: Arguments) -> ToolResult:
     background = context.run.background
     work_id = arguments.to
     if teammate and work_id not in background.open:
-        if teammate.is_stopped:
+        if team.members.is_stopped(teammate):
             return ToolResult(f"{name} is stopped already.")
         text = f"{name} is idle, and is not started again: its name is free."
         return ToolResult(text, detail={"stopped": teammate.first_run})

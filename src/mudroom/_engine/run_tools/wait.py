@@ -106,7 +106,7 @@ def _list_teammates(members: TeamMembers, ids: list[str]) -> list[str]:
     """Return a line for each named child that does not work."""
     return [
         f"{teammate.name} ({teammate.agent}, {teammate.run_id}): {teammate.state}"
-        for teammate in members.list_all()
+        for teammate in members.list_current()
         if teammate.name not in members.active
         and not teammate.is_replaced
         and (not ids or teammate.run_id in ids)
