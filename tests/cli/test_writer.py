@@ -20,11 +20,14 @@ from mudroom._core.events import (
     MessageSent,
     ModelCallRetried,
     StoredEvent,
+    ToolCallFinished,
     TurnFailed,
     TurnFinished,
 )
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
+from mudroom._core.tools import ToolResult
+from mudroom._engine.inbox.notification import make_notification
 from mudroom.cli.interactive.completion import PromptCompleter
 from mudroom.cli.interactive.input_line.mentions import (
     MentionCompletions,
@@ -135,6 +138,46 @@ def test_a_message_is_written_once_when_it_is_sent() -> None:
     assert write_events([sent, delivered, to_child, from_child]) == (
         "  → mind the gap\n  → message from 1.1.1: ready\n"
     )
+
+
+def test_a_message_of_a_named_child_shows_its_name() -> None:
+    sent = MessageSent(at=3, run="1", message=InboxMessage("m1", "ready", "1.1.1", name="alice"))
+    assert write_events([run_started("1.1.1", "1", name="alice"), sent]).endswith(
+        "  → message from alice: ready\n"
+    )
+
+
+def test_the_end_of_background_work_is_written_as_that_of_a_task() -> None:
+    end = make_notification("1.1.1", "completed", "explore: find it", "found", name="alice")
+    stopped = make_notification("1.1.2", "stopped", "make \x1b[2Jtest", "no output")
+    events: list[AnyEvent] = [
+        run_started("1.1.1", "1", name="alice", prompt="Find it"),
+        run_finished("1.1.1", text="found"),
+        MessageSent(at=3, run="1", message=end),
+        MessageSent(at=4, run="1", message=stopped, result=ToolResult("", error=True)),
+    ]
+    assert write_events(events) == (
+        "> task (alice): Find it\n  ⎿ Done (0 tool uses · 0 tokens · 9.0s)\n"
+        "● $ make test\n  ⎿ stopped in the background\n"
+    )
+
+
+def test_a_child_that_goes_on_in_the_background_keeps_its_row() -> None:
+    task = ToolCallBlock("t", "task", {"prompt": "Find it"})
+    started = ToolResult("Started", detail={"run": "1.1.1", "background": True})
+    tree = RunTree()
+    scrollback = Scrollback(write=lambda text: None, columns=lambda: 60, color=False)
+    writer = ScrollbackWriter(scrollback, tree)
+    events: list[AnyEvent] = [
+        run_started("1"),
+        tool_call_started("1", task),
+        run_started("1.1.1", "1", call_id="t", prompt="Find it"),
+        ToolCallFinished(at=2, run="1", call_id="t", name="task", result=started),
+    ]
+    for event in events:
+        tree.apply(event)
+        writer.apply(event)
+    assert not writer.printed_runs
 
 
 def test_rules_in_the_words_of_the_user_are_shown_when_they_are_found() -> None:

@@ -7,7 +7,7 @@ import pytest
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
-from .conftest import Tmux
+from .conftest import Mudroom, Tmux
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
@@ -86,6 +86,7 @@ async def test_the_roster_and_the_unread_messages_are_listed_while_a_run_works(
         await tmux.press("m")
         await tmux.expect("enter: send")
         await tmux.say("look at the end too")
+        await tmux.expect("Message to bob: look at the end too")
         await tmux.say("/inbox")
         await tmux.expect("1  user → bob: look at the end too", "/inbox N shows a message")
         await tmux.say("/inbox 1")
@@ -111,7 +112,7 @@ async def test_a_line_to_a_named_child_starts_it_again_and_its_message_is_opened
         await start_team(tmux, server)
         await tmux.say("@alice write to bob")
         await tmux.expect("Message to alice: write to bob")
-        await tmux.expect("alice answers 2", "└─ alice, run 2  write to bob")
+        await tmux.expect("> task (alice, run 2): write to bob", "@alice  idle, 2 runs, 0 unread")
         await tmux.say("/team")
         await tmux.expect("alice  general · idle · 2 runs", "1 unread")
         await tmux.say("/inbox")
@@ -127,3 +128,76 @@ async def test_a_line_to_a_named_child_starts_it_again_and_its_message_is_opened
     assert "the door is" in str(team.received["bob"])
     assert "Send this to alice with the send_message tool." in team.received["main"][-1]
     assert "not this file" not in str(team.received["main"])
+
+
+async def test_an_idle_child_is_opened_and_works_again_with_a_message_from_its_row(
+    tmux: Tmux, team: Team
+) -> None:
+    async with ModelServer(team) as server:
+        await start_team(tmux, server)
+        await tmux.expect("@alice  idle, 1 run, 0 unread")
+        await tmux.press("Up", "Down")
+        await tmux.expect("▸ @alice", "enter: open, m: message")
+        await tmux.press("w")
+        await tmux.expect("alice is idle. A message starts its next run: press m.")
+        await tmux.press("Enter")
+        await tmux.expect("run 1.1.1 · alice · general", "CHILD alice", "alice answers 0")
+        await tmux.press("m")
+        await tmux.expect("to alice >>")
+        await tmux.say("write to bob")
+        await tmux.expect_scrolled("Message to alice: write to bob", 1)
+        await tmux.expect("@alice  idle, 2 runs, 0 unread")
+        await tmux.press("Up")
+        await tmux.expect("▸bob")
+        await tmux.press("Enter")
+        await tmux.expect("message from alice, not read yet", "the door is green\n", "and open")
+        await tmux.press("Escape")
+        await tmux.expect("▸bob")
+        await tmux.press("Escape")
+        await tmux.expect("esc: stop")
+        await tmux.say("/runs")
+        await tmux.expect("alice, run 2  write to bob", "@alice  idle, 2 runs, 0 unread")
+        team.go.set()
+        await tmux.expect("all told")
+
+
+async def test_after_a_rewind_the_screens_show_the_state_of_the_prompt_before(
+    tmux: Tmux, team: Team
+) -> None:
+    team.go.set()
+    async with ModelServer(team) as server:
+        await tmux.start(*MODEL, url=server.url, columns=100, rows=40)
+        await tmux.expect("claude-s")
+        await tmux.say("start")
+        await tmux.expect("all told")
+        await tmux.say("/team")
+        await tmux.expect("alice  general · idle · 1 run", "bob    general · idle · 1 run")
+        await tmux.say("/rewind 1")
+        await tmux.expect("Removed prompt 1")
+        await tmux.press("C-u")
+        await tmux.say("/team")
+        await tmux.expect("There are no teammates.")
+        await tmux.say("/runs")
+        await tmux.expect("1.1.1  alice  work of alice")
+        assert "@alice" not in await tmux.scroll()
+
+
+async def test_a_later_prompt_of_another_process_shows_the_next_run_of_a_name(
+    mudroom: Mudroom,
+) -> None:
+    def answer(asked: ServerRequest) -> ServerAnswer:
+        if "CHILD alice" in str(asked.messages[0]):
+            return "done"
+        last = str(asked.messages[-1])
+        if "first prompt" in last:
+            return [start_child("alice")]
+        if "second prompt" in last:
+            return [ToolCallBlock("s", "send_message", {"to": "@Alice", "message": "once more"})]
+        return "the end"
+
+    async with ModelServer(answer) as server:
+        first = await mudroom("-p", "first prompt", *MODEL, url=server.url)
+        second = await mudroom("-c", "-p", "second prompt", *MODEL, url=server.url)
+    assert "> task (alice: work of alice): CHILD alice" in first.err
+    assert "> task (alice, run 2): once more" in second.err
+    assert "[alice, run 2] Done" in second.err

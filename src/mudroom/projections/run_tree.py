@@ -31,6 +31,7 @@ from .._core.run_ids import find_parent_id
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolView
 from .safe_text import describe_call, make_call_title, sanitize_line
+from .team import Roster
 
 TAIL_LENGTH = 400
 """Maximum characters kept of the end of an answer that is streaming."""
@@ -147,11 +148,18 @@ class RunView(Struct, kw_only=True, eq=False):
 
 
 class RunTree:
-    """All runs of a session. Events of a run without a start are ignored."""
+    """All runs of a session. Events of a run without a start are ignored.
+
+    Attributes:
+        roster: the named children.
+        latest_root: id of the root run that the next prompt continues.
+    """
 
     def __init__(self) -> None:
         self.runs: dict[str, RunView] = {}
         self.roots: list[RunView] = []
+        self.roster = Roster()
+        self.latest_root = ""
         self._children: dict[str, list[RunView]] = {}
 
     @staticmethod
@@ -164,6 +172,7 @@ class RunTree:
 
     def apply(self, event: AnyEvent) -> None:
         """Add the next event, in constant time; usage takes one step per ancestor."""
+        self.roster.apply(event)
         if isinstance(event, RunStarted):
             self._start_run(event)
             return
@@ -178,6 +187,10 @@ class RunTree:
             self._add_usage(run, event.message.usage)
         elif isinstance(event, WorkMerged) and event.child in self.runs:
             self.runs[event.child].merge = event
+
+    def rewind(self, run_id: str) -> None:
+        """Return to the state before a root run; the runs stay in the tree."""
+        self.latest_root = self.runs[run_id].continues
 
     def children(self, run_id: str) -> tuple[RunView, ...]:
         """Return the runs directly below a run, in the order in which they started."""
@@ -218,9 +231,8 @@ class RunTree:
             known.open_calls = {}
             return
         run = _make_view(event.brief, event.at)
-        before = self.runs.get(run.continues)
-        if run.name and before and before.name == run.name:
-            run.number = before.number + 1
+        run.number = self.roster.get_number(run.run_id)
+        self.latest_root = self.latest_root if run.depth else run.run_id
         self.runs[run.run_id] = run
         if run.parent in self.runs:
             self._children.setdefault(run.parent, []).append(run)

@@ -17,11 +17,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .._core.events import (
+    AnyEvent,
     MessageDelivered,
     MessageSent,
     RunFinished,
     RunStarted,
-    StoredEvent,
     TeamMessageSent,
     ToolCallFinished,
     TurnFinished,
@@ -148,7 +148,7 @@ class Roster:
             ToolCallFinished: self._finish_call,
         }
 
-    def apply(self, event: StoredEvent) -> None:
+    def apply(self, event: AnyEvent) -> None:
         """Add the next event."""
         handler = self._handlers.get(type(event))
         if handler:

@@ -6,7 +6,6 @@ import sys
 
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
-from ..._core.run_ids import find_root_id
 from ..._platform.event_loop import run_event_loop
 from ...errors import UsageError
 from ..output.log_notices import show_log
@@ -69,8 +68,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
             as_json=schema is not None,
             denial_hint=DATA_HINT if has_data and not settings.permission_mode else "",
         )
-        roots = session.unfinished_runs
-        reporter.add_past_events(e for e in recorded if find_root_id(e.run) in roots)
+        reporter.add_past_events(recorded, session.unfinished_runs)
         recorded.clear()
         if session.unfinished_runs and not options.quiet:
             print_notice("finishing the interrupted run first")

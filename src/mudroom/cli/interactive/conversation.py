@@ -16,6 +16,8 @@ from ..._core.runs import Report
 from ..._engine.compaction.summary import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, UsageError, suggest_names
+from ...journals.sessions import open_store, stream_events
+from ...projections.current_team import list_teammates
 from ...projections.file_changes import FileChanges
 from ...projections.ledger import PromptLedgers, describe_ledger
 from ...projections.run_tree import RunTree
@@ -127,11 +129,21 @@ class Conversation:
 
     def list_teammate_names(self) -> list[str]:
         """Return the names of the named children that can work."""
-        return [
-            mate.name
-            for mate in self.session.teammates
-            if not (mate.is_replaced or mate.is_stopped)
-        ]
+        teammates = list_teammates(self.tree)
+        return [each.name for each in teammates if not (each.is_replaced or each.is_stopped)]
+
+    async def read_run(self, run_id: str) -> list[StoredEvent]:
+        """Return the recorded events of a run. If they cannot be read, print the error."""
+        events: list[StoredEvent] = []
+
+        async def read() -> None:
+            store = open_store(self.settings.home)
+            async for event in stream_events(store, self.session.id):
+                if event.run == run_id:
+                    events.append(event)
+
+        await self._report_errors(read())
+        return events
 
     async def send_message(self, name: str, text: str) -> None:
         """Send a message of the user to a named child. An idle child works again with it."""

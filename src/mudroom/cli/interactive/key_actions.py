@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.buffer import Buffer
 
 from ...errors import UsageError
-from ...projections.safe_text import sanitize
 from ..output.scrollback import Scrollback
-from ..output.text import Line, wrap
+from .child_actions import ChildActions, print_wrapped
 from .input_line.line_queue import LineQueue
 from .input_line.mentions import split_message
 from .input_line.paste import PasteStore
@@ -72,6 +71,7 @@ class KeyActions:
         start_task: Callable[[Coroutine[object, object, NextStep | None]], object],
     ) -> None:
         self.buffer = buffer
+        self.children = ChildActions(panel, scrollback, redraw=redraw, start_task=start_task)
         self.pastes = PasteStore()
         self.conversation: Conversation | None = None
         self._panel = panel
@@ -133,7 +133,7 @@ class KeyActions:
         if choice:
             self._answer(choice, line.strip())
         elif self.conversation and target:
-            self._send_to_child(self.conversation, target, line)
+            self.children.send(self.conversation, target, self.pastes.expand(line))
             self._panel.target_run_id = ""
         elif self.conversation and self.is_busy and line.split()[0] in IMMEDIATE_COMMANDS:
             self._start_task(self.conversation.handle_line(line))
@@ -265,25 +265,9 @@ class KeyActions:
 
     def detach(self) -> None:
         """Ctrl+B: send the marked child, or all that the run waits for, to the background."""
-        conversation = self.conversation
-        if conversation is None or not conversation.tree.roots:
-            return
-        root = conversation.tree.roots[-1]
-        run_id = self._panel.child_run_id
-        names = [self._get_child_name(conversation, run_id)] if run_id else []
-        if not run_id:
-            waited_for = conversation.tree.list_waited_for(root.run_id)
-            names += [self._get_child_name(conversation, child.run_id) for child in waited_for]
-            names += ["a command"] * list(root.open_calls.values()).count("command")
-        if conversation.session.detach(run_id or None):
-            text = f"To the background: {', '.join(names)}. The model is notified at the end."
-            self._print(text, "yellow")
-        else:
-            self._print(
-                "No call waits for a child or a command. The run continues while you type: Enter "
-                "queues a line, Ctrl+S sends it to the model now."
-            )
-        self._redraw()
+        if self.conversation and self.conversation.tree.roots:
+            self.children.detach(self.conversation)
+            self._redraw()
 
     def show_shortcuts(self) -> None:
         """`?` on an empty line: list the keys."""
@@ -326,10 +310,16 @@ class KeyActions:
                 self.buffer.reset()
             panel.answer_choice(value)
         elif panel.is_command_selected and self.conversation:
-            self._show_output_path(self.conversation, panel.selected_run_id)
-        elif panel.selected_run_id and not panel.pager:
-            panel.open_transcript(panel.selected_run_id)
+            self.children.show_output_path(self.conversation, panel.selected_run_id)
+        elif panel.selected_run_id and not panel.pager and self.conversation:
+            self.children.open_transcript(self.conversation, panel.selected_run_id)
         self._redraw()
+
+    def act_on_child(self, key: str) -> None:
+        """`m`, `w` or `x` on the selected child run: send a message, ask to wrap up, stop."""
+        if self.conversation:
+            self.children.act(self.conversation, key)
+            self._redraw()
 
     def pick_option(self, number: int) -> None:
         """Choose an answer by its number, counted from 1; a larger number may begin a text."""
@@ -339,52 +329,14 @@ class KeyActions:
         elif choice:
             self._answer(choice, str(number))
 
-    def act_on_child(self, key: str) -> None:
-        """`m`, `w` or `x` on the selected child run: send a message, ask to wrap up, stop."""
-        run_id = self._panel.child_run_id
-        if not self.conversation:
-            return
-        session = self.conversation.session
-        name = self._get_child_name(self.conversation, run_id)
-        if self._panel.is_command_selected and key != "x":
-            self._print(f"{name} takes no message; x stops it.")
-        elif key == "m":
-            self._panel.target_run_id = run_id
-        elif key == "w":
-            self._print_outcome(name, f"Asked {name} to wrap up", done=session.wrap_up(run_id))
-        else:
-            self._print_outcome(name, f"Stopped {name}", done=session.cancel(run_id))
-        self._redraw()
-
     def _close_transcript(self) -> None:
         """Close an open transcript, because new output would be hidden behind it."""
         if self._panel.pager:
             self._panel.pager = None
             self._redraw()
 
-    def _print(self, text: str, style: str = "dim") -> None:
-        lines: list[Line] = [[(part, style)] for part in wrap(text, self._scrollback.columns() - 1)]
-        self._scrollback.write_lines(*lines)
-
-    def _show_output_path(self, conversation: Conversation, command_id: str) -> None:
-        command = conversation.tree.find_command(command_id)
-        name = self._get_child_name(conversation, command_id)
-        self._print(f"The output of {name} is in {command.output}." if command else "It has ended.")
-
-    def _get_child_name(self, conversation: Conversation, run_id: str) -> str:
-        run = conversation.tree.runs.get(run_id)
-        return run.label if run else f"command#{run_id}"
-
-    def _print_outcome(self, name: str, message: str, *, done: bool) -> None:
-        if done:
-            self._scrollback.write_lines([(f"  {message}", "yellow")])
-        else:
-            self._print(f"  {name} has already ended")
-
-    def _send_to_child(self, conversation: Conversation, run_id: str, line: str) -> None:
-        name = self._get_child_name(conversation, run_id)
-        done = conversation.session.send(run_id, self.pastes.expand(line))
-        self._print_outcome(name, f"Message to {name}: {sanitize(line)}", done=done)
+    def _print(self, text: str) -> None:
+        print_wrapped(self._scrollback, text)
 
     def _stop(self, conversation: Conversation) -> None:
         """Stop the run and move the queued lines back into the input line."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
-from ...projections.run_tree import RunTree, RunView
+from ...projections.current_team import list_idle, list_unread
+from ...projections.run_tree import RunTree, RunView, format_name
 from ...projections.safe_text import sanitize_line
-from ..output.live_tree import MAX_RUNS
+from ..output.live_tree import MAX_IDLE, MAX_RUNS
 from ..output.text import Glyphs, Line, truncate
 from ..output.tree_lines import TreeStyle, format_command, format_tree_by_run
 from .input_line.line_queue import LineQueue
@@ -92,12 +93,8 @@ class Panel:
             return "enter: select, esc: cancel"
         if self.target_run_id:
             return "enter: send, esc: back"
-        if self.pager:
-            return "m: message, w: wrap up, x: stop, esc: back"
-        if self.is_command_selected:
-            return "enter: output, x: stop"
-        if self.selected_run_id:
-            return "enter: open, m: message, w: wrap up, x: stop"
+        if self.child_run_id:
+            return ", ".join(self._list_child_keys())
         if self._is_busy:
             keys = ["esc: stop"]
             if self._queue.lines:
@@ -110,9 +107,27 @@ class Panel:
     @property
     def is_command_selected(self) -> bool:
         """True if a background command is marked."""
-        return bool(self.selected_run_id) and not (
-            self.conversation and self.selected_run_id in self.conversation.tree.runs
+        return bool(self.child_run_id) and not (
+            self.conversation and self.child_run_id in self.conversation.tree.runs
         )
+
+    def _list_child_keys(self) -> Iterator[str]:
+        """Yield the keys that act on the open or selected run or command."""
+        if not self.pager:
+            yield "enter: output" if self.is_command_selected else "enter: open"
+        if not self.is_command_selected:
+            yield "m: message"
+            if not self.is_idle(self.child_run_id):
+                yield "w: wrap up"
+        if not self.is_idle(self.child_run_id):
+            yield "x: stop"
+        if self.pager:
+            yield "esc: back"
+
+    def is_idle(self, run_id: str) -> bool:
+        """Return whether a run is the last one of a named child that does not work."""
+        run = self.conversation.tree.runs.get(run_id) if self.conversation else None
+        return bool(run and run.name and run.report)
 
     @property
     def _can_detach(self) -> bool:
@@ -137,8 +152,9 @@ class Panel:
         """Name of the agent that the next line is sent to; "" for the main agent."""
         if not self.target_run_id or not self.conversation:
             return ""
-        label = self.conversation.tree.runs[self.target_run_id].short_label
-        return truncate(label, MAX_TARGET_COLUMNS, self._glyphs.more)
+        run = self.conversation.tree.runs[self.target_run_id]
+        name = format_name(run.name) or run.short_label
+        return truncate(name, MAX_TARGET_COLUMNS, self._glyphs.more)
 
     @property
     def child_run_id(self) -> str:
@@ -153,14 +169,21 @@ class Panel:
         if isinstance(event, RunFinished):
             del self._live_events[event.run]
 
-    def open_transcript(self, run_id: str) -> None:
-        """Open the transcript of a working run; it follows the run."""
+    def open_transcript(self, run_id: str, events: list[StoredEvent] | None = None) -> None:
+        """Open the transcript of a run, and the messages that it has not read.
+
+        Arguments:
+            events: of a run that has ended; None follows a run that works.
+        """
         from .transcript_pager import TranscriptPager
 
         if not self.conversation:
             return
-        events = self._live_events.setdefault(run_id, [])
-        self.pager = TranscriptPager(self.conversation.tree.runs[run_id], events)
+        tree = self.conversation.tree
+        run = tree.runs[run_id]
+        if events is None:
+            events = self._live_events.setdefault(run_id, [])
+        self.pager = TranscriptPager(run, events, lambda: list_unread(tree, run))
 
     def answer_choice(self, value: str | None) -> None:
         """Answer the open question and close it, so that the next line is not an answer."""
@@ -177,7 +200,8 @@ class Panel:
         """Move the mark or scroll the transcript.
 
         Arguments:
-            step: number of rows, negative for up. With nothing marked, the nearest end is marked.
+            step: number of rows, negative for up. With nothing marked, up marks the last child
+                that works, or else the last row, and down the first row.
         """
         if self.choice:
             self.choice.move(step)
@@ -187,10 +211,15 @@ class Panel:
             if self.selected_run_id in self._shown_run_ids:
                 index = self._shown_run_ids.index(self.selected_run_id) + step
             else:
-                index = len(self._shown_run_ids) - 1 if step < 0 else 0
+                index = self._find_last_row() if step < 0 else 0
             self.selected_run_id = (
                 self._shown_run_ids[index] if 0 <= index < len(self._shown_run_ids) else ""
             )
+
+    def _find_last_row(self) -> int:
+        rows = range(len(self._shown_run_ids))
+        working = [row for row in rows if not self.is_idle(self._shown_run_ids[row])]
+        return (working or rows)[-1]
 
     @property
     def has_selectable_child(self) -> bool:
@@ -237,12 +266,14 @@ class Panel:
         if root.report:
             self._shown_run_ids = []
             return []
+        idle = list_idle(tree)[:MAX_IDLE]
         style = TreeStyle(
             columns=columns,
-            max_runs=max(1, min(MAX_RUNS, (height - 2) // 2)),
+            max_runs=max(1, min(MAX_RUNS, (height - 2 - len(idle)) // 2)),
             now=time.time(),
             selected=self.selected_run_id,
             printed_runs=printed_runs,
+            idle=idle,
             glyphs=self._glyphs,
         )
         commands = tree.list_background_commands(root.run_id)[:MAX_COMMANDS]

@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 
 from ..._core.events import AnyEvent
 from ...config import Settings
-from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
 from ..output.plain_progress import PlainProgress
 from ..output.progress import should_color
@@ -47,7 +46,8 @@ class PlainUI:
             color=should_color(sys.stdout, settings.color),
             glyphs=choose_glyphs(sys.stdout.encoding),
         )
-        self._progress = PlainProgress(sys.stderr, RunTree(), verbose=verbose)
+        self._is_verbose = verbose
+        self._progress: PlainProgress | None = None
         self._conversation: Conversation | None = None
         self._choice_lock = asyncio.Lock()
         self._queue = LineQueue()
@@ -64,10 +64,12 @@ class PlainUI:
     def attach(self, conversation: Conversation) -> None:
         """Show this conversation from now on."""
         self._conversation = conversation
+        self._progress = PlainProgress(sys.stderr, conversation.tree, verbose=self._is_verbose)
 
     def apply(self, event: AnyEvent) -> None:
-        """Print the progress line of an event."""
-        self._progress.on_event(event)
+        """Print the progress line of an event that the conversation has already applied."""
+        if self._progress:
+            self._progress.print_line(event)
 
     def add_early_input(self, text: str) -> None:
         """Do nothing: early input is still in stdin."""

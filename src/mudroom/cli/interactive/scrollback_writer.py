@@ -32,7 +32,11 @@ from ..output.markdown import format_unfinished, render_markdown
 from ..output.scrollback import Scrollback
 from ..output.text import Line, format_tokens, truncate
 from ..output.thinking_fold import ThinkingFold
-from ..output.tool_call_lines import format_tool_call
+from ..output.tool_call_lines import (
+    format_finished_command,
+    format_task,
+    format_tool_call,
+)
 
 MAX_LISTED_TASKS = 12
 """Tasks of one answer that are listed one by one; of more, only failed ones are listed."""
@@ -149,11 +153,28 @@ class ScrollbackWriter:
         self._scrollback.write_lines([("(the answer was cut off here)", "yellow")], [("", "")])
 
     def _write_message(self, message: InboxMessage) -> None:
-        sender = "" if message.sender == "user" else f"message from {message.sender}: "
+        run = self._tree.runs.get(message.sender)
+        if message.kind == "notification":
+            self._write_notification(message, run)
+            return
+        name = run.label if run else sanitize_line(message.name or message.sender)
+        sender = "" if message.sender == "user" else f"message from {name}: "
         text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
         self._scrollback.write_lines([(text, "cyan")])
         if message.sender == "user":
             self._write_rules(message.text)
+
+    def _write_notification(self, message: InboxMessage, run: RunView | None) -> None:
+        """Write what a background child or command did, in the form of a finished task."""
+        columns = self._scrollback.columns() - 1
+        glyphs = self._scrollback.glyphs
+        if not run:
+            lines = format_finished_command(message.text, columns, glyphs)
+            self._scrollback.write_lines(*lines)
+        elif self._show_tasks:
+            self._scrollback.write_lines(*format_task(run, columns, glyphs))
+            self.printed_runs.add(run.run_id)
+        self._has_call_above = True
 
     def _write_notice(self, event: Compacted | MessageSent | RunStarted) -> None:
         self._write_group()
@@ -214,7 +235,7 @@ class ScrollbackWriter:
         self._write_group()
         self._has_call_above = True
         scrollback.write_lines(*lines)
-        if child:
+        if child and child.report:
             self.printed_runs.add(child.run_id)
 
     def _keep_changed_todos(self, event: ToolCallFinished) -> ToolResult:

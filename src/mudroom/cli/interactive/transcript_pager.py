@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ..._core.events import StoredEvent
+from ..._core.runs import InboxMessage
 from ...projections.run_tree import RunView
+from ...projections.safe_text import sanitize, sanitize_line
 from ..output.text import Glyphs, Line, measure_width, wrap
 from ..output.transcript_lines import format_transcript
 
@@ -15,12 +17,19 @@ class TranscriptPager:
 
     Arguments:
         events: events of this run; more may be appended later.
+        list_unread: returns the messages that the run has not read; they follow the transcript.
     """
 
-    def __init__(self, run: RunView, events: list[StoredEvent]) -> None:
+    def __init__(
+        self,
+        run: RunView,
+        events: list[StoredEvent],
+        list_unread: Callable[[], list[InboxMessage]] = list,
+    ) -> None:
         self.run = run
         self.lines_from_end = 0
         self._events = events
+        self._list_unread = list_unread
         self._drawn: tuple[int, int] = (-1, 0)
         self._body: list[Line] = []
 
@@ -35,10 +44,20 @@ class TranscriptPager:
             for line in self.run.streamed_tail.splitlines()
             for part in wrap(line, columns - 2)
         ]
-        lines = [*self._body, *streaming]
+        lines = [*self._body, *streaming, *self._format_unread(columns)]
         self.lines_from_end = max(0, min(self.lines_from_end, len(lines) - height))
         end = len(lines) - self.lines_from_end
         return lines[max(0, end - height) : end]
+
+    def _format_unread(self, columns: int) -> Iterator[Line]:
+        for message in self._list_unread():
+            sender = sanitize_line(message.name or message.sender)
+            for line in (
+                [("", "")],
+                [(f"message from {sender}, not read yet", "bold yellow")],
+                *([(f"    {row}", "")] for row in sanitize(message.text).split("\n")),
+            ):
+                yield from _wrap_line(line, columns)
 
 
 def _wrap_line(line: Line, columns: int) -> Iterator[Line]:

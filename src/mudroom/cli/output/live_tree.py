@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from ..._core.events import AnyEvent
+from ...projections.current_team import list_idle
 from ...projections.run_tree import RunState, RunTree
 from .progress import Progress
 from .text import ERASE_DOWN, Line, choose_glyphs, measure_width, paint
@@ -23,6 +24,9 @@ MAX_CPU_SHARE = 0.03
 
 MAX_RUNS = 12
 """Runs shown at once; others are counted."""
+
+MAX_IDLE = 5
+"""Idle named children shown; `/team` lists all."""
 
 
 class LiveTree(Progress):
@@ -117,7 +121,7 @@ class LiveTree(Progress):
 
     def _draw(self, *, final: bool, is_snapshot: bool = False) -> None:
         columns, height = self._size()
-        lines = self._format_lines(columns, height, is_snapshot=is_snapshot)
+        lines = self._format_lines(columns, height, final=final, is_snapshot=is_snapshot)
         if final and len(lines) <= 1:
             lines = []
         text = paint(lines, color=self._color)
@@ -127,7 +131,9 @@ class LiveTree(Progress):
         self._text = text
         self._row_widths = [sum(measure_width(part) for part, _ in line) for line in lines]
 
-    def _format_lines(self, columns: int, height: int, *, is_snapshot: bool) -> list[Line]:
+    def _format_lines(
+        self, columns: int, height: int, *, final: bool, is_snapshot: bool
+    ) -> list[Line]:
         if not self.tree.roots:
             return []
         root = self.tree.roots[-1]
@@ -135,11 +141,13 @@ class LiveTree(Progress):
         is_answered = self._answered_turn == (root.run_id, root.turn) and not root.open_calls
         if is_answered and root.state is not RunState.WAITING:
             return self.format_pending(columns, max(1, height - 1))
+        idle = [] if final else list_idle(self.tree)[:MAX_IDLE]
         style = TreeStyle(
             columns=columns,
-            max_runs=max(1, min(MAX_RUNS, (height - 4) // 2)),
+            max_runs=max(1, min(MAX_RUNS, (height - 4 - len(idle)) // 2)),
             now=self._now(),
             hidden_runs=self._printed_runs,
+            idle=idle,
             is_snapshot=is_snapshot,
             glyphs=self._glyphs,
         )

@@ -46,6 +46,10 @@ class PlainProgress(Progress):
     def on_event(self, event: AnyEvent) -> None:
         """Update the tree and write the line of the event, if it has one."""
         self.tree.apply(event)
+        self.print_line(event)
+
+    def print_line(self, event: AnyEvent) -> None:
+        """Write the line of an event that the tree has, if it has one."""
         run = self.tree.runs.get(event.run)
         line = self._format_line(run, event) if run else ""
         if line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from shutil import get_terminal_size
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from ..._core.agents import Mode
 from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, PermissionDecided, StoredEvent, TurnFailed
-from ..._core.run_ids import is_child_id
+from ..._core.run_ids import find_root_id, is_child_id
 from ..._core.runs import Reason, Report
 from ...config import Settings
 from ...pricing import calculate_cost
@@ -156,9 +156,16 @@ class RunReporter:
             self._output.write(encode_line(self._lines.make_init_line()))
         session.watch(self._apply)
 
-    def add_past_events(self, events: Iterable[StoredEvent]) -> None:
-        """Count the events of an earlier process, without printing a line for each."""
+    def add_past_events(self, events: Iterable[StoredEvent], roots: Collection[str]) -> None:
+        """Count the events of an earlier process, without printing a line for each.
+
+        Arguments:
+            roots: root runs that continue; of the others, only the named children matter.
+        """
         for event in events:
+            if find_root_id(event.run) not in roots:
+                self.screen.tree.roster.apply(event)
+                continue
             self._ledger.apply(event)
             self.screen.tree.apply(event)
             if self._format != "text":

@@ -37,14 +37,15 @@ def format_tool_call(
         full: show the whole result.
     """
     if child and not full:
-        return _format_task(child, result, columns, glyphs)
+        return format_task(child, columns, glyphs, is_error=result.error)
     call = started.call
     tool = find_builtin_tool(call.name)
     title = f"{glyphs.head}{describe_call(call, started.title)}"
     limit = tool.preview_lines if tool else 0
     if not full and not result.error and not limit:
         return [_format_in_one_line(title, result, columns, glyphs)]
-    lines = [_format_title(describe_task(child) if child else title, result, columns, glyphs)]
+    title = describe_task(child) if child else title
+    lines = [_format_title(title, columns, glyphs, is_error=result.error)]
     if full:
         text = append_placeholders(result.text, result.images)
         body = [(sanitize(line), "") for line in text.splitlines()]
@@ -67,18 +68,36 @@ def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list
     return [*rows[:head], (note, "dim"), *rows[-tail:]]
 
 
-def _format_title(title: str, result: ToolResult, columns: int, glyphs: Glyphs) -> Line:
-    return [(truncate(title, columns, glyphs.more), "bold red" if result.error else "bold")]
+def _format_title(title: str, columns: int, glyphs: Glyphs, *, is_error: bool) -> Line:
+    return [(truncate(title, columns, glyphs.more), "bold red" if is_error else "bold")]
 
 
-def _format_task(child: RunView, result: ToolResult, columns: int, glyphs: Glyphs) -> list[Line]:
-    figures = glyphs.dot.join(format_figures(child, child.finished_at))
-    outcome = f"{describe_outcome(child)} ({figures})"
+def format_task(
+    child: RunView, columns: int, glyphs: Glyphs, *, is_error: bool = False
+) -> list[Line]:
+    """Format a child: its task, and below it its outcome, or that it still works."""
+    figures = glyphs.dot.join(format_figures(child, child.finished_at or None))
+    outcome = f"{describe_outcome(child) or 'works in the background'} ({figures})"
     style = "green" if child.report and child.report.ok else "yellow"
     return [
-        _format_title(describe_task(child), result, columns, glyphs),
+        _format_title(describe_task(child), columns, glyphs, is_error=is_error),
         _indent([(outcome, style)], columns, glyphs),
     ]
+
+
+def format_finished_command(notification: str, columns: int, glyphs: Glyphs) -> list[Line]:
+    """Format the notification of a background command: the command, and below it its status."""
+    title, status = (_read_tag(notification, tag) for tag in ("task", "status"))
+    is_error = status != "completed"
+    style = "yellow" if is_error else "green"
+    return [
+        _format_title(f"{glyphs.head}$ {title}", columns, glyphs, is_error=is_error),
+        _indent([(f"{status} in the background", style)], columns, glyphs),
+    ]
+
+
+def _read_tag(notification: str, tag: str) -> str:
+    return sanitize_line(notification.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0])
 
 
 def _format_in_one_line(title: str, result: ToolResult, columns: int, glyphs: Glyphs) -> Line:

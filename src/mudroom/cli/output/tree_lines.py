@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from heapq import nsmallest
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.counts import count_noun
 from ..._core.runs import Reason
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
+from ...projections.current_team import describe_state
 from ...projections.merges import describe_merge
-from ...projections.run_tree import CommandView, RunState, RunTree, RunView
+from ...projections.run_tree import CommandView, RunState, RunTree, RunView, format_name
 from ...projections.safe_text import sanitize_line
+from ...projections.team import Teammate
 from .text import (
     UNICODE,
     Glyphs,
@@ -58,6 +61,7 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
         selected: id of the marked run.
         hidden_runs: ids of children to leave out, because they are on the screen already.
         printed_runs: ids of children that have no rows for the same reason, but are counted.
+        idle: named children that do not work; each has one row instead of those of its runs.
         is_snapshot: draw a final snapshot while the root still works; its headline counts tasks.
     """
 
@@ -68,6 +72,7 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
     selected: str = ""
     hidden_runs: Collection[str] = ()
     printed_runs: Collection[str] = ()
+    idle: Sequence[Teammate] = ()
     is_snapshot: bool = False
     glyphs: Glyphs = UNICODE
 
@@ -82,10 +87,37 @@ def format_tree(tree: RunTree, root: RunView, style: TreeStyle) -> list[Line]:
 
 def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[tuple[str, Line]]:
     """Format a tree; return each line with the id of its run, "" for a count."""
+    if style.idle:
+        runs = (brief.run_id for teammate in style.idle for brief in teammate.briefs)
+        style = replace(style, printed_runs={*style.printed_runs, *runs})
     shown = _choose_runs(tree, root, style)
     return [
         (root.run_id, _format_headline(tree, root, style)),
         *_format_descendants(tree, root, shown, "", style),
+        *((teammate.run_id, _format_idle(teammate, style)) for teammate in style.idle),
+    ]
+
+
+def _format_idle(teammate: Teammate, style: TreeStyle) -> Line:
+    """Format the row of a named child that does not work."""
+    is_selected = teammate.run_id == style.selected
+    stem = f"{style.glyphs.mark} @" if is_selected else "@"
+    room = style.columns - measure_width(stem)
+    name = truncate(format_name(teammate.name), room, style.glyphs.more)
+    shown, tail = fit_with_figures(
+        f"  {describe_state(teammate)}",
+        [f"{format_tokens(teammate.usage.total_tokens)} tokens"],
+        room - measure_width(name),
+        style.glyphs,
+        min_columns=MIN_HEADLINE_COLUMNS,
+    )
+    color = choose_agent_color(teammate.agent)
+    name_style = f"bold {color} reverse" if is_selected else f"bold {color}"
+    return [
+        (truncate(stem, style.columns, ""), "dim"),
+        (name, name_style),
+        (shown, ""),
+        (tail, "dim"),
     ]
 
 
@@ -122,6 +154,8 @@ def describe_outcome(run: RunView) -> str:
 
 def describe_task(run: RunView) -> str:
     """Return the task of a child as one line, with its name and description if it has them."""
+    if run.number > 1:  # The prompt is messages in tags; the description is their text.
+        return f"> task ({run.label}): {sanitize_line(run.title)}"
     names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))
     label = ": ".join(names)
     return f"> task{f' ({label})' if label else ''}: {sanitize_line(run.prompt)}"

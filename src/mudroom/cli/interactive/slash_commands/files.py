@@ -98,6 +98,7 @@ async def rewind(conversation: Conversation, number: str) -> None:
         return
     conversation.session.rewind(chosen)
     conversation.status.receipts.rewind(chosen)
+    conversation.tree.rewind(chosen)
     run = conversation.tree.runs[chosen]
     conversation.ui.prefill("" if run.description else remove_attachments(run.prompt))
     conversation.print_text(f"Removed prompt {chosen} and all after it. {outcome}", "dim")

@@ -9,8 +9,9 @@ from ...._core.counts import count_noun
 from ...._core.token_counts import estimate_tokens
 from ....errors import UnknownName
 from ....projections.context_receipt import describe_receipt, parse_turn_name
+from ....projections.current_team import describe_state, list_idle
 from ....projections.ledger import describe_ledger
-from ....projections.run_tree import RunView
+from ....projections.run_tree import RunView, format_name
 from ....projections.safe_text import sanitize_line
 from ...output.text import format_tokens, truncate
 from ...output.tree_lines import describe_outcome, format_figures
@@ -129,6 +130,9 @@ async def runs(conversation: Conversation, _: str) -> None:
             if command.is_background:
                 text = f"{'  ' * (run.depth + 1)}{command.id}  $ {command.title}  (running)"
                 conversation.print_text(truncate(text, columns))
+    for teammate in list_idle(conversation.tree):
+        text = f"@{format_name(teammate.name)}  {describe_state(teammate)}"
+        conversation.print_text(truncate(text, columns))
     if conversation.is_busy:
         conversation.print_text(
             "Up and Down on an empty line select one: enter opens it, m sends a message, w wraps "

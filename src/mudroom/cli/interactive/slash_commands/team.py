@@ -10,6 +10,7 @@ from msgspec import Struct
 from ...._core.counts import count_noun
 from ...._core.runs import InboxMessage
 from ....errors import UsageError
+from ....projections.current_team import list_teammates
 from ....projections.safe_text import sanitize, sanitize_line
 from ....projections.team import Teammate, normalize_name
 from ...output.text import format_tokens
@@ -23,7 +24,7 @@ NO_TEAMMATES = (
 
 async def team(conversation: Conversation, _: str) -> None:
     """List the named children: agent, state, runs, tokens, unread messages."""
-    teammates = conversation.session.teammates
+    teammates = list_teammates(conversation.tree)
     if not teammates:
         conversation.print_text(NO_TEAMMATES)
         return
@@ -92,7 +93,7 @@ def _list_unread(conversation: Conversation) -> Iterator[UnreadMessage]:
     """Yield the messages to named children, then those that only a run at work waits to read."""
     named: dict[str, Teammate] = {}
     seen: set[str] = set()
-    for mate in conversation.session.teammates:
+    for mate in list_teammates(conversation.tree):
         named.update((brief.run_id, mate) for brief in mate.briefs)
         seen.update(mate.unread)
         for message in mate.unread.values():

@@ -1,0 +1,46 @@
+"""The named children of a conversation as they are now: without what a rewind removed.
+
+for teammate in list_idle(RunTree.from_events(events)):
+    print(describe_state(teammate))
+"""
+
+from __future__ import annotations
+
+from .._core.counts import count_noun
+from .._core.runs import InboxMessage
+from .run_tree import RunTree, RunView
+from .team import Teammate
+
+
+def list_teammates(tree: RunTree) -> list[Teammate]:
+    """Return the named children, oldest first.
+
+    Those of root runs that are no prompts, such as tasks of a board, are among them.
+    """
+    if not tree.roster.teammates:
+        return []
+    tasks = [root.run_id for root in list(tree.roots) if root.depth]
+    return tree.roster.list_current_of_roots(tree.latest_root, *tasks)
+
+
+def list_idle(tree: RunTree) -> list[Teammate]:
+    """Return the named children that a message starts again."""
+    return [teammate for teammate in list_teammates(tree) if teammate.is_idle]
+
+
+def list_unread(tree: RunTree, run: RunView) -> list[InboxMessage]:
+    """Return the messages that a run has not read; of a named child, those of its next run, too."""
+    unread = {} if run.report else dict(run.unread)
+    for teammate in list_teammates(tree):
+        if teammate.run_id == run.run_id:
+            unread = teammate.unread | unread
+    return list(unread.values())
+
+
+def describe_state(teammate: Teammate) -> str:
+    """Return the state of a named child as text: "idle, 2 runs, 0 unread"."""
+    state = "replaced by a newer child" if teammate.is_replaced else str(teammate.state)
+    if teammate.is_idle and teammate.report and not teammate.report.ok:
+        state += f" after {teammate.report.reason}"
+    runs = count_noun(len(teammate.briefs), "run")
+    return f"{state}, {runs}, {len(teammate.unread):,} unread"
