@@ -57,6 +57,13 @@ def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() ->
     assert got.child_tokens == 2320
 
 
+def test_a_child_with_several_runs_is_one_child() -> None:
+    events = [run_started("1"), run_started("1.1.1", "1"), run_started("1.1.1~2", "1")]
+    assert Ledger.from_events(events).children == 1
+    later = [run_started("2"), run_started("2.0.alice", "2"), run_started("2.0.alice~1", "2")]
+    assert Ledger.from_events(later).children == 1
+
+
 def test_estimate_without_children_replaces_reports_by_what_children_read() -> None:
     got = Ledger.from_events(make_session())
     assert got.parent_tokens == 1100

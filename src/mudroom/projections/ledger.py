@@ -17,6 +17,7 @@ from .._core.events import (
     TurnFinished,
 )
 from .._core.messages import Usage
+from .._core.run_ids import find_first_id
 from .._core.runs import Brief
 from .._core.token_counts import CHARACTERS_PER_TOKEN
 
@@ -25,7 +26,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """Text sizes of one session. Tokens of `read` and `returned` are estimates: bytes / 4.
 
     Arguments:
-        children: runs below the conversation, at any depth; tasks of a program count too.
+        children: children at any depth, each once if it has several runs; tasks of a program count
+            too.
         read_lines, read_bytes, read_tokens: results of tools, not reports, that went into
             contexts of children.
         returned_lines, returned_bytes, returned_tokens: reports that went into the context of the
@@ -145,7 +147,7 @@ class LedgerBuilder:
             own_tokens = max(0, self._parent_tokens - self._returned.tokens)
             without_children = own_tokens + self._read.tokens
         return Ledger(
-            children=len(self._children),
+            children=len(set(map(find_first_id, self._children))),
             read_lines=self._read.lines,
             read_bytes=self._read.bytes,
             read_tokens=self._read.tokens,

@@ -173,7 +173,8 @@ const computeLedger = (fold) => {
   const returned = Math.round(fold.returned.bytes / BYTES_PER_TOKEN);
   const parent = fold.growth.reduce((maximum, step) => Math.max(maximum, step.input), 0);
   return {
-    children: children.length,
+    // A child may have several runs: 1.1.1, 1.1.1~2.
+    children: new Set(children.map((run) => run.id.replace(/~\d+$/, ""))).size,
     readLines: fold.read.lines,
     readBytes: fold.read.bytes,
     read,
