@@ -243,6 +243,8 @@ class _Builder:
             max_output_tokens=options.max_output_tokens,
             child_budget=Budget(turns=options.child_turns),
             isolate=options.isolate,
+            check=options.check,
+            check_seconds=options.check_seconds,
             max_returns=options.max_returns,
             compute_price=pricing.calculate_cost,
             reports_costs=options.prices,

@@ -338,9 +338,9 @@ class IsolatedFiles:
         """Return the stored work of a run."""
         return self._open_workspaces().find_stored(run_id)
 
-    def plan_merge(self, work: Work) -> MergePlan:
+    def plan_merge(self, work: Work, after: MergePlan | None = None) -> MergePlan:
         """Merge the work of a child with the present files; write no file."""
-        return self._open_workspaces().plan_merge(self._owner, work)
+        return self._open_workspaces().plan_merge(self._owner, work, after)
 
     def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
         """Open a sandbox with the files of a tree, for as long as it is needed."""

@@ -15,6 +15,8 @@ Example:
                 return "text for the next request"
             case WorkMerged():
                 return f"files of run {event.child}"
+            case CheckStarted() | CheckFinished():
+                return event.command
             case ResultsCleared() | Compacted():
                 return "the conversation is shorter"
             case Delta():
@@ -33,6 +35,8 @@ from __future__ import annotations
 
 from ._core.events import (
     AnyEvent,
+    CheckFinished,
+    CheckStarted,
     Compacted,
     Delta,
     Event,
@@ -61,6 +65,8 @@ from ._core.events import (
 
 __all__ = [
     "AnyEvent",
+    "CheckFinished",
+    "CheckStarted",
     "Compacted",
     "Delta",
     "Event",

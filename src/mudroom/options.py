@@ -58,6 +58,9 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
             names them has them.
         isolate: give each child that may change files an isolated workspace, unless its agent or
             the call says otherwise.
+        check: command, such as "make test", that must succeed with the merged files before the work
+            of a child with an isolated workspace is merged.
+        check_seconds: time limit of that command.
         allow_net: let commands reach the network, and offer the tool `web_fetch`.
         isolated_mb: disk space in MiB for the isolated workspaces of a session; at the limit, a
             child that needs one is not started.
@@ -78,6 +81,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
     board: bool = False
     isolate: bool = False
     isolated_mb: PositiveInt = 4096
+    check: str = ""
+    check_seconds: PositiveInt = 600
     allow_net: bool = False
     home: str = ""
     takes_images: bool = False

@@ -57,6 +57,7 @@ async def use_recorded_options(
         cwd=path_from_text(opened.cwd),
         model=briefs[-1].model if reuses_model else options.model,
         isolate=options.isolate or opened.isolate,
+        check=options.check or opened.check,
         board=options.board or bool(_find_board(events)) or any(map(_has_offered_board, briefs)),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )

@@ -90,6 +90,7 @@ class Session(RunControls):
             services.request_heads.load(events)
             for event in events:
                 services.teams.observe(event)
+                services.check_results.observe(event)
                 for watch in self._history_watchers:
                     watch(event)
             unfinished = self._conversation.unfinished_events

@@ -10,6 +10,8 @@ from click.testing import CliRunner
 
 from mudroom import AssistantMessage, Reason, Session
 from mudroom._core.events import (
+    CheckFinished,
+    CheckStarted,
     Compacted,
     MessageDelivered,
     MessageSent,
@@ -36,6 +38,8 @@ from mudroom.testing.sample_events import every_event
 GOLDEN = Path(__file__).with_name("golden")
 VERSIONS = [1, 2]
 FIRST_VERSION: dict[type[StoredEvent], int] = {
+    CheckFinished: 2,
+    CheckStarted: 2,
     Compacted: 2,
     MessageDelivered: 2,
     MessageSent: 2,

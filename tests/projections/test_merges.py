@@ -7,7 +7,7 @@ import pytest
 from mudroom import Reason
 from mudroom._core.runs import Report, Work
 from mudroom.cli.output.tree_lines import describe_outcome
-from mudroom.events import RunFinished, WorkMerged
+from mudroom.events import CheckFinished, CheckStarted, RunFinished, WorkMerged
 from mudroom.projections.merges import describe_merge
 from mudroom.projections.run_tree import RunTree, RunView
 from mudroom.testing.event_builders import run_started
@@ -43,12 +43,26 @@ def make_merge(
         (NO_CHANGES, make_merge("merged"), "no changes"),
         (WORK, make_merge("conflict", conflicts=("a.py",)), "conflict in 1 file"),
         (WORK, make_merge("refused"), "2 files not merged"),
+        (WORK, make_merge("red"), "check failed"),
     ],
 )
 def test_the_state_of_the_work_of_a_child_is_told_in_words(
     work: Work | None, merge: WorkMerged | None, words: str
 ) -> None:
     assert describe_merge(finish_child(work, merge)) == words
+
+
+def test_work_is_shown_as_checking_until_the_check_or_the_merge_ends() -> None:
+    tree = RunTree()
+    tree.runs["1.1.1"] = finish_child(WORK)
+    tree.runs["1"] = RunTree.from_events([run_started("1")]).runs["1"]
+    check = CheckStarted(at=3, run="1", command="make", tree="4b1f", children=("1.1.1", "1.1.2"))
+    ended = CheckFinished(at=4, run="1", command="make", tree="4b1f", children=check.children)
+    for end in (ended, make_merge("merged", ("a.py",))):
+        tree.apply(check)
+        assert describe_merge(tree.runs["1.1.1"]) == "checking"
+        tree.apply(end)
+        assert describe_merge(tree.runs["1.1.1"]) != "checking"
 
 
 def test_a_run_that_works_has_no_state_of_its_work() -> None:

@@ -124,6 +124,8 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, omit_defau
         workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
             removed with the run: only its report remains. ISOLATED: see WorkspaceKind. None means
             what the call or the session says.
+        check: command that must succeed with the merged files before the work of the agent in an
+            isolated workspace is merged; "" for that of the session.
         is_teammate: true if a child with this agent has a name, that of the agent: a message to
             it starts its next run in the same conversation.
 
@@ -153,6 +155,7 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, omit_defau
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None
     workspace: WorkspaceKind | None = None
+    check: str = ""
     is_teammate: bool = field(name="teammate", default=False)
 
     def __post_init__(self) -> None:

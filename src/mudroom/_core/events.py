@@ -27,27 +27,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import field
 
+from .event import Event
+from .merge_events import CheckFinished, CheckStarted, WorkMerged
 from .messages import AssistantMessage, Message, ToolCallBlock, Usage
 from .runs import Brief, InboxMessage, Reason, Report, RequestHead
 from .tools import ToolResult, ToolView
-
-
-class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="type"):
-    """Fields that all events have.
-
-    Arguments:
-        at: seconds since 1970.
-        run: run id, "" for events of the session.
-        turn: number of the model call, from 1; 0 before the first one.
-        prompt_id: "session#run id#turn": unique for each turn of each run.
-    """
-
-    at: float
-    run: str = ""
-    turn: int = 0
-    prompt_id: str = ""
 
 
 class SessionOpened(Event, frozen=True, tag="session_opened"):
@@ -59,6 +45,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         sandbox: tier in which commands run.
         granted: rights beyond the sandbox that the user or a program gave: network, allow rules.
         isolate: true if children that may change files have isolated workspaces by default.
+        check: command that must succeed with merged files; "" for none.
         board: file name of the task board that is offered to all runs, "" for none.
     """
 
@@ -69,6 +56,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     granted: tuple[str, ...] = ()
     isolate: bool = False
     board: str = ""
+    check: str = ""
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):
@@ -217,7 +205,7 @@ class ResultsCleared(Event, frozen=True, tag="results_cleared"):
 
     texts: dict[str, str]
     tokens: int = 0
-    arguments: dict[str, dict[str, Any]] = {}
+    arguments: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (msgspec copies it)
 
 
 class Compacted(Event, frozen=True, tag="compacted"):
@@ -237,31 +225,7 @@ class Compacted(Event, frozen=True, tag="compacted"):
     before: int = 0
     after: int = 0
     summary_run: str = ""
-    parts: dict[str, int] = {}
-
-
-class WorkMerged(Event, frozen=True, tag="work_merged"):
-    """The work of a child with an isolated workspace was merged into the files of the run, or not.
-
-    Arguments:
-        child: id of the child run.
-        state: "merged", "conflict" or "refused".
-        files: paths of the files that were changed, relative to the workspace.
-        conflicts: the files that could not be merged, with the kinds of their conflicts.
-        text: what the model of the run reads about it.
-        returned: id of the run with which the child gets its work back; "" if it does not.
-        base: id of the tree with the run's files at that time. tree: id of the tree with which that
-            run begins: both sides, with conflict marks.
-    """
-
-    child: str
-    state: str
-    files: tuple[str, ...] = ()
-    conflicts: tuple[tuple[str, str], ...] = ()
-    text: str = ""
-    returned: str = ""
-    base: str = ""
-    tree: str = ""
+    parts: dict[str, int] = {}  # noqa: RUF012  (msgspec copies it)
 
 
 class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):
@@ -359,6 +323,8 @@ StoredEvent = (
     | ResultsCleared
     | Compacted
     | WorkMerged
+    | CheckStarted
+    | CheckFinished
     | PermissionDecided
     | ToolCallStarted
     | FileWriteIntended

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget, Limit
+from .._core.checks import CheckResults
 from .._core.events import AnyEvent, Compacted, ResultsCleared, StoredEvent, WorkMerged
 from .._core.messages import Usage
 from .._core.ports import (
@@ -99,6 +100,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             for all other agents. Without a model string it is that of the parent.
         max_output_tokens: longest answer in tokens where the agent sets none.
         child_budget: limits of children where agent and call set none.
+        check: command that must succeed with merged files; "" for none. check_seconds: its limit.
+        check_results: the results of the checks.
         isolate: true if children that may change files have isolated workspaces by default.
         compute_price: returns the price of an answer.
         max_returns: times that a child gets work back that cannot be merged.
@@ -138,6 +141,9 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     child_budget: Budget = Budget(turns=30)
     isolate: bool = False
+    check: str = ""
+    check_seconds: float = 600.0
+    check_results: CheckResults = field(default_factory=CheckResults)
     compute_price: ComputePrice = lambda model, usage, *, uses_table=True: None
     max_returns: int = 1
     reports_costs: bool = False

@@ -336,6 +336,7 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("context", _CONTEXT),
     ("workspace", _WORKSPACE),
     ("isolation", _ISOLATION),
+    ("check", _make_field_handler("check", _read_text)),
     ("teammate", _handle_teammate),
     ("outputs returns output_schema", _handle_outputs),
     ("mode", _handle_mode),

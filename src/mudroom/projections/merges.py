@@ -7,10 +7,12 @@ from .run_tree import RunView
 
 
 def describe_merge(run: RunView) -> str:
-    """Return what became of the work of a run: "merged 2 files", "conflict in 1 file".
+    """Return what became of the work of a run: "merged 2 files", "conflict in 1 file", "checking".
 
     Returns "" for a run that shared the files of its parent, or whose merge has not ended.
     """
+    if run.is_checking:
+        return "checking"
     work = run.report.work if run.report else None
     if work is None or run.merge is None:
         return ""
@@ -19,4 +21,6 @@ def describe_merge(run: RunView) -> str:
         return f"merged {count_noun(files, 'file')}" if files else "no changes"
     if run.merge.state == "conflict":
         return f"conflict in {count_noun(len(run.merge.conflicts), 'file')}"
+    if run.merge.state == "red":
+        return "check failed"
     return f"{count_noun(len(work.files), 'file')} not merged"

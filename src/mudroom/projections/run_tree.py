@@ -11,6 +11,8 @@ from msgspec import Struct
 from .._core.budgets import Budget
 from .._core.events import (
     AnyEvent,
+    CheckFinished,
+    CheckStarted,
     Delta,
     MessageDelivered,
     MessageSent,
@@ -87,6 +89,7 @@ class RunView(Struct, kw_only=True, eq=False):
         pending_retry: set while a failed model call waits to be repeated.
         report: set when the run has ended.
         merge: outcome of the merge of its work, once the parent has it.
+        is_checking: true while a check runs with its merged work.
         error: the last error, safe to print.
     """
 
@@ -120,6 +123,7 @@ class RunView(Struct, kw_only=True, eq=False):
     pending_retry: ModelCallRetried | None = None
     report: Report | None = None
     merge: WorkMerged | None = None
+    is_checking: bool = False
     error: str = ""
 
     @property
@@ -187,6 +191,11 @@ class RunTree:
             self._add_usage(run, event.message.usage)
         elif isinstance(event, WorkMerged) and event.child in self.runs:
             self.runs[event.child].merge = event
+            self.runs[event.child].is_checking = False
+        elif isinstance(event, CheckStarted | CheckFinished):
+            for child in event.children:
+                if child in self.runs:
+                    self.runs[child].is_checking = isinstance(event, CheckStarted)
 
     def rewind(self, run_id: str) -> None:
         """Return to the state before a root run; the runs stay in the tree."""

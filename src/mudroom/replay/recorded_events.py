@@ -9,7 +9,10 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec.structs import replace
 
+from .._core.checks import CHECK
 from .._core.events import (
+    CheckFinished,
+    CheckStarted,
     Event,
     FileWriteIntended,
     MessageSent,
@@ -42,6 +45,8 @@ _NOT_COMPARED = (
     RunResumed,
     ModelCallRetried,
     WorkMerged,
+    CheckStarted,
+    CheckFinished,
 )
 """Event types that depend on the outside world: a replay lacks them or has them elsewhere."""
 
@@ -77,7 +82,7 @@ class RecordedEvents:
             if isinstance(event, RunResumed):
                 _remove_unanswered_turn(expected)
             if isinstance(event, PermissionDecided):
-                if event.name == MERGE:
+                if event.name in (MERGE, CHECK):
                     continue  # a replay merges nothing
                 expected.clear()  # the earlier process did not act on its decision
             if not isinstance(event, _NOT_COMPARED):

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from .._core.checks import CHECK
 from .._core.events import (
     MessageDelivered,
     MessageSent,
@@ -22,6 +23,7 @@ from .._core.events import (
 )
 from .._core.messages import ToolCallBlock
 from .._core.ports import (
+    MERGE,
     ApprovalDecision,
     ApprovalRequest,
     Hooks,
@@ -50,7 +52,7 @@ class RecordedOutcomes:
         for event in events:
             if isinstance(event, ToolCallFinished):
                 self._results[event.run, event.call_id] = event
-            elif isinstance(event, PermissionDecided):
+            elif isinstance(event, PermissionDecided) and event.name not in (MERGE, CHECK):
                 self._decisions[event.run, event.call_id] = event
             elif isinstance(event, RunStarted):
                 self._started_runs.add(event.run)

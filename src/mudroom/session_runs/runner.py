@@ -264,6 +264,7 @@ class SessionRunner:
             sandbox=services.environments.shared.sandbox.tier,
             granted=granted,
             isolate=self._options.isolate,
+            check=self._options.check,
             board=self.resources.board_name,
         )
         self.resources.journal.opening = event

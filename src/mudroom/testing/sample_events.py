@@ -7,6 +7,8 @@ from typing import TypedDict
 from .._core.agents import Agent, Output
 from .._core.budgets import Budget
 from .._core.events import (
+    CheckFinished,
+    CheckStarted,
     Compacted,
     FileWriteIntended,
     MessageDelivered,
@@ -175,6 +177,16 @@ def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
             state="conflict",
             conflicts=(("src/config.py", "both-modified"),),
             text="[merge: not done, 1 conflict]",
+        ),
+        CheckStarted(**stamp, command="make test", tree="4b1f", children=("1.2.1.1.1",)),
+        CheckFinished(
+            **stamp,
+            command="make test",
+            tree="4b1f",
+            children=("1.2.1.1.1",),
+            exit_code=2,
+            seconds=1.25,
+            output="1 failed",
         ),
     )
 

@@ -82,8 +82,11 @@ class Isolation(Protocol):
         """Return the stored work of a run, None if there is none."""
         ...
 
-    def plan_merge(self, work: Work) -> MergePlan:
+    def plan_merge(self, work: Work, after: MergePlan | None = None) -> MergePlan:
         """Merge the work of a child with the present files of this environment; write no file.
+
+        Arguments:
+            after: plan of work that is merged before, if the new plan is for both.
 
         Raises WorkspaceError if git fails.
         """

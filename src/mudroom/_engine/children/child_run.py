@@ -175,8 +175,9 @@ class ChildRun:
         """
         while await self._wait_for_run():
             self._report = await self._finish()
-            prepare = self._prepare_return
-            self._merged = await merge_report(self._context, self._report, prepare)
+            self._merged = await merge_report(
+                self._context, self._brief.agent, self._report, self._prepare_return
+            )
             if not (self._merged and self._merged.returned and await self._return_work()):
                 return True
         return False

@@ -5,74 +5,36 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from msgspec import Struct
-
+from ..._core.agents import Agent
+from ..._core.checks import Check
 from ..._core.counts import count_noun
-from ..._core.events import PermissionDecided, WorkMerged
-from ..._core.messages import ToolCallBlock
-from ..._core.ports import (
-    MERGE,
-    ApprovalDecision,
-    ApprovalRequest,
-    Isolation,
-    MergeConflict,
-    MergePlan,
-    PermissionVerdict,
-)
-from ..._core.runs import Report, Work
-from ..._core.tools import ToolCategory, ToolResult
+from ..._core.events import CheckFinished, WorkMerged
+from ..._core.ports import Isolation, MergeConflict
+from ..._core.runs import Report
+from ..._core.tools import ToolResult
 from ...errors import MudroomError
 from ..call_context import CallContext
-from ..changes.merge_preview import preview_merge
-from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ..run_context import RunContext
-
-_MAX_ATTEMPTS = 3
-"""Plans of one merge: the user may change files while they are written."""
+from .checks import describe_check
+from .merge_queue import MergeOutcome, merge_work
 
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
-
-_VERDICTS = ("deny", "ask", "allow")
-
-
-class MergeOutcome(Struct, frozen=True):
-    """The result of a merge.
-
-    Arguments:
-        files: paths of the files that were changed.
-        conflicts: why nothing was changed; empty if all was merged.
-        refusal: why the merge was not allowed, "" if it was.
-        base, tree: see `MergePlan`.
-    """
-
-    files: tuple[str, ...] = ()
-    conflicts: tuple[MergeConflict, ...] = ()
-    refusal: str = ""
-    base: str = ""
-    tree: str = ""
-
-    @property
-    def state(self) -> str:
-        """The state in one word: "merged", "conflict" or "refused"."""
-        if self.refusal:
-            return "refused"
-        return "conflict" if self.conflicts else "merged"
-
 
 PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 """Function that decides whether a child gets its work back. Returns the event for the record."""
 
 
 async def merge_report(
-    context: CallContext, report: Report, prepare_return: PrepareReturn
+    context: CallContext, agent: Agent, report: Report, prepare_return: PrepareReturn
 ) -> WorkMerged | None:
     """Merge the work of a child, once, and record the outcome.
 
     Returns None for a child that shared its parent's files.
 
     Arguments:
-        prepare_return: called if the work conflicts, before the outcome is recorded.
+        agent: agent of the child.
+        prepare_return: called if the work can go back to the child, before the outcome is recorded.
     """
     run = context.run
     if report.work is None:
@@ -81,7 +43,8 @@ async def merge_report(
         run.evidence.add_files(ToolResult("", changes=merged.files))
         return merged
     try:
-        outcome = await merge_work(context, report.run_id, report.work)
+        check = choose_check(run, agent)
+        outcome = await merge_work(context, report.run_id, report.work, check)
     except MudroomError as error:
         outcome = MergeOutcome(refusal=str(error))
     text = await asyncio.to_thread(_describe, context, report.run_id, outcome)
@@ -94,6 +57,7 @@ async def merge_report(
         files=outcome.files,
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
         text=text,
+        check=describe_check(outcome.check) if outcome.check else "",
         base=outcome.base,
         tree=outcome.tree,
     )
@@ -102,6 +66,15 @@ async def merge_report(
     await run.recorder.record(event)
     run.evidence.add_files(ToolResult("", changes=outcome.files))
     return event
+
+
+def choose_check(run: RunContext, agent: Agent) -> Check | None:
+    """Return the check for the work of an agent: its own, or that of the session."""
+    services = run.services
+    command = agent.check or services.check
+    if not command:
+        return None
+    return Check(command, services.check_seconds, is_from_user=command == services.check)
 
 
 def _find_recorded(run: RunContext, child: str) -> WorkMerged | None:
@@ -114,94 +87,13 @@ def _find_recorded(run: RunContext, child: str) -> WorkMerged | None:
     )
 
 
-async def merge_work(context: CallContext, run_id: str, work: Work) -> MergeOutcome:
-    """Merge the work of a run into the files of the parent: all of it, or nothing."""
-    isolation = context.run.environment.isolation
-    if isolation is None:
-        return MergeOutcome(refusal="this session has no isolated workspaces")
-    conflicts: tuple[MergeConflict, ...] = ()
-    async with isolation.lock:
-        for _ in range(_MAX_ATTEMPTS):
-            plan = await asyncio.to_thread(isolation.plan_merge, work)
-            if plan.conflicts:
-                return MergeOutcome(conflicts=plan.conflicts, base=plan.base, tree=plan.tree)
-            if refusal := await _check_permission(context, run_id, plan, isolation):
-                return MergeOutcome(refusal=refusal)
-            try:
-                present = context.run.environment.workspace
-                await asyncio.to_thread(
-                    write_merged_files, plan, isolation, present, context.workspace
-                )
-            except ChangedMeanwhileError as change:
-                path, theirs = change.file.path, change.file.after
-                conflicts = (MergeConflict(path, "changed-meanwhile", theirs=theirs),)
-                continue
-            await asyncio.to_thread(isolation.mark_merged, run_id)
-            return MergeOutcome(work.files)  # also those that an earlier process wrote
-    return MergeOutcome(conflicts=conflicts)
-
-
-async def _check_permission(
-    context: CallContext, run_id: str, plan: MergePlan, isolation: Isolation
-) -> str:
-    """Ask the rules, the mode and the user once for all files. Return why not, "" if allowed."""
-    run = context.run
-    tool = run.services.toolbox.get("write")
-    if not plan.files:
-        return ""
-    if tool is None:
-        return "no file may be written in this session"
-    call = ToolCallBlock(context.call.id if context.call else "", MERGE, {"run": run_id})
-    verdicts = [
-        run.environment.policy.judge(call, tool, {"path": file.path, "content": ""}, run.brief)
-        for file in plan.files
-    ]
-    verdict = min(verdicts, key=lambda each: _VERDICTS.index(each.verdict))
-    if verdict.verdict == "allow":
-        return ""
-    decision = ApprovalDecision(False)
-    if verdict.verdict == "ask":
-        paths = [file.path for file in plan.files]
-        request = ApprovalRequest(
-            run.run_id,
-            run.brief.agent.name,
-            MERGE,
-            {"run": run_id, "files": paths},
-            f"{count_noun(len(paths), 'file')} of yours would change",
-            call.id,
-            category=ToolCategory.WRITE,
-            name=run.brief.name,
-            change=await asyncio.to_thread(preview_merge, plan, isolation),
-        )
-        with run.meter.pause():
-            decision = await run.services.approver.decide(request)
-    await _record_decision(context, call.id, verdict, decision)
-    if decision.allowed:
-        return ""
-    return decision.why or verdict.why or "the user said no"
-
-
-async def _record_decision(
-    context: CallContext, call_id: str, verdict: PermissionVerdict, decision: ApprovalDecision
-) -> None:
-    event = context.run.recorder.make_event(
-        PermissionDecided,
-        call_id=call_id,
-        name=MERGE,
-        verdict=verdict.verdict,
-        allowed=decision.allowed,
-        policy_reason=verdict.why,
-        approver_reason=decision.why,
-        rule=verdict.rule,
-    )
-    await context.run.recorder.record(event)
-
-
 def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
     """Return the outcome as the parent's model reads it."""
     isolation = context.run.environment.isolation
     if outcome.refusal:
         return f"[merge: not done: {outcome.refusal}. The work is kept as run {run_id}.]"
+    if outcome.check:
+        return _describe_failure(run_id, outcome, outcome.check)
     if outcome.conflicts and isolation:
         return _describe_conflicts(context, isolation, run_id, outcome.conflicts)
     if not outcome.files:
@@ -211,6 +103,17 @@ def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
     listed += f" and {more} more" if more > 0 else ""
     count = count_noun(len(outcome.files), "file")
     return f"[merge: the child's changes of {count} are in your files now: {listed}]"
+
+
+def _describe_failure(run_id: str, outcome: MergeOutcome, check: CheckFinished) -> str:
+    """Return the check that failed, and the end of its output."""
+    text = (
+        "[merge: not done, a check of the merged files failed; your files are unchanged, and all "
+        f"work of the child is kept as run {run_id}.\n{describe_check(check)}"
+    )
+    if outcome.fails_without:
+        text += "\nThe check fails without the child's changes, too: first make it succeed."
+    return text + "]"
 
 
 def _describe_conflicts(

@@ -145,6 +145,11 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     default=None,
     help="Give each child that may change files its own copy; merge its changes when it reports.",
 )
+@value_option(
+    "--check",
+    "COMMAND",
+    "Command, such as 'make test', that must succeed before the work of such a child is merged.",
+)
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),

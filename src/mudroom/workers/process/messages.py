@@ -36,6 +36,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         images: whether a model takes images, as local servers reported it, by model string.
         isolated_bytes: see Quota.
         isolate: children that may change files have isolated workspaces by default.
+        check, check_seconds: see SessionServices.
         board_offer: runs that have the tools for the task board; "" without a board.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         compaction: when the engine shortens conversations.
@@ -64,6 +65,8 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     has_hooks: bool = False
     isolate: bool = False
     isolated_bytes: int = 0
+    check: str = ""
+    check_seconds: float = 600.0
     takes_images: bool = False
     max_output_tokens: int | None = None
     listing_limits: ListingLimits = ListingLimits()

@@ -226,14 +226,16 @@ class IsolatedWorkspaces:
         self.store.mark_merged(run_id)
         self.remove_if_stored(run_id)
 
-    def plan_merge(self, into: str, work: Work) -> MergePlan:
+    def plan_merge(self, into: str, work: Work, after: MergePlan | None = None) -> MergePlan:
         """Merge work with the present files of a workspace; write no file.
 
         Arguments:
             into: run id of an isolated workspace; "" for the user's folder.
+            after: plan of work that is merged before, if the new plan is for both.
         """
-        ours = self._store_present(into).tree
-        merge = merge_trees(self.store, work.base, ours, work.tree)
+        ours = after.base if after else self._store_present(into).tree
+        onto = after.tree if after else ours
+        merge = merge_trees(self.store, work.base, onto, work.tree)
         if merge.conflicts:
             conflicts = tuple(
                 replace(conflict, path=path_to_text(conflict.path)) for conflict in merge.conflicts
@@ -253,7 +255,7 @@ class IsolatedWorkspaces:
             MergedFile(path_to_text(change.path), change.before, change.after, change.mode & 0o777)
             for change in changes
         )
-        return MergePlan(files)
+        return MergePlan(files, base=ours, tree=merge.tree)
 
     @contextmanager
     def lock_files(self, run_id: str) -> Generator[None]:
