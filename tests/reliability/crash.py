@@ -85,8 +85,8 @@ class Journal(PointWrapper):
 
 
 class Workspace(PointWrapper):
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        new = self._inner.write(path, data, mode=mode)
+    def write(self, path: str, data: bytes, **options: Any) -> bool:
+        new = self._inner.write(path, data, **options)
         self._points()
         return new
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
-from .._core.ports import Workspace, WorkspaceWrapper
+from .._core.ports import ContentCheck, Workspace, WorkspaceWrapper
 from ..errors import WorkspaceError
 
 _BLOCK_SIZE = 1 << 20
@@ -34,15 +34,22 @@ class RecordedWorkspace(WorkspaceWrapper):
         self._before_write = before_write
         self._after_write = after_write
 
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        mode: int | None = None,
+        check: ContentCheck | None = None,
+    ) -> bool:
         """Write a whole file. Return True if the file is new."""
         with self._announce(path, sha256(data).hexdigest()):
-            return self.inner.write(path, data, mode=mode)
+            return self.inner.write(path, data, mode=mode, check=check)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
         """Remove a file."""
         with self._announce(path, ""):
-            self.inner.remove(path)
+            self.inner.remove(path, check=check)
 
     @contextmanager
     def _announce(self, path: str, after: str) -> Generator[None]:

@@ -5,22 +5,30 @@ from __future__ import annotations
 import os
 import secrets
 import stat
+from contextlib import suppress
 
+from .._core.ports import ContentCheck
 from .._platform.protected_names import UNFINISHED_PREFIX
+from ._checked_rename import remove_checked, replace_checked
 
 _PREFIX = f"{UNFINISHED_PREFIX}-"
 
 
 def write_atomically(
-    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None
+    folder: int,
+    name: str,
+    data: bytes,
+    old: os.stat_result | None,
+    mode: int | None,
+    check: ContentCheck | None = None,
 ) -> None:
     """Write a temporary file, make it durable and rename it over the old one.
 
     Arguments:
         folder: descriptor. old: facts about the file that is replaced, None for a new file.
-        mode: permission bits; None keeps those of the old file.
+        mode: permission bits; None keeps those of the old file. check: see `Workspace.write`.
     """
-    temporary = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+    temporary = _make_name()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
     try:
@@ -34,11 +42,28 @@ def write_atomically(
             if mode is not None:
                 os.fchmod(descriptor, mode & 0o777)
             os.fsync(descriptor)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        if check is None:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            replace_checked(folder, temporary, name, check)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
         os.fsync(folder)
     except BaseException:
         os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def remove_file(folder: int, name: str, check: ContentCheck | None) -> None:
+    """Remove a file of an open folder. `check`: see `Workspace.write`."""
+    if check is None:
+        os.unlink(name, dir_fd=folder)
+    else:
+        remove_checked(folder, name, _make_name(), check)
+
+
+def _make_name() -> str:
+    return f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def remove_temporary_files(folder: int) -> None:

@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from .._core.ports import FileInfo
+from .._core.ports import ContentCheck, FileInfo
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
-from ._atomic_write import remove_temporary_files, write_atomically
+from ._atomic_write import remove_file, remove_temporary_files, write_atomically
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
 from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
@@ -118,7 +118,14 @@ class SharedWorkspace:
         finally:
             os.close(descriptor)
 
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        mode: int | None = None,
+        check: ContentCheck | None = None,
+    ) -> bool:
         """Write a whole file atomically. Return True if it is new.
 
         Creates missing folders. An existing file keeps its mode and, if permitted, its owner.
@@ -131,17 +138,18 @@ class SharedWorkspace:
             self._check_opened_folder(folder, path)
             old = _stat_entry(folder, name)
             if old is not None and stat.S_ISLNK(old.st_mode):
-                return self.write(self._read_link_target(located), data, mode=mode)
+                target = self._read_link_target(located)
+                return self.write(target, data, mode=mode, check=check)
             if old is not None:
                 _check_writable(path, folder, name, old.st_mode)
-            write_atomically(folder, name, data, old, mode)
+            write_atomically(folder, name, data, old, mode, check)
         except OSError as error:
             raise explain(error, path, self._root) from error
         finally:
             os.close(folder)
         return old is None
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
         """Remove a regular file, or a link. Raises WorkspaceError."""
         located = self._locate_writable(path)
         parent, name = os.path.split(located)
@@ -151,7 +159,7 @@ class SharedWorkspace:
             mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
                 raise make_not_a_file_error(path, mode)
-            os.unlink(name, dir_fd=folder)
+            remove_file(folder, name, check)
         except OSError as error:
             raise explain(error, path, self._root) from error
         finally:

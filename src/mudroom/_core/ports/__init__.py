@@ -14,7 +14,14 @@ from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamC
 from .sandbox import CommandResult, Sandbox
 from .tools import Toolbox, ToolContext, ToolSource
 from .worker import RunHandle, Worker
-from .workspace import FileInfo, LocalFiles, Workspace, WorkspaceWrapper
+from .workspace import (
+    ContentCheck,
+    FileChangedError,
+    FileInfo,
+    LocalFiles,
+    Workspace,
+    WorkspaceWrapper,
+)
 
 __all__ = [
     "MERGE",
@@ -24,8 +31,10 @@ __all__ = [
     "Board",
     "Clock",
     "CommandResult",
+    "ContentCheck",
     "Environment",
     "Environments",
+    "FileChangedError",
     "FileInfo",
     "Hooks",
     "Isolation",

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from msgspec import Struct
+
+from ...errors import WorkspaceError
+
+ContentCheck = Callable[[bytes | None], bool]
+"""Function that says whether a content is the expected one; None stands for no file."""
+
+
+class FileChangedError(WorkspaceError):
+    """A file that is not as a write expects it."""
 
 
 class FileInfo(Struct, frozen=True):
@@ -73,16 +82,25 @@ class Workspace(Protocol):
         """
         ...
 
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        mode: int | None = None,
+        check: ContentCheck | None = None,
+    ) -> bool:
         """Write a whole file atomically and create missing folders. Return True if it is new.
 
         Arguments:
             mode: permission bits; None keeps those of the old file.
+            check: judges the content that is replaced. If it refuses, the file stays as it is, and
+                FileChangedError is raised.
         """
         ...
 
-    def remove(self, path: str) -> None:
-        """Remove a regular file, or a link."""
+    def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
+        """Remove a regular file, or a link. `check`: see `write`."""
         ...
 
     def remove_unfinished(self, path: str) -> None:
@@ -139,11 +157,18 @@ class WorkspaceWrapper:
     def read(self, path: str, offset: int, size: int) -> bytes:
         return self.inner.read(path, offset, size)
 
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        return self.inner.write(path, data, mode=mode)
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        mode: int | None = None,
+        check: ContentCheck | None = None,
+    ) -> bool:
+        return self.inner.write(path, data, mode=mode, check=check)
 
-    def remove(self, path: str) -> None:
-        self.inner.remove(path)
+    def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
+        self.inner.remove(path, check=check)
 
     def remove_unfinished(self, path: str) -> None:
         self.inner.remove_unfinished(path)

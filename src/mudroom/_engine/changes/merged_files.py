@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..._core.ports import Isolation, MergedFile, MergePlan, Workspace
+from ..._core.ports import FileChangedError, Isolation, MergedFile, MergePlan, Workspace
 from ...errors import MudroomError
 
 _UNREADABLE = "unreadable"
@@ -39,10 +39,22 @@ def write_merged_files(
             _require_unchanged(present, isolation, file)
         for file in plan.files:
             _require_unchanged(present, isolation, file)
-            if file.after:
-                target.write(file.path, isolation.read(file.after), mode=file.mode)
-            else:
-                target.remove(file.path)
+            _write(file, isolation, target)
+
+
+def _write(file: MergedFile, isolation: Isolation, target: Workspace) -> None:
+    """Write a file, or remove it, if it is as the plan expects, also while the user writes it."""
+
+    def is_expected(data: bytes | None) -> bool:
+        return file.before == ("" if data is None else isolation.find_id(data))
+
+    try:
+        if file.after:
+            target.write(file.path, isolation.read(file.after), mode=file.mode, check=is_expected)
+        else:
+            target.remove(file.path, check=is_expected)
+    except FileChangedError:
+        raise ChangedMeanwhileError(file) from None
 
 
 def _require_unchanged(workspace: Workspace, isolation: Isolation, file: MergedFile) -> None:
