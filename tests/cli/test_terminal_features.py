@@ -95,7 +95,7 @@ def test_the_reply_about_the_background_is_no_input(
 def test_an_end_or_a_question_after_long_work_is_notified() -> None:
     now = 0.0
     written: list[str] = []
-    terminal = Attention(written.append, "osc9", has_title=True, now=lambda: now)
+    terminal = Attention(written.append, "osc9", notify_after=10, has_title=True, now=lambda: now)
     terminal.open("/home/x/项目\x07")
     terminal.start_work()
     terminal.ask("Which?\x1b]0;bad\x07")

@@ -185,3 +185,28 @@ async def test_a_terminal_without_a_clipboard_says_what_to_do(tmux: Tmux) -> Non
         await tmux.expect("mudroom >>", "sandbox")
         await tmux.press("C-v")
         await tmux.expect("there is no clipboard", "write its path")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "notified"),
+    [("an answer", "mudroom is done in "), ("a question", "mudroom asks: ")],
+)
+@pytest.mark.parametrize("seconds", ["0.000001", "3600"])
+async def test_only_long_work_notifies_of_its_end_and_of_a_question(
+    mudroom: Mudroom, prompt: str, notified: str, seconds: str
+) -> None:
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        return await edit_file(request) if prompt == "a question" else "The answer."
+
+    async with ModelServer(answer) as server:
+        write_settings(mudroom, f'notify_after = {seconds}\nnotifications = "osc9"\n')
+        async with mudroom.start_at_terminal(*MODEL, url=server.url) as terminal:
+            await terminal.expect("sandbox")
+            terminal.type(f"{prompt}\r")
+            await terminal.expect("1. yes" if prompt == "a question" else "The answer.")
+            if seconds == "3600":
+                terminal.type("\x1b")
+                await terminal.expect("]2;mudroom: project\x07", since=len(terminal.seen) - 200)
+                assert "\x1b]9;" not in terminal.seen
+            else:
+                await terminal.expect(f"\x1b]9;{notified}")

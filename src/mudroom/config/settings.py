@@ -38,6 +38,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         theme: one of THEMES; "auto" asks the terminal for its background.
         vi_keys: edit the input line with the keys of vi.
         notifications: one of NOTIFICATIONS: how the terminal is told of a question or an end.
+        notify_after: seconds of work after which a question or an end is notified.
         terminal_title: show the folder and the state in the title of the terminal.
         status_line: command that prints the line below the prompt; "" for the built-in line.
         sandbox: one of SANDBOX_MODES.
@@ -62,6 +63,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     theme: str = "auto"
     vi_keys: bool = False
     notifications: str = "auto"
+    notify_after: PositiveFloat = 10.0
     terminal_title: bool = True
     status_line: str = ""
     sandbox: str = "auto"

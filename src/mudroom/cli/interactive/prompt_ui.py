@@ -77,6 +77,7 @@ class PromptUI:
         self._attention = Attention(
             self._screen.write_control,
             choose_channel(settings.notifications, os.environ),
+            notify_after=settings.notify_after,
             has_title=settings.terminal_title,
         )
         self._status_command = StatusCommand(settings.status_line, self._screen.invalidate)

@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping
 
 from ....projections.safe_text import sanitize_line
 
-NOTIFY_AFTER_SECONDS = 10.0
-"""Seconds of work after which a question or an end is notified; before, the user still looks."""
-
 _PUSH_TITLE = "\x1b[22;2t"
 _POP_TITLE = "\x1b[23;2t"
 _MAX_LENGTH = 80
@@ -35,6 +32,7 @@ class Attention:
     Arguments:
         write: writes control sequences to the terminal.
         channel: as `choose_channel` returns it.
+        notify_after: seconds of work before a notification; in less time the user still looks.
         has_title: set the title of the terminal.
         now: returns the time in seconds.
     """
@@ -44,11 +42,13 @@ class Attention:
         write: Callable[[str], None],
         channel: str,
         *,
+        notify_after: float,
         has_title: bool,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._write = write
         self._channel = channel
+        self._notify_after = notify_after
         self._has_title = has_title
         self._now = now
         self._folder = ""
@@ -87,7 +87,7 @@ class Attention:
             self._write(f"\x1b]2;mudroom: {text}\x07")
 
     def _notify(self, text: str) -> None:
-        if self._now() - self._since < NOTIFY_AFTER_SECONDS:
+        if self._now() - self._since < self._notify_after:
             return
         if self._channel == "bell":
             self._write("\x07")
