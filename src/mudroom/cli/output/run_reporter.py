@@ -200,7 +200,7 @@ class RunReporter:
             print_notice(changes)
         if ledger.children and not self._quiet:
             print_ledger(describe_ledger(ledger), color=self._color)
-        if self._model_line:
+        if self._model_line and report.ok:  # A failure names the offline model.
             print_notice(self._model_line, prefix="")
         if self._output.error:
             print_notice(f"stdout cannot be written: {self._output.error}")
