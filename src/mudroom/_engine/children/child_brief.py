@@ -8,7 +8,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from ..._core.agents import Agent, Mode, WorkspaceKind, WorkspaceSpec, choose_child_model
-from ..._core.budgets import Budget, Grant
+from ..._core.budgets import Grant
 from ..._core.events import RunStarted, WorkMerged
 from ..._core.runs import Brief, InboxMessage
 from ..._core.tool_patterns import list_call_patterns, parse_tool_patterns, select_tools
@@ -77,7 +77,7 @@ async def allocate(run: RunContext, run_id: str, agent: Agent, turns: int | None
     recorded = next(iter(run.services.past_events.get(run_id, ())), None)
     if isinstance(recorded, RunStarted):
         return run.services.meters.reopen(run.meter, run_id, recorded.brief.budget)
-    requested = Budget(turns=turns).with_defaults(agent.budget)
+    requested = agent.budget if turns is None else replace(agent.budget, turns=turns)
     return await run.services.meters.allocate(
         run.meter,
         run_id,

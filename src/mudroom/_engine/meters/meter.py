@@ -256,7 +256,7 @@ class Meter:
         """Count a summary that starts, here or below; only a session does."""
 
     def _add_costs(self, usd: float | None, estimate: Usage) -> None:
-        if estimate is not NO_USAGE:
+        if estimate != NO_USAGE:
             self.estimate += estimate
         if usd is None:
             self.is_price_known = False
@@ -281,26 +281,29 @@ class Meter:
 
     def find_exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
         """Return the first used-up limit of this run or an ancestor. `seconds`: age of the run."""
-        return self._find_limit(1.0, seconds, self.turns)
+        return self._find_own_limit(1.0, seconds, self.turns) or self.find_shared_limit(1.0)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
         """Return the first limit of which WARNING_FRACTION is used; afterwards always None.
 
-        The turn that begins is counted, but not used.
+        The turn that begins is counted, but not used. Its request has a permit if a shared limit
+        holds.
         """
         if self.has_warned:
             return None
-        state = self._find_limit(WARNING_FRACTION, seconds, self.turns - 1)
+        state = self._find_own_limit(WARNING_FRACTION, seconds, self.turns - 1)
+        if state is None and self.permit is not None:
+            state = self.find_shared_limit(WARNING_FRACTION)
         self.has_warned = state is not None
         return state
 
-    def _find_limit(self, fraction: float, seconds: float, turns: int) -> LimitState | None:
+    def _find_own_limit(self, fraction: float, seconds: float, turns: int) -> LimitState | None:
         budget = self.budget
         if budget.turns is not None and is_used(turns, budget.turns, fraction):
             return LimitState(Limit.TURNS, budget.turns, turns)
         if budget.seconds is not None and is_used(seconds, budget.seconds, fraction):
             return LimitState(Limit.SECONDS, budget.seconds, seconds)
-        return self.find_shared_limit(fraction)
+        return None
 
     def find_passed_limit(self) -> LimitState | None:
         """Return a shared limit, here or above, of which more than all is used."""

@@ -16,7 +16,6 @@ import sqlite3
 from collections.abc import AsyncIterator, Collection, Generator
 from contextlib import suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -49,19 +48,21 @@ TORN_TAIL_NOTICE = (
     "It is left out; nothing depended on it."
 )
 
-_ROWS_PER_STATEMENT = 32
-"""Maximum rows of one INSERT. The connection caches one compiled statement per number of rows."""
-
 _BUSY_APPENDS = 3
 """Appends in one commit from which on the next commit waits for more appends."""
 
 _GATHER_SECONDS = 0.003
 """Seconds of that wait. A commit takes about 0.2 ms of CPU time, most of it in the kernel."""
 
-_Row = tuple[int, str, str, bytes, int]
+_COLUMNS = 5
+_VALUES_PER_STATEMENT = 32 * _COLUMNS
+"""Maximum values of one INSERT. The connection caches one compiled statement per number of rows."""
+
+_Value = int | str | bytes
 _Failure = tuple[str, str]
-_Waiting = tuple[list[_Row], str, "asyncio.Future[None]"]
-"""An append: its rows, the summary to save after them ("" for none), and the future it waits on."""
+_Waiting = tuple[list[_Value], str, "asyncio.Future[None]"]
+"""An append: the values of its rows, the summary to save after them ("" for none), and the future
+it waits on."""
 
 
 class SqliteJournal:
@@ -137,20 +138,20 @@ class SqliteJournal:
 
         Raises JournalError if they could not be written. After that nothing more can be appended.
         """
-        rows: list[_Row] = []
+        values: list[_Value] = []
         seq = self._last
         for event in events:
             seq += 1
             body = encode(event)
-            rows.append((seq, clean_text(event.run), _tag(type(event)), body, crc32(body)))
+            values += (seq, clean_text(event.run), _tag(type(event)), body, crc32(body))
         if self._is_closed or self._failure:
             raise self._make_error(self._failure or ("the journal is closed", ""))
-        if not rows:
+        if not values:
             return seq
         self._last = seq
         waiter = (self._loop or self._start_writer()).create_future()
         summary = self._summary_saver.apply(events, seq) if self._summary_saver else ""
-        self._queue.put((rows, summary, waiter))
+        self._queue.put((values, summary, waiter))
         await waiter
         return seq
 
@@ -215,9 +216,9 @@ class SqliteJournal:
                 while not queue.empty() and (item := queue.get()) is not None:
                     batch.append(item)
                 is_busy = len(batch) >= _BUSY_APPENDS
-                rows = [row for rows, _, _ in batch for row in rows]
+                values = [value for values, _, _ in batch for value in values]
                 summary = next((summary for _, summary, _ in reversed(batch) if summary), "")
-                failure = self._failure or self._commit(rows, summary)
+                failure = self._failure or self._commit(values, summary)
                 waiters = [waiter for _, _, waiter in batch]
                 loop.call_soon_threadsafe(self._wake, waiters, failure)
                 item = item and queue.get()
@@ -225,14 +226,14 @@ class SqliteJournal:
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, ended)
 
-    def _commit(self, rows: list[_Row], summary: str) -> _Failure | None:
+    def _commit(self, values: list[_Value], summary: str) -> _Failure | None:
         try:
-            if self._is_published and len(rows) <= _ROWS_PER_STATEMENT and not summary:
-                self._insert(rows)
+            if self._is_published and len(values) <= _VALUES_PER_STATEMENT and not summary:
+                self._insert(values)
             else:
                 self._connection.execute("BEGIN IMMEDIATE")
-                for first in range(0, len(rows), _ROWS_PER_STATEMENT):
-                    self._insert(rows[first : first + _ROWS_PER_STATEMENT])
+                for first in range(0, len(values), _VALUES_PER_STATEMENT):
+                    self._insert(values[first : first + _VALUES_PER_STATEMENT])
                 if summary:
                     self._connection.execute(SAVE_STATEMENT, (summary,))
                 self._connection.execute("COMMIT")
@@ -245,10 +246,10 @@ class SqliteJournal:
                 self._connection.rollback()
         return self._failure
 
-    def _insert(self, rows: list[_Row]) -> None:
+    def _insert(self, values: list[_Value]) -> None:
         # One statement for all rows: each further statement waits for the GIL, which the event loop
         # holds.
-        self._connection.execute(_insert_statement(len(rows)), tuple(chain.from_iterable(rows)))
+        self._connection.execute(_insert_statement(len(values) // _COLUMNS), values)
 
     def _wake(self, waiters: list[asyncio.Future[None]], failure: _Failure | None) -> None:
         self._wake_followers()

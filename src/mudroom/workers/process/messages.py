@@ -220,7 +220,11 @@ class ShowEvent(Struct, frozen=True, tag=True):
 
 
 class Charge(Struct, frozen=True, tag=True):
-    """Add what a run and its descendants spent. `turns`: those of the run itself."""
+    """Add what a run and its descendants spent.
+
+    Arguments:
+        turns: those of the run itself; a charge of turns has no other amounts.
+    """
 
     run_id: str
     usage: Usage

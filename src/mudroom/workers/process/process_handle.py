@@ -21,7 +21,7 @@ from ..._core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from ..._core.messages import Usage
+from ..._core.messages import NO_USAGE, Usage
 from ..._core.run_ids import find_parent_id
 from ..._core.runs import Brief, Report
 from ..._engine.meters.meter import Meter
@@ -46,7 +46,7 @@ from .messages import (
     WorkerConfig,
 )
 from .model_bridge import ModelBridge, ModelMessage
-from .session_calls import call_service
+from .session_calls import call_service, list_targets
 
 _EXIT_SECONDS = 2.0
 
@@ -131,12 +131,15 @@ class AssignedRun:
 
     def charge(self, charge: Charge) -> None:
         """Charge the meter of the run and those of its ancestors."""
+        self._charges += 1
+        if charge.turns:
+            self._add_turns(charge.turns)
+            return
         self._usage += charge.usage
         self._usd += charge.usd or 0.0
-        self._estimate += charge.estimate
+        if charge.estimate != NO_USAGE:
+            self._estimate += charge.estimate
         self._children += charge.children
-        self._charges += 1
-        self._add_turns(charge.turns)
         self.meter.add_usage(charge.usage, charge.usd, charge.children, charge.estimate)
 
     def add_child(self) -> str:
@@ -224,6 +227,7 @@ class ProcessHandle:
         self._command = command
         self._config = config
         self._services = services
+        self._targets = list_targets(services, self._append)
         self._runs: dict[str, AssignedRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._appends: set[asyncio.Task[None]] = set()
@@ -365,7 +369,7 @@ class ProcessHandle:
             run.meter.parent.set_paused(message.paused)
 
     async def _reply(self, call: CallSession) -> None:
-        self.send(await call_service(self._services, self._append, call))
+        self.send(await call_service(self._targets, self._services.hooks, call))
 
     async def _admit(self, request: RequestAdmission) -> None:
         if run := self._runs.get(request.run_id):
@@ -381,12 +385,10 @@ class ProcessHandle:
         return position
 
     def _charge(self, message: Charge) -> None:
-        run = self._runs.get(message.run_id)
-        if run is None:
-            return
-        run.charge(message)
-        if run.meter.parent is not None and run.meter.parent.has_shared_limits:
-            self.send(run.make_parent_meter_state())
+        if run := self._runs.get(message.run_id):
+            run.charge(message)
+            if run.meter.parent is not None and run.meter.parent.has_shared_limits:
+                self.send(run.make_parent_meter_state())
 
     def _end(self, message: RunReply) -> None:
         run = self._runs.get(message.run_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,9 @@ from ..._engine.team_registry import TeamReply, TeamRequest, Teams
 from .channel import encode
 from .messages import CallReply, CallSession, ErrorInfo
 from .remote_services import SessionLink
+
+Target = Callable[..., Awaitable[Any]]
+"""A service of the session."""
 
 _decode = msgspec.msgpack.decode
 _FIND_REFUSAL = "find_refusal"
@@ -40,19 +43,29 @@ _ARGUMENTS: dict[str, Any] = {
 _DECODERS = {name: msgspec.msgpack.Decoder(types) for name, types in _ARGUMENTS.items()}
 
 
-async def call_service(
-    services: SessionServices, append: Callable[..., Awaitable[int]], call: CallSession
-) -> CallReply:
-    """Call the service that a worker process asks for. `append`: stores events."""
-    targets: dict[str, Callable[..., Awaitable[Any]]] = {
+def list_targets(
+    services: SessionServices, append: Callable[..., Awaitable[int]]
+) -> dict[str, Target]:
+    """Return the services that a worker process may call, without hooks.
+
+    Arguments:
+        append: stores events.
+    """
+    return {
         "append": append,
         "read": partial(_read, services.journal),
         "decide": services.approver.decide,
         _FIND_REFUSAL: services.output_checks.find_refusal,
         _SEND_TO_TEAM: services.teams.send,
     }
+
+
+async def call_service(
+    targets: Mapping[str, Target], hooks: Hooks | None, call: CallSession
+) -> CallReply:
+    """Call the service that a worker process asks for. `targets`: see `list_targets`."""
     try:
-        target = targets.get(call.name) or getattr(services.hooks, call.name)
+        target = targets.get(call.name) or getattr(hooks, call.name)
         arguments = _DECODERS[call.name].decode(call.arguments)
         return CallReply(call.id, encode(await target(*arguments)))
     except Exception as error:  # noqa: BLE001  the run in the worker process must end
