@@ -190,7 +190,9 @@ class _Builder:
             lambda name: not self._options.permissions.denies_tool(name),
         )
         self._notices.extend(await sources.open())
-        if self._options.board and self._board:
+        # The claims of worker processes need the lock of the session from the start.
+        has_workers = parse_process_count(self._options.worker) is not None
+        if self._board and (self._options.board or has_workers):
             await self._board.open()
         return SessionResources(
             services=services,

@@ -69,9 +69,11 @@ def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> Boar
     """Return which runs have the tools for the task board; "" if no run does."""
     if options.board:
         return "all"
+    agents = tuple(agents)
     patterns = [pattern for agent in agents for pattern in parse_tool_patterns(agent.tools)]
     is_named = any(each.tool in BOARD_TOOLS and not each.is_excluded for each in patterns)
-    return "request" if is_named else ""
+    claims = any(agent.claims_tasks for agent in agents)
+    return "request" if is_named or claims else ""
 
 
 def open_board(home: str, folder: str, session: str, *, is_owner: bool = True) -> SessionBoard:

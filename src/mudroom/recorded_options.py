@@ -58,7 +58,7 @@ async def use_recorded_options(
         model=briefs[-1].model if reuses_model else options.model,
         isolate=options.isolate or opened.isolate,
         check=options.check or opened.check,
-        board=options.board or bool(_find_board(events)) or any(map(_has_offered_board, briefs)),
+        board=options.board or is_board_offered(events),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
     return options, events
@@ -77,6 +77,12 @@ def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
         f"this session uses the task board {board} now, and used {recorded} before: "
         "its folder belongs to another project (a git repository, or a folder without git)"
     )
+
+
+def is_board_offered(events: Sequence[StoredEvent]) -> bool:
+    """Return whether the tools for the task board were offered to all runs of a session."""
+    briefs = [event.brief for event in events if isinstance(event, RunStarted)]
+    return bool(_find_board(events)) or any(map(_has_offered_board, briefs))
 
 
 def _find_board(events: Sequence[StoredEvent]) -> str:

@@ -367,6 +367,17 @@ def test_isolation_chooses_the_workspace(write: Write, value: str, kind: Workspa
     assert agent is not None and agent.workspace is kind
 
 
+@pytest.mark.parametrize(("value", "claims"), [("true", True), ("false", False), ("2", False)])
+def test_claims_lets_an_agent_take_tasks_of_the_board(
+    write: Write, value: str, *, claims: bool
+) -> None:
+    path = write("a.md", make_file("name: a", "description: d", f"claims: {value}"))
+    agent, draft = load_agent_file(str(path), tools=KNOWN_TOOLS)
+    assert agent is not None and agent.claims_tasks is claims
+    texts = [each.text for each in draft.diagnostics.items]
+    assert texts == (["claims is neither true nor false"] if value == "2" else [])
+
+
 async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nearest(
     write: Write, tmp_path: Path
 ) -> None:

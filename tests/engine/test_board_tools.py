@@ -14,6 +14,7 @@ from mudroom._core.events import NoteInjected, SessionOpened, StoredEvent
 from mudroom._core.ports import Board
 from mudroom.boards.board import TaskBoard
 from mudroom.boards.file import get_board_path
+from mudroom.boards.owner_lock import is_owner_alive
 from mudroom.boards.run_changes import delete_answers
 from mudroom.boards.session_board import SessionBoard
 from mudroom.errors import BoardError, UsageError
@@ -218,6 +219,15 @@ async def test_a_change_that_comes_again_gives_the_same_answer_once(path: Path) 
     assert [task.id for task in await again.list_tasks()] == [1, 2]
     await again.close()
     await first.close()
+
+
+async def test_the_claims_of_worker_processes_have_a_lock_from_the_start(
+    stage: Stage, path: Path
+) -> None:
+    planner = Agent(name="planner", description="plans", tools=("task_update",))
+    async with stage.open(["ok"], agents=(planner,), worker="process:1") as session:
+        assert is_owner_alive(path, session.id)
+    assert not is_owner_alive(path, session.id)
 
 
 async def test_a_model_gives_tasks_to_agents(stage: Stage, path: Path) -> None:

@@ -5,8 +5,8 @@
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
 must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED,
-RETURNED or BOARD. The requests to the model are appended to REQUESTS. Each answer is a line: exit
-code, number of points passed, and the report as JSON, separated by tabs.
+RETURNED, ISOLATED_TEAM, BOARD or CLAIMS. The requests to the model are appended to REQUESTS. Each
+answer is a line: exit code, number of points passed, and the report as JSON, separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end; before and after each use of the
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import traceback
@@ -27,7 +28,7 @@ from typing import Any
 
 import msgspec
 
-from mudroom import AssistantMessage, Session
+from mudroom import Agent, AssistantMessage, Session
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.ports import CommandResult
 from mudroom._core.tools import Tool, ToolResult
@@ -40,6 +41,7 @@ from mudroom.tools import make_builtin_tools
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 CHILDREN = "abc"
+CODER = Agent(name="coder", description="Works on tasks.", tools=("todo",), claims_tasks=True)
 
 
 class Points:
@@ -207,6 +209,11 @@ def team_parent(request: Request, turn: int) -> Answer:
     return [call("wait")] if "Nothing works in the background" not in texts else "none works"
 
 
+def team_run(request: Request, turn: int) -> Answer:
+    _, _, name = request.prompt.partition(" ")
+    return team_child(request, name, turn) if name else team_parent(request, turn)
+
+
 def team_child(request: Request, name: str, turn: int) -> Answer:
     """Write to the other one, and end when the message of the parent is read."""
     if turn == 0:
@@ -240,6 +247,22 @@ def board_child(number: str, turn: int) -> Answer:
     if number != "4":
         answers.append([call("complete_task", task_id=number)])
     return [*answers, f"child {number} ends"][turn]
+
+
+def claims_parent(turn: int) -> Answer:
+    """Add three tasks, and start a child that claims them."""
+    tasks = [call("task_create", subject=name) for name in ("one", "two")]
+    answers: list[Answer] = [
+        [*tasks, call("task_create", subject="three", blocked_by=[1])],
+        [call("task", prompt="CLAIM", agent="coder", name="ann", background=True)],
+    ]
+    return answers[turn] if turn < len(answers) else "none works"
+
+
+def claims_child(request: Request, _: int) -> Answer:
+    """Report the task that the last message names."""
+    task = re.search(r"Task #(\d+)", str(request.messages[-1].content))
+    return f"report of task {task[1]}" if task else "CLAIM ends"
 
 
 def add_board_points(points: Points) -> None:
@@ -287,19 +310,45 @@ def conflicting_child(name: str, turn: int) -> Answer:
     ][turn]
 
 
-SCRIPTS: dict[str, Callable[[Request, int], Answer]] = {
+def isolated_team_parent(turn: int) -> Answer:
+    """Start a named child with files of its own, write a file, and send the child on."""
+    answers: list[Answer] = [
+        [call("task", prompt="MATE", name="ann", isolation="isolated")],
+        [call("write", file_path="lead.txt", content="of the lead\n")],
+        [call("send_message", to="ann", message="GO ON")],
+    ]
+    return answers[turn] if turn < len(answers) else "both are merged"
+
+
+def isolated_mate(turn: int) -> Answer:
+    """Write a file; in the next run read it and that of the parent, and change it."""
+    return [
+        [call("write", file_path="own.txt", content="first run\n")],
+        "ann has begun",
+        [call("read", file_path="lead.txt"), call("read", file_path="own.txt")],
+        [call("edit", file_path="own.txt", old_string="first", new_string="second")],
+        "ann has gone on",
+    ][turn]
+
+
+ANSWERS: dict[str, Callable[[Request, int], Answer]] = {
+    "PARENT": lambda _, turn: parent(turn),
+    "CHILD": lambda request, turn: child(request.prompt[-1], turn),
     "BACKGROUND": background_parent,
-    "TEAM ": lambda request, turn: team_child(request, request.prompt.split()[1], turn),
-    "TEAM": team_parent,
+    "SMALL": lambda request, turn: small_child(request.prompt[-1], turn),
+    "TEAM": team_run,
     "BOARD": lambda _, turn: board_parent(turn),
     "TAKE": lambda request, turn: board_child(request.prompt[-1], turn),
-    "SMALL": lambda request, turn: small_child(request.prompt[-1], turn),
+    "CLAIMS": lambda _, turn: claims_parent(turn),
+    "CLAIM": claims_child,
     "ISOLATED": lambda _, turn: isolated_parent(turn),
-    "OWN": lambda request, turn: isolated_child(request.prompt[-1], turn),
     "RETURNED": lambda _, turn: isolated_parent(turn, "INSERT"),
     "INSERT": lambda request, turn: conflicting_child(request.prompt[-1], turn),
+    "OWN": lambda request, turn: isolated_child(request.prompt[-1], turn),
+    "ISOLATED_TEAM": lambda _, turn: isolated_team_parent(turn),
+    "MATE": lambda _, turn: isolated_mate(turn),
 }
-"""Answers by the beginning of the prompt, the first that fits."""
+"""Answers of the conversations, by the first word of their prompt."""
 
 
 def script(requests: str) -> Callable[[Request], Answer]:
@@ -309,10 +358,7 @@ def script(requests: str) -> Callable[[Request], Answer]:
         turn = sum(isinstance(message, AssistantMessage) for message in request.messages)
         with open(requests, "a", encoding="utf-8") as file:
             file.write(f"{request.prompt} {turn}\n")
-        for beginning, choose in SCRIPTS.items():
-            if request.prompt.startswith(beginning):
-                return choose(request, turn)
-        return parent(turn) if request.prompt == "PARENT" else child(request.prompt[-1], turn)
+        return ANSWERS[request.prompt.split()[0]](request, turn)
 
     return answer
 
@@ -327,7 +373,8 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
     tools = [with_points(make_builtin_tools()[name], points) for name in ("write", "edit", "bash")]
     resume = SESSION if recorded else ""
     prompt = os.environ.get("CRASH_PROMPT", "PARENT")
-    if prompt == "BOARD":
+    has_board = prompt in ("BOARD", "CLAIMS")
+    if has_board:
         add_board_points(points)
     session = Session(
         model=ScriptedModel(script(requests)),
@@ -337,7 +384,8 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         tools=tools,
         resume=resume,
         id=SESSION,
-        board=prompt == "BOARD",
+        board=has_board,
+        agents=[CODER] if prompt == "CLAIMS" else [],
         max_returns=len(CHILDREN),
     )
     async with session:

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
 
-from mudroom._core.events import ToolCallFinished
+from mudroom._core.events import RunStarted, ToolCallFinished
 from mudroom.boards.board import TaskBoard
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
@@ -119,6 +119,44 @@ def test_s12_tools_change_the_board_once_though_the_session_is_killed_at_any_poi
     finally:
         program.close()
     figure("killed around every append and change of the board", f"{len(kills)} points, each once")
+
+
+@pytest.mark.timeout(3_000)
+def test_s12_a_child_completes_each_task_that_it_claims_once_though_it_is_killed_at_any_point(
+    tmp_path: Path, figure: Figure
+) -> None:
+    program = CrashProgram({"CRASH_PROMPT": "CLAIMS"})
+    try:
+        undisturbed = KilledSession(tmp_path / "undisturbed", program)
+        points, report = undisturbed.run()
+        assert report and report.text == "none works"
+        check_claims(undisturbed)
+        kills = range(1, points + 1, 1 if LONG else 6)
+        for point in kills:
+            session = KilledSession(tmp_path / str(point), program)
+            session.run(Kill(point))
+            _, report = session.run()
+            assert report and report.text == "none works", f"killed at point {point}"
+            check_claims(session)
+    finally:
+        program.close()
+    figure("killed around every append and claim of a child", f"{len(kills)} points, each once")
+
+
+def check_claims(session: KilledSession) -> None:
+    """Check that each task was claimed and completed once, and that the record replays."""
+    (path,) = session.home.glob("boards/*.db")
+    with TaskBoard(path) as board:
+        reports = [(task.status, task.report) for task in board.list_tasks()]
+    assert reports == [("completed", f"report of task {number}") for number in (1, 2, 3)]
+    changes = Counter((task, change) for task, change, _ in read_log(path))
+    expected = [(n, change) for n in (1, 2, 3) for change in ("added", "claimed", "completed")]
+    assert changes == Counter(expected)
+    events = session.events()
+    assert not find_violations(events)
+    runs = Counter(event.run for event in events if isinstance(event, RunStarted))
+    assert runs == Counter(("1", "1.2.1", "1.2.1~2", "1.2.1~3", "1.2.1~4"))
+    assert asyncio.run(replay(events)) == events, "the record does not replay"
 
 
 def check_board_of_killed_session(session: KilledSession) -> None:

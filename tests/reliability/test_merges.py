@@ -12,7 +12,7 @@ import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
 
 from mudroom import Report
-from mudroom._core.events import RunStarted, TurnFinished, WorkMerged
+from mudroom._core.events import RunStarted, ToolCallFinished, TurnFinished, WorkMerged
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.workspaces.isolated.kept_work import remove_abandoned
@@ -31,6 +31,31 @@ def start_session(folder: Path, program: CrashProgram, lines: str) -> KilledSess
     session = KilledSession(folder, program)
     (session.work / "lines.txt").write_text(lines)
     return session
+
+
+def check_team(session: KilledSession) -> None:
+    """Check that the next run saw the files of both, and that each run was merged once."""
+    assert read_files(session.work) == {
+        "input.txt": "input\n",
+        "lead.txt": "of the lead\n",
+        "lines.txt": LINES,
+        "own.txt": "second run\n",
+    }
+    events = session.events()
+    assert not find_violations(events)
+    first, second = "1.1.1", "1.3.1"
+    merged = Counter((e.child, e.state) for e in events if isinstance(e, WorkMerged))
+    assert merged == Counter(((first, "merged"), (second, "merged")))
+    started = Counter(event.run for event in events if isinstance(event, RunStarted))
+    assert started == Counter(("1", first, second))
+    reads = [
+        event.result.text
+        for event in events
+        if isinstance(event, ToolCallFinished) and event.run == second and event.name == "read"
+    ]
+    assert any("of the lead" in text for text in reads), reads
+    assert any("first run" in text for text in reads), reads
+    assert asyncio.run(replay(events)) == events, "the record does not replay"
 
 
 def check(session: KilledSession) -> None:
@@ -113,3 +138,25 @@ def kill_at_points(
         return len(kills)
     finally:
         program.close()
+
+
+@pytest.mark.timeout(3_000)
+def test_s13_the_next_run_of_a_named_isolated_child_sees_the_merged_files_though_it_is_killed(
+    tmp_path: Path, figure: Figure
+) -> None:
+    program = CrashProgram({"CRASH_PROMPT": "ISOLATED_TEAM"})
+    try:
+        undisturbed = start_session(tmp_path / "undisturbed", program, LINES)
+        points, report = undisturbed.run()
+        assert report and report.text == "both are merged"
+        check_team(undisturbed)
+        kills = range(1, points + 1, 1 if LONG else 6)
+        for point in kills:
+            session = start_session(tmp_path / str(point), program, LINES)
+            session.run(Kill(point))
+            _, report = session.run()
+            assert report and report.text == "both are merged", f"killed at point {point}"
+            check_team(session)
+    finally:
+        program.close()
+    figure("killed between the runs of an isolated child", f"{len(kills)} points, merged once")

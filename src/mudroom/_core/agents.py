@@ -128,6 +128,8 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, omit_defau
             isolated workspace is merged; "" for that of the session.
         is_teammate: true if a child with this agent has a name, that of the agent: a message to
             it starts its next run in the same conversation.
+        claims_tasks: true if such a child, when it is idle, takes the next ready task of the
+            board by itself. It has a name, too.
 
     Example:
         Agent(
@@ -157,6 +159,7 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, omit_defau
     workspace: WorkspaceKind | None = None
     check: str = ""
     is_teammate: bool = field(name="teammate", default=False)
+    claims_tasks: bool = field(name="claims", default=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.name, str) and not self.name.strip():

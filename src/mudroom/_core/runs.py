@@ -66,6 +66,8 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         teammates: the other named children when the run began: name and agent.
         is_plan: true if the run may only read and ends with a plan, which its parent approves.
         message_ids: messages that are the prompt: this run begins because of them.
+        board_task: id of the task of the board that the run works on; 0 for a run that another
+            message or a call began.
     """
 
     run_id: str
@@ -90,6 +92,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     teammates: tuple[str, ...] = ()
     is_plan: bool = field(name="plan", default=False)
     message_ids: tuple[str, ...] = ()
+    board_task: int = 0
 
     @property
     def blocks(self) -> tuple[TextBlock | ImageBlock, ...]:
@@ -136,6 +139,7 @@ class InboxMessage(Struct, frozen=True):
             is the id of that work. "shutdown": a request to stop, with a deadline.
         name: how the receiver addresses the sender: a name or "parent"; "" without one.
         approve: the answer to a request: a plan, or a request to stop. None in other messages.
+        task: id of the task of the board that the engine claimed for the receiver, else 0.
     """
 
     id: str
@@ -144,6 +148,7 @@ class InboxMessage(Struct, frozen=True):
     kind: Literal["message", "notification", "shutdown"] = "message"
     name: str = ""
     approve: bool | None = None
+    task: int = 0
 
 
 class Work(Struct, frozen=True, omit_defaults=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from .._core.messages import StopReason
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
-from ..errors import ModelError, MudroomError
+from ..errors import BoardError, ModelError, MudroomError
 from .call_batch import CallOutcome
 from .compaction.record_file import ConversationRecord
 from .compaction.requests import finish_compaction
@@ -23,6 +24,8 @@ from .model_call import call_model, reserve_request
 from .phase import Phase
 from .resume import INTERRUPTED
 from .run_context import RunContext
+
+log = logging.getLogger("mudroom")
 
 GRACE_SECONDS = 60.0
 """Maximum seconds of the summary turn."""
@@ -125,14 +128,13 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     run.control.phase = Phase.FINISHED
     run.services.teams.close(run.run_id)
     await run.inbox.flush()
-    if run.services.board:
-        await run.services.board.release(run.run_id)
     text = summary
     if not text:
         is_goal = ending.reason is Reason.GOAL
         text = run.conversation.answer_text if is_goal else run.conversation.last_text
     if summary or ending.reason is Reason.GOAL:
         await finish_compaction(run, text)
+    await _return_tasks(run, ending.reason, ending.error or text)
     work = await _store_work(run)
     limit = ending.limit
     if ending.reason is Reason.GOAL:
@@ -142,6 +144,27 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     )
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     return report
+
+
+async def _return_tasks(run: RunContext, reason: Reason, text: str) -> None:
+    """Return the tasks that a child run works on to the board, at its end.
+
+    After GOAL, the parent completes the task that it claimed for the run: the files are merged
+    before.
+
+    Arguments:
+        text: what the board keeps beside the reason.
+    """
+    board = run.services.board
+    if board is None:
+        return
+    task = run.brief.board_task
+    try:
+        if task and reason is not Reason.GOAL:
+            await board.end_claim(run.run_id, task, f"{reason}: {text}", is_done=False)
+        await board.release(run.run_id, keep=task)
+    except BoardError as error:
+        log.warning("the tasks of run %s are not back on the board: %s", run.run_id, error)
 
 
 async def _store_work(run: RunContext) -> Work | None:

@@ -247,10 +247,13 @@ def _handle_disabled(draft: AgentDraft, value: JsonValue, line: int) -> None:
         draft.unused_reason = "it is disabled"
 
 
-def _handle_teammate(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    if not isinstance(value, bool):
-        raise ValueError("is neither true nor false")
-    draft.fields["is_teammate"] = value
+def _make_flag_handler(field: str) -> Callable[[AgentDraft, JsonValue, int], None]:
+    def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
+        if not isinstance(value, bool):
+            raise ValueError("is neither true nor false")
+        draft.fields[field] = value
+
+    return handle
 
 
 def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -337,7 +340,8 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("workspace", _WORKSPACE),
     ("isolation", _ISOLATION),
     ("check", _make_field_handler("check", _read_text)),
-    ("teammate", _handle_teammate),
+    ("teammate", _make_flag_handler("is_teammate")),
+    ("claims", _make_flag_handler("claims_tasks")),
     ("outputs returns output_schema", _handle_outputs),
     ("mode", _handle_mode),
     ("kind", _handle_kind),

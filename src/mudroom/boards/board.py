@@ -219,10 +219,10 @@ class TaskBoard:
             if sql.execute(update, (clean_text(report), task.id, task.revision)).rowcount:
                 self.write_log(sql, task.id, "returned", task.owner)
 
-    def release_run(self, run: str) -> None:
-        """Return all tasks of a run of this process to the board."""
+    def release_run(self, run: str, keep: int = 0) -> None:
+        """Return all tasks of a run of this process to the board. `keep`: id of another one."""
         with self.change() as sql:
-            self._return_tasks(sql, self.lock_name, run)
+            self._return_tasks(sql, self.lock_name, run, keep)
 
     def edit(self, task_id: int, **texts: str) -> None:
         """Change subject, description or owner of a task. Raises UsageError for a blank subject.
@@ -329,14 +329,16 @@ class TaskBoard:
         self.write_log(sql, task_id, "claimed", owner)
         return True
 
-    def _return_tasks(self, sql: sqlite3.Connection, lock: str, run: str = "") -> list[int]:
+    def _return_tasks(
+        self, sql: sqlite3.Connection, lock: str, run: str = "", keep: int = 0
+    ) -> list[int]:
         """Return the tasks of a lock to the board, or only those of a run."""
         update = (
             "UPDATE task SET status = 'pending', owner = '', lock = '', run = '', "
             "revision = revision + 1 WHERE lock = ? AND status = 'in_progress' "
-            "AND ? IN ('', run) RETURNING id"
+            "AND ? IN ('', run) AND id <> ? RETURNING id"
         )
-        task_ids = [int(row[0]) for row in sql.execute(update, (lock, run)).fetchall()]
+        task_ids = [int(row[0]) for row in sql.execute(update, (lock, run, keep)).fetchall()]
         for task_id in task_ids:
             self.write_log(sql, task_id, "returned")
         return task_ids

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
-from .._core.run_ids import is_child_id
+from .._core.run_ids import find_first_id, is_child_id
 from ..errors import BoardError
 from .board import TaskBoard
 
@@ -50,13 +50,37 @@ class RunChanges:
         run = self._identify(run_id)
         return self._answer_once(key, lambda: self._update(run, run_id, task_id, change), run)
 
-    def release(self, run_id: str) -> None:
-        """Return the tasks of a child run to the board."""
+    def claim_next(
+        self, run_id: str, owner: str, agent: str, without: Collection[int]
+    ) -> BoardTask | None:
+        """Claim the first ready task for a run, or return the one that it has."""
+        run = self._identify(run_id)
+        with self._board.change(is_durable=False):
+            own = next(
+                (each for each in self._board.read_tasks() if _is_claimed_by(each, run)), None
+            )
+            return own or self._board.claim_next(owner, without, run, agent)
+
+    def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
+        """Complete the task of a run, or return it, unless the run has lost it."""
+        run = self._identify(run_id)
+        with self._board.change():
+            for task in self._board.read_tasks(task_id):
+                if not _is_claimed_by(task, run):
+                    continue
+                if is_done:
+                    self._board.complete(task, report)
+                else:
+                    self._board.release(task, report)
+
+    def release(self, run_id: str, keep: int = 0) -> None:
+        """Return the tasks of a child run to the board. `keep`: id of one that it keeps."""
         if is_child_id(run_id):
-            self._board.release_run(self._identify(run_id))
+            self._board.release_run(self._identify(run_id), keep)
 
     def _identify(self, run_id: str) -> str:
-        return f"{self._session}#{run_id if is_child_id(run_id) else ''}"
+        """Return the owner of the claims of a run: the child, for all its runs, or the session."""
+        return f"{self._session}#{find_first_id(run_id) if is_child_id(run_id) else ''}"
 
     def _answer_once(self, key: str, act: Callable[[], BoardAnswer], run: str = "") -> BoardAnswer:
         """Change the board and store the answer; return the stored answer of an earlier call."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
-from ..errors import BoardError
 from .board import TaskBoard
 from .run_changes import RunChanges
 
 T = TypeVar("T")
-log = logging.getLogger("mudroom")
 
 
 class SessionBoard:
@@ -85,18 +82,30 @@ class SessionBoard:
         """Return one task."""
         return await self._run(lambda board: board.get(task_id))
 
-    async def release(self, run_id: str) -> None:
+    async def claim_next(
+        self, run_id: str, owner: str, agent: str, without: Collection[int] = ()
+    ) -> BoardTask | None:
+        """Claim the first ready task for a run that begins with it; None if there is none."""
+        return await self._run(
+            lambda board: RunChanges(board, self._session).claim_next(run_id, owner, agent, without)
+        )
+
+    async def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
+        """Complete the task that a run has claimed, or return it to the board."""
+        await self._run(
+            lambda board: RunChanges(board, self._session).end_claim(
+                run_id, task_id, report, is_done=is_done
+            )
+        )
+
+    async def release(self, run_id: str, keep: int = 0) -> None:
         """Return the tasks that a child run works on to the board, at its end.
 
         Tasks of root runs stay with the session until it closes. Changes by calls that were
         cancelled have happened when this returns.
         """
-        if not self._is_used:
-            return
-        try:
-            await self._run(lambda board: RunChanges(board, self._session).release(run_id))
-        except BoardError as error:
-            log.warning("the tasks of run %s are not back on the board: %s", run_id, error)
+        if self._is_used:
+            await self._run(lambda board: RunChanges(board, self._session).release(run_id, keep))
 
     async def _run(self, act: Callable[[TaskBoard], T]) -> T:
         """Act on the board in its thread. A call that is cancelled still completes its change."""

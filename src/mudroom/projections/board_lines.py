@@ -12,6 +12,8 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _SUBJECT_LENGTH = 200
 _OWNER_LENGTH = 60
 _METADATA_LENGTH = 2_000
+_REPORT_LENGTH = 20_000
+"""Maximum characters of a completed task's report in the prompt of a task that depends on it."""
 
 
 def format_task(task: BoardTask) -> str:
@@ -37,6 +39,18 @@ def format_details(task: BoardTask) -> str:
         if text:
             lines.append(f"{label}:\n{sanitize(text)}")
     return "\n".join(lines)
+
+
+def format_prompt(task: BoardTask, blockers: Iterable[BoardTask]) -> str:
+    """Return the prompt of a task: subject, description, and the reports that it depends on."""
+    parts = [task.subject]
+    if task.description:
+        parts.append(task.description)
+    for blocker in blockers:
+        if blocker.report:
+            title = f"Report of the completed task #{blocker.id} ({blocker.subject}):"
+            parts.append(f"{title}\n{blocker.report[:_REPORT_LENGTH]}")
+    return "\n\n".join(parts)
 
 
 def count_tasks(tasks: Sequence[BoardTask]) -> str:

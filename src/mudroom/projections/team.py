@@ -25,6 +25,7 @@ from .._core.events import (
     TeamMessageSent,
     ToolCallFinished,
     TurnFinished,
+    WorkMerged,
 )
 from .._core.messages import Usage
 from .._core.run_ids import find_root_id
@@ -64,6 +65,7 @@ class Teammate(Struct, kw_only=True, eq=False):
         has_refused: true if it has refused a request to stop; it may do so once.
         stopped_in: runs of the parent in which it was stopped.
         replaced_in: runs of the parent in which a newer child took the name.
+        is_merged: false if the files of the last run could not be merged.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Teammate(Struct, kw_only=True, eq=False):
     has_refused: bool = False
     stopped_in: list[str] = field(default_factory=list[str])
     replaced_in: list[str] = field(default_factory=list[str])
+    is_merged: bool = True
 
     @property
     def report(self) -> Report | None:
@@ -146,6 +149,7 @@ class Roster:
             MessageSent: self._add_message_to_parent,
             MessageDelivered: self._deliver,
             ToolCallFinished: self._finish_call,
+            WorkMerged: self._finish_merge,
         }
 
     def apply(self, event: AnyEvent) -> None:
@@ -286,6 +290,7 @@ class Roster:
                 self._add_message(teammate, early)
         teammate.briefs.append(brief)
         self._numbers[event.run] = self._numbers.get(brief.continues, 0) + 1
+        teammate.is_merged = True
         teammate.last_event_at = event.at
         self._by_run[event.run] = teammate
         for message_id in brief.message_ids:
@@ -301,6 +306,11 @@ class Roster:
             teammate.stopped_in.append(teammate.briefs[-1].parent)
             teammate.unread.pop(teammate.shutdown.id, None)
             teammate.shutdown = None
+
+    def _finish_merge(self, event: WorkMerged) -> None:
+        teammate = self._by_run.get(event.child)
+        if teammate and teammate.run_id == event.child:
+            teammate.is_merged = event.state == "merged"
 
     def _finish_turn(self, event: TurnFinished) -> None:
         teammate = self._by_run.get(event.run)

@@ -30,7 +30,8 @@ from .._platform.system_clock import SystemClock
 from ..models.replay_model import ReplayModel, remove_varying_text
 from ..output_filters.injection_marker import mark_injection
 from ..projections.team import MESSAGE_TOOL
-from ..tools import make_builtin_tools
+from ..recorded_options import is_board_offered
+from ..tools import BOARD_TOOLS, make_builtin_tools
 from ..workers.local import LocalWorker
 from .recorded_background import RecordedBackground
 from .recorded_edits import RecordedEdits
@@ -224,7 +225,11 @@ def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
     # Tools of the user had these names, too.
     are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
     builtin = {**make_builtin_tools(), **(RUN_TOOLS if are_engine_tools else {})}
-    return {name: builtin.get(name) or _make_stand_in(name) for name in names}
+    made = {name: builtin.get(name) or _make_stand_in(name) for name in names}
+    if not is_board_offered(events):
+        on_request = {name: made[name] for name in BOARD_TOOLS if name in made}
+        made |= {name: replace(tool, offered_to="request") for name, tool in on_request.items()}
+    return made
 
 
 def _make_stand_in(name: str) -> Tool:

@@ -21,7 +21,7 @@ from .._core.events import (
     ToolCallFinished,
     ToolCallStarted,
 )
-from .._core.messages import ToolCallBlock
+from .._core.messages import Message, ToolCallBlock
 from .._core.ports import (
     MERGE,
     ApprovalDecision,
@@ -35,6 +35,7 @@ from .._core.runs import Brief, InboxMessage
 from .._core.tools import Effect, Tool, ToolResult, find_no_key
 from .._engine.call_context import CallContext
 from .._engine.children.task_arguments import TaskArguments
+from .._engine.recorded_conversations import RecordedRuns
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
 from .recorded_events import ReplayDiverged, wait_for_stop
@@ -212,10 +213,13 @@ class RecordedOutputChecks(OutputChecks):
 
 
 class RecordedTeams(Teams):
-    """Teams that give the recorded names, and the recorded numbers of unread messages."""
+    """Teams that give the recorded names, conversations and numbers of unread messages."""
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
         super().__init__()
+        self._recorded = RecordedRuns()
+        for event in events:
+            self._recorded.apply(event)
         self._briefs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
         self._unread = {
             event.run: event.report.unread_messages
@@ -226,6 +230,10 @@ class RecordedTeams(Teams):
     def find_brief(self, run_id: str) -> Brief | None:
         """Return the recorded brief of a run."""
         return self._briefs.get(run_id)
+
+    def list_history(self, run_id: str) -> tuple[Message, ...]:
+        """Return the recorded messages: the runs of a child do not start in their order here."""
+        return self._recorded.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:
         """Return the numbers in the recorded report."""

@@ -16,6 +16,7 @@ from .._core.events import (
     ToolCallStarted,
 )
 from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
+from .._core.run_ids import is_next_run
 from .._core.runs import Brief, Reason
 from .._core.tools import ToolResult
 from .._engine.inbox.notification import make_end_id
@@ -108,6 +109,19 @@ class RunRecord:
         self.messages: dict[str, str | None] = {}
         self.usage = Usage()
         self.finished: RunFinished | None = None
+
+    @property
+    def is_returned(self) -> bool:
+        """True if the run begins with work that comes back without a call of the parent."""
+        return bool(self.brief.workspace.tree) and is_next_run(self.brief.run_id)
+
+    def allows_write(self, call_id: str) -> bool:
+        """Return whether a call may change files now.
+
+        The files of a background child are merged after its call, or without one.
+        """
+        call = self.calls.get(call_id)
+        return call.result is None or call.has_child if call else not call_id
 
     def mark_cut_off_calls(self, event: RunWaiting) -> None:
         """Mark the calls that an interrupt of the user has cut off."""

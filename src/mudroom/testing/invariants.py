@@ -30,8 +30,7 @@ from .._core.events import (
     TurnStarted,
     WorkMerged,
 )
-from .._core.run_ids import is_next_run
-from .._core.runs import Brief, Reason
+from .._core.runs import Reason
 from .._core.tool_names import normalize_tool_name
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from ._run_records import (
@@ -134,8 +133,7 @@ class _SessionChecker:
             case ToolCallStarted():
                 self._check_call_started(run, event)
             case FileWriteIntended():
-                call = run.calls.get(event.call_id)
-                if call is None or call.result is not None:
+                if not run.allows_write(event.call_id):
                     problem = f"{event.path} was changed outside of its call {event.call_id}"
                     self._report("S1", event, problem)
             case ToolCallFinished():
@@ -291,12 +289,14 @@ class _SessionChecker:
             ancestor.runs_below += ancestor is not run
         for message_id in brief.message_ids:
             self._read_team_message(message_id, event)
+        parent = self.runs.get(brief.parent)
+        if brief.message_ids and parent and brief.call_id in parent.calls:
+            parent.calls[brief.call_id].has_child = True
         if not brief.parent or brief.message_ids:
             return
-        if _is_returned(brief):
+        if run.is_returned:
             self._check_return(event)
             return
-        parent = self.runs.get(brief.parent)
         call = f"call {brief.call_id} of run {brief.parent}"
         if parent is None or brief.call_id not in parent.calls:
             self._report("S1", event, f"it began before the intent of {call}")
@@ -344,7 +344,7 @@ class _SessionChecker:
         text = finished.report.text.strip()[:REPORT_CAP] or NO_SUMMARY
         if run_id in self._returned:
             return  # the parent reads the last report only
-        while _is_returned(run.brief):
+        while run.is_returned:
             run_id = run.brief.continues
             run = self.runs[run_id]
         if run.brief.message_ids:
@@ -397,8 +397,3 @@ class _SessionChecker:
 
     def _report(self, promise: str, event: StoredEvent, description: str) -> None:
         self.violations.append(Violation(promise, event.run, description))
-
-
-def _is_returned(brief: Brief) -> bool:
-    """Return whether a run begins with work that comes back without a call of the parent."""
-    return bool(brief.workspace.tree) and is_next_run(brief.run_id)

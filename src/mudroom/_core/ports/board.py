@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..board_tasks import BoardAnswer, BoardTask, TaskChange
@@ -41,6 +41,29 @@ class Board(Protocol):
         """Return one task."""
         ...
 
-    async def release(self, run_id: str) -> None:
-        """Return the tasks that a child run works on to the board, at its end."""
+    async def claim_next(
+        self, run_id: str, owner: str, agent: str, without: Collection[int] = ()
+    ) -> BoardTask | None:
+        """Claim the first ready task for a run that begins with it; None if there is none.
+
+        Called again for the same run, it returns the task that the run has.
+
+        Arguments:
+            without: ids of tasks not to take.
+        """
+        ...
+
+    async def end_claim(self, run_id: str, task_id: int, report: str, *, is_done: bool) -> None:
+        """Complete the task that a run has claimed, or return it to the board.
+
+        A task that the run does not have any more stays as it is.
+        """
+        ...
+
+    async def release(self, run_id: str, keep: int = 0) -> None:
+        """Return the tasks that a child run works on to the board, at its end.
+
+        Arguments:
+            keep: id of a task that `end_claim` handles later.
+        """
         ...

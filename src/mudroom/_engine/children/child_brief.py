@@ -152,6 +152,7 @@ def make_next_brief(
         description=_get_first_line(messages[0].text),
         teammates=teammates,
         message_ids=tuple(message.id for message in messages),
+        board_task=next((message.task for message in messages if message.task), 0),
     )
 
 

@@ -116,7 +116,7 @@ class TeamMembers:
             name = recorded.name
         elif requested:
             name = self._check_requested(normalize_name(requested))
-        elif agent.is_teammate or needs_name:
+        elif agent.is_teammate or agent.claims_tasks or needs_name:
             base = make_agent_name(agent.name)
             name = base
             number = 1

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 
 from ..._core.budgets import Grant
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import RunHandle
 from ..._core.run_ids import find_first_id, make_first_id, make_next_id, split_run_id
 from ..._core.runs import Brief, InboxMessage
 from ...errors import MudroomError
@@ -15,19 +14,20 @@ from ..call_context import CallContext
 from ..phase import OPEN_PHASES
 from ..team_registry import MAX_RUNS
 from .child_brief import allocate, make_next_brief
-from .child_run import ChildRun, find_refusal
+from .child_run import ChildRun, ChildTeam, find_refusal
 from .members import ActiveChild, TeamMembers
 
 
 class NextRuns:
     """Starter of the next runs of the named children of one run.
 
-    Attributes:
-        members: see `Team`.
+    Arguments:
+        team: the team of the run; it handles the ends of the runs.
     """
 
-    def __init__(self, members: TeamMembers) -> None:
-        self.members = members
+    def __init__(self, members: TeamMembers, team: ChildTeam) -> None:
+        self._members = members
+        self._team = team
         self._run = members.run
 
     @property
@@ -37,7 +37,7 @@ class NextRuns:
 
     def has_all(self, teammate: Teammate) -> bool:
         """Return whether a child has had all its runs for this prompt."""
-        return len(self.members.list_own_runs(teammate)) >= MAX_RUNS
+        return len(self._members.list_own_runs(teammate)) >= MAX_RUNS
 
     async def prepare(
         self, teammate: Teammate, messages: list[InboxMessage], call_id: str = ""
@@ -50,11 +50,11 @@ class NextRuns:
         Raises ValueError if the budget does not suffice, or a hook refuses the run.
         """
         run = self._run
-        earlier = self.members.get_last_brief(teammate)
+        earlier = self._members.get_last_brief(teammate)
         run_id = self._choose_run_id(teammate, messages[0])
         try:
             grant = await allocate(run, run_id, earlier.agent, earlier.budget.turns)
-            teammates = self.members.describe_others(teammate.name, run_id)
+            teammates = self._members.describe_others(teammate.name, run_id)
             brief = make_next_brief(
                 run, earlier, messages, grant, call_id=call_id, teammates=teammates
             )
@@ -74,8 +74,12 @@ class NextRuns:
         is_broadcast = message.id.endswith(f":{teammate.name}")
         if message.sender == run_id and not is_broadcast:
             return message.id
-        own = self.members.list_own_runs(teammate)
-        first = find_first_id(own[0]) if own else make_first_id(run_id, teammate.name)
+        return self.make_run_id(teammate)
+
+    def make_run_id(self, teammate: Teammate) -> str:
+        """Return the id of the next run that the engine begins for a child."""
+        own = self._members.list_own_runs(teammate)
+        first = find_first_id(own[0]) if own else make_first_id(self._run.run_id, teammate.name)
         return make_next_id(first, len(own) + 1)
 
     def start(self, brief: Brief, grant: Grant, first_run: str) -> None:
@@ -83,26 +87,22 @@ class NextRuns:
         call = ToolCallBlock(brief.call_id, MESSAGE_TOOL, {}) if brief.call_id else None
         _, turn, position = split_run_id(brief.run_id)
         context = CallContext(self._run, call, position, turn)
-        self.members.active[brief.name] = ActiveChild(brief.run_id, first_run)
-        ChildRun(context, brief, grant, self).work_in_background()
-
-    def attach(self, brief: Brief, handle: RunHandle) -> None:
-        """Add a run that the worker has."""
-        self.members.attach(brief, handle)
+        self._members.active[brief.name] = ActiveChild(brief.run_id, first_run)
+        ChildRun(context, brief, grant, self._team).work_in_background()
 
     async def handle_end(self, brief: Brief) -> None:
         """Handle the end of a run: start the next one if messages wait for it."""
-        active = self.members.active.get(brief.name)
-        if not self.members.release(brief.name, brief.run_id):
+        active = self._members.active.get(brief.name)
+        if not self._members.release(brief.name, brief.run_id):
             return
-        teammate = self.members.find(brief.run_id)
+        teammate = self._members.find(brief.run_id)
         if teammate and active and not active.is_stopping:
             await self.start_if_due(teammate)
 
     async def start_if_due(self, teammate: Teammate) -> None:
         """Start the next run of a child that is idle, if it has unread messages."""
-        unread = self.members.list_unread(teammate)
-        if not unread or self.members.is_stopped(teammate):
+        unread = self._members.list_unread(teammate)
+        if not unread or self._members.is_stopped(teammate):
             return
         if not self.may_start or self.has_all(teammate):
             return  # The report of the parent lists the messages.
@@ -116,11 +116,11 @@ class NextRuns:
         """Continue the runs of an earlier process, and start those that are due."""
         run = self._run
         roster = run.services.teams.roster
-        for teammate in self.members.list_all():
+        for teammate in self._members.list_all():
             # A run with work that came back is a part of the one before it.
             begun = (each for each in reversed(teammate.briefs) if not each.workspace.tree)
             brief = next(begun, teammate.briefs[-1])
-            if teammate.name in self.members.active:
+            if teammate.name in self._members.active:
                 continue
             is_own = brief.parent == run.run_id and bool(brief.message_ids)
             if is_own and not run.background.is_reported(brief.run_id):

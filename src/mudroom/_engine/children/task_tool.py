@@ -144,7 +144,8 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         return ToolResult(f"There is no agent {arguments.agent!r}. {hint}", error=True)
     if run.background.is_reported(context.place):
         return make_start_result(context.place)
-    if not (arguments.name or arguments.plan or agent.is_teammate):
+    needs_name = arguments.plan or agent.is_teammate or agent.claims_tasks
+    if not (arguments.name or needs_name):
         child = await _start(context, agent, arguments)
     else:
         child = await _start_named(context, agent, arguments)

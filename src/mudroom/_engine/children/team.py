@@ -16,6 +16,7 @@ from ..team_text import EXCHANGE_NOTE, REPLACED_NOTE
 from .members import TeamMembers
 from .next_runs import NextRuns
 from .shutdown import ShutdownRequests
+from .task_claims import TaskClaims
 
 WARN_EXCHANGES = 6
 MAX_EXCHANGES = 12
@@ -40,7 +41,10 @@ class Team:
         self.members = TeamMembers(run)
         self.shutdowns = ShutdownRequests(self.members)
         self._run = run
-        self._next_runs = NextRuns(self.members)
+        self._next_runs = NextRuns(self.members, self)
+        self._claims = TaskClaims(
+            self.members, self._next_runs, self._begin_with, self._claim_tasks
+        )
         self._roster = run.services.teams.roster
         self._lock = asyncio.Lock()
         self._sending: set[asyncio.Task[TeamReply]] = set()
@@ -52,14 +56,20 @@ class Team:
             self.members.pass_on(teammate)
 
     async def handle_end(self, brief: Brief) -> None:
-        """Handle the end of a run: start the next one if messages wait for it."""
+        """Handle the end of a run: start the next one if messages or tasks wait for it."""
         async with self._lock:
             await self._next_runs.handle_end(brief)
+            await self._claims.look()
+
+    async def _claim_tasks(self) -> None:
+        async with self._lock:
+            await self._claims.look()
 
     async def restart(self) -> None:
         """Continue the runs and requests of an earlier process, and start the runs due."""
         async with self._lock:
             await self._next_runs.restart()
+            await self._claims.look()
         for teammate in self.members.list_all():
             self.shutdowns.watch(teammate)
 
@@ -73,6 +83,7 @@ class Team:
     def close(self) -> None:
         """End all timers: the run ends."""
         self.shutdowns.close()
+        self._claims.close()
 
     async def send(self, request: TeamRequest) -> TeamReply:
         """Send a message to children, or from a child to the run. Then the record has it.
@@ -136,7 +147,7 @@ class Team:
         return TeamReply("\n".join((reply.text, *notes)), reply.is_error)
 
     async def _begin_with(
-        self, teammate: Teammate, message: InboxMessage, call_id: str
+        self, teammate: Teammate, message: InboxMessage, call_id: str = ""
     ) -> TeamReply:
         """Send a message to a child that is idle: it begins the next run."""
         name = teammate.name

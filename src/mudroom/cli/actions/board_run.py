@@ -11,7 +11,7 @@ from ..._core.runs import Report
 from ..._platform.event_loop import run_event_loop
 from ...boards.board import TaskBoard
 from ...errors import UnknownName
-from ...projections.board_lines import format_ready, format_task
+from ...projections.board_lines import format_prompt, format_ready, format_task
 from ...session import Session
 from ..output.log_notices import show_log
 from ..output.progress import print_notice
@@ -28,9 +28,6 @@ _ATTEMPTS = 2
 
 _POLL_SECONDS = 0.5
 """Seconds between two looks at the board while other processes work on its tasks."""
-
-_REPORT_LENGTH = 20_000
-"""Maximum characters of a completed task's report in the prompt of a task that depends on it."""
 
 
 def run_board(cwd: str, *, agent: str, parallel: int, quiet: bool, flags: dict[str, object]) -> int:
@@ -139,7 +136,7 @@ class BoardRunner:
         try:
             blockers = [self._board.get(blocker) for blocker in task.blockers]
             report = await self._session.task(
-                make_prompt(task, blockers),
+                format_prompt(task, blockers),
                 agent=task.agent or self._agent,
                 description=f"#{task.id} {task.subject}"[:60],
             )
@@ -166,18 +163,6 @@ class BoardRunner:
     def _release(self, task: BoardTask, reason: str) -> None:
         self._board.release(task, reason)
         self._print_line(f"#{task.id} is not done: {reason}")
-
-
-def make_prompt(task: BoardTask, blockers: list[BoardTask]) -> str:
-    """Return the prompt of a task: subject, description, and the reports that it depends on."""
-    parts = [task.subject]
-    if task.description:
-        parts.append(task.description)
-    for blocker in blockers:
-        if blocker.report:
-            title = f"Report of the completed task #{blocker.id} ({blocker.subject}):"
-            parts.append(f"{title}\n{blocker.report[:_REPORT_LENGTH]}")
-    return "\n\n".join(parts)
 
 
 def _print_result(tasks: list[BoardTask], signals: list[int]) -> int:
