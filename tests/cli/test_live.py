@@ -231,6 +231,21 @@ def test_a_grandchild_is_drawn_below_its_parent():
     ]
 
 
+def test_the_last_run_of_a_child_has_the_row_of_the_child() -> None:
+    events = [
+        run_started("1"),
+        run_started("1.1.1", "1", description="rewrite cart"),
+        run_finished("1.1.1"),
+        run_started("1.1.1~2", "1", description="rewrite cart", continues="1.1.1"),
+    ]
+    tree = RunTree.from_events(events)
+    lines = format_tree(tree, tree.roots[0], TreeStyle(now=10.0, is_snapshot=True))
+    text = ["".join(part for part, _ in line) for line in lines]
+    assert len(text) == 3
+    assert "1 task: 1 running" in text[0]
+    assert len(format_tree(tree, tree.roots[0], TreeStyle(show_ids=True))) == 5
+
+
 def test_retries_and_quiet_runs_are_shown():
     events = [
         *start_children(1),

@@ -251,7 +251,12 @@ def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
 
 
 def _list_visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
-    return [child for child in tree.children(run_id) if child.run_id not in style.hidden_runs]
+    """Return the children that are not hidden; without ids, only the last run of each child."""
+    children = tree.children(run_id)
+    hidden = set(style.hidden_runs)
+    if not style.show_ids:
+        hidden.update(child.continues for child in children)
+    return [child for child in children if child.run_id not in hidden]
 
 
 def _list_children_with_rows(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:

@@ -93,7 +93,8 @@ class Fold {
     const run = createRun(brief, event.at);
     run.head = this.addHead(event.head);
     const before = this.runs.get(run.continues);
-    run.lane = run.name && before?.name === run.name ? before.lane : [];
+    const isSameChild = before && (run.name ? before.name === run.name : before.parent === run.parent);
+    run.lane = isSameChild && run.depth ? before.lane : [];
     run.lane.push(run);
     this.runs.set(run.id, run);
     const parent = this.runs.get(run.parent);
@@ -125,7 +126,7 @@ const createRun = (brief, at) => ({
   parent: brief.parent ?? "",
   agent: brief.agent.name,
   name: brief.name ?? "",
-  lane: [], // the runs of a named child, which continue each other; else the run alone
+  lane: [], // the runs of a child, which continue each other
   description: brief.description ?? "",
   prompt: brief.prompt,
   model: brief.model,
