@@ -1,7 +1,7 @@
 # `make demo` runs the main job, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real
+.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ bench: dev ## measure, side by side with a bare loop; HISTORY=1 adds the figures
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py
+
+merges: dev ## let children change the packages of a folder at once, then run their tests: make merges FOLDER=...
+	MUDROOM_LONG=1 MUDROOM_SUBJECTS=$(abspath $(FOLDER)) $(PY) -m pytest tests/reliability/test_real_repositories.py
 
 real: dev ## run the tests against a real model on this machine; the first run builds its server (10 to 40 minutes)
 	scripts/real

@@ -46,10 +46,11 @@ _OTHER_VARIABLES = (
     "MUDROOM_DEBUG",
     "MUDROOM_OFFLINE_PACE",
     "MUDROOM_LONG",
+    "MUDROOM_SUBJECTS",
     "MUDROOM_REAL",
     "MUDROOM_SEED",
 )
-"""Variables of mudroom that are no settings; the last three are those of its tests."""
+"""Variables of mudroom that are no settings; the last four are those of its tests."""
 
 _DEFAULTS = Settings()
 

@@ -34,6 +34,8 @@ class GitStore(TreeStore):
     def __init__(self, directory: str, source: str, excluded: Iterable[str] = ()) -> None:
         self.git = Git(directory)
         self._measured = ("", 0)
+        self._forced: dict[str, tuple[tuple[int, ...], list[str]]] = {}
+        self._known: dict[str, tuple[tuple[int, ...], StoredFiles]] = {}
         super().__init__(directory, source, excluded, find_repository(os.path.realpath(source)))
         if "sha256" in Path(directory, "config").read_text():
             self.algorithm = "sha256"
@@ -70,6 +72,8 @@ class GitStore(TreeStore):
         changed = git.run("ls-files", "-z", "-o", "-m", "-d", "--exclude-standard", "--", ".")
         paths = sorted({*split_at_nul(changed), *self._find_forced(files)})
         nested = [path.rstrip("/") for path in paths if path.endswith("/")]
+        if not paths and (known := self._known.get(index)) and known[0] == _stat(index):
+            return known[1]
         sizes, missing = _inspect(files.folder, paths)
         check_size(files.folder, len(paths), sum(sizes), self.max_bytes)
         _update_index(git, files.folder, [path for path in paths if path not in missing])
@@ -81,17 +85,25 @@ class GitStore(TreeStore):
             stored = self._store_files(WorkingFiles(folder), f"{index_name}+{number}")
             trees[path] = stored.tree
             notes += [f"{path}/{note}" for note in stored.missing]
-        return StoredFiles(self._write_index(git, trees), tuple(notes))
+        stored = StoredFiles(self._write_index(git, trees), tuple(notes))
+        self._known[index] = (_stat(index), stored)
+        return stored
 
     def _find_forced(self, files: WorkingFiles) -> list[str]:
         """Return the files that the user's repository tracks although it ignores them."""
         repository = find_repository(files.folder)
         if repository is None or not files.folder.startswith(self.source):
             return []
-        git = Git(repository.directory, files=files.top, prefix=files.prefix)
-        output = git.run("ls-files", "-z", "-i", "-c", "--exclude-standard", "--", ".")
+        # Only a new index can have further ones: the index of the store has the others already.
+        facts = _stat(os.path.join(repository.directory, "index"))
         folder = files.folder
-        return [path for path in split_at_nul(output) if os.path.lexists(f"{folder}/{path}")]
+        known = self._forced.get(folder)
+        if known is None or known[0] != facts:
+            git = Git(repository.directory, files=files.top, prefix=files.prefix)
+            output = git.run("ls-files", "-z", "-i", "-c", "--exclude-standard", "--", ".")
+            known = (facts, split_at_nul(output))
+            self._forced[folder] = known
+        return [path for path in known[1] if os.path.lexists(f"{folder}/{path}")]
 
     def _borrow_objects(self, folder: str) -> None:
         """Borrow the objects of a repository inside the folder, such as a submodule."""
@@ -228,6 +240,15 @@ def _write_alternates(directory: str, folders: Iterable[str]) -> None:
     lines = dict.fromkeys([*known, *map(os.fsencode, folders)])
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _stat(path: str) -> tuple[int, ...]:
+    """Return facts about a file that differ after it was written, () if there is none."""
+    try:
+        facts = os.stat(path)
+    except FileNotFoundError:
+        return ()
+    return facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _inspect(folder: str, paths: Iterable[str]) -> tuple[list[int], dict[str, str]]:
