@@ -183,5 +183,5 @@ def _store_and_remove(home: str, folder: Path) -> int:
 def _list_sessions(home: str) -> list[Path]:
     try:
         return sorted(path for path in get_isolated_folder(home).iterdir() if path.is_dir())
-    except FileNotFoundError:
-        return []
+    except OSError:
+        return []  # there is no such folder, or it cannot be read: `doctor` says so
