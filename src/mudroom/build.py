@@ -275,6 +275,7 @@ class _Builder:
             catalog.skills,
             ask=shared.sandbox.tier == "ask",
             isolation=shared.isolation is not None,
+            isolate=options.isolate,
             limits=limits,
         )
         denies = options.permissions.denies_tool

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ._core.agents import WorkspaceKind, WorkspaceSpec
-from ._core.ports import Environment, MergePlan, Sandbox, Workspace
+from ._core.ports import NO_CHOICE, Environment, MergeChoice, MergePlan, Sandbox, Workspace
 from ._core.runs import Work
 from .errors import UsageError
 from .permissions.policy import RulePolicy
@@ -338,9 +338,11 @@ class IsolatedFiles:
         """Return the stored work of a run."""
         return self._open_workspaces().find_stored(run_id)
 
-    def plan_merge(self, work: Work, after: MergePlan | None = None) -> MergePlan:
+    def plan_merge(
+        self, work: Work, after: MergePlan | None = None, choice: MergeChoice = NO_CHOICE
+    ) -> MergePlan:
         """Merge the work of a child with the present files; write no file."""
-        return self._open_workspaces().plan_merge(self._owner, work, after)
+        return self._open_workspaces().plan_merge(self._owner, work, after, choice)
 
     def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
         """Open a sandbox with the files of a tree, for as long as it is needed."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ._core.agents import Agent
+from ._core.agents import Agent, WorkspaceKind
 from ._core.board_tasks import BoardOffer
 from ._core.listings import ListingLimits, choose_description_length
 from ._core.ports import Board, Journal, Model, SessionStore
@@ -16,6 +16,7 @@ from ._core.tools import Tool, ToolCategory
 from ._engine.changes.versions import FileVersions, find_versions_folder
 from ._engine.children.task_tool import list_agents, make_task_tool
 from ._engine.run_tools import RUN_TOOLS
+from ._engine.run_tools.merge_work import MERGE_TOOL
 from .agent_files import Skill
 from .agent_files.locations import list_project_folders
 from .options import SessionOptions
@@ -35,13 +36,14 @@ def collect_tools(
     *,
     ask: bool,
     isolation: bool = False,
+    isolate: bool = False,
     limits: ListingLimits = _NO_LIMITS,
 ) -> dict[str, Tool]:
     """Return the built-in tools and those of the caller, by name.
 
     Arguments:
         own: tools of the caller. ask: true if each command needs confirmation.
-        isolation: true if children can have isolated workspaces.
+        isolation: true if children can have isolated workspaces. isolate: see SessionOptions.
         limits: what descriptions may list.
     """
     listed_skills = [
@@ -53,6 +55,11 @@ def collect_tools(
     length = choose_description_length([*listed_agents, *listed_skills], limits.characters - names)
     task = make_task_tool(agents, models=limits.models, length=length, isolation=isolation)
     tools = {**make_builtin_tools(), "task": task, **RUN_TOOLS}
+    isolates = isolate or any(
+        agent.workspace is WorkspaceKind.ISOLATED for agent in agents.values()
+    )
+    if isolation and isolates:
+        tools["merge"] = MERGE_TOOL
     if ask:
         for name, tool in tools.items():
             if tool.category is ToolCategory.RUN:

@@ -110,7 +110,13 @@ def _collect_tools(
     web_tools = make_web_tools(permissions, allow_net=config.allow_net)
     own = (*web_tools, *make_board_tools(board, config.board_offer))
     tools = collect_tools(
-        own, agents, skills, ask=ask, isolation=True, limits=config.listing_limits
+        own,
+        agents,
+        skills,
+        ask=ask,
+        isolation=True,
+        isolate=config.isolate,
+        limits=config.listing_limits,
     )
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
 

@@ -10,7 +10,8 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
 
     Arguments:
         child: id of the child run.
-        state: "merged", "conflict", "red" (a check failed) or "refused".
+        state: "merged", "conflict", "red" (a check failed), "refused" or
+            "dropped".
         files: paths of the files that were changed, relative to the workspace.
         conflicts: the files that could not be merged, with the kinds of their conflicts.
         text: what the model of the run reads about it.
@@ -18,6 +19,7 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
         base: id of the tree with the run's files at that time. tree: id of the tree with which that
             run begins: both sides, with conflict marks.
         check: the check that failed, and the end of its output; "" if none failed.
+        call: place of the call `merge` that asked for it; "" at the end of the child.
     """
 
     child: str
@@ -29,6 +31,7 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
     base: str = ""
     tree: str = ""
     check: str = ""
+    call: str = ""
 
 
 class CheckStarted(Event, frozen=True, tag="check_started"):

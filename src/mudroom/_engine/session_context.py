@@ -56,8 +56,8 @@ class RecordedWork(Protocol):
         """Return what a run made of its isolated workspace."""
         ...
 
-    def find_merge(self, child: str) -> WorkMerged | None:
-        """Return the outcome of the merge of a child's work."""
+    def find_merge(self, child: str, call: str) -> WorkMerged | None:
+        """Return the outcome of a merge; see `find_recorded_merge`."""
         ...
 
 

@@ -82,10 +82,12 @@ class Teams:
 
     Attributes:
         roster: the named children, from all events so far.
+        open_work: the last merge of each run whose work is not merged, by run id.
     """
 
     def __init__(self) -> None:
         self.roster = Roster()
+        self.open_work: dict[str, WorkMerged] = {}
         self._conversations = RecordedRuns()
         self._open: dict[str, OpenTeam] = {}
 
@@ -107,8 +109,12 @@ class Teams:
         )
         if may_continue or event.run in records:
             self._conversations.apply(event)
-        if isinstance(event, WorkMerged) and event.state == "merged":
-            self._forget_conversation(event.child)
+        if isinstance(event, WorkMerged):
+            self.open_work.pop(event.child, None)
+            if event.state == "merged":
+                self._forget_conversation(event.child)
+            elif event.state != "dropped" and not event.returned:
+                self.open_work[event.child] = event
 
     def _forget_conversation(self, run_id: str) -> None:
         """Forget the conversation of a run without a name, which no run continues."""
@@ -142,9 +148,9 @@ class Teams:
             team.close()
 
     def find_brief(self, run_id: str) -> Brief | None:
-        """Return the recorded brief of a run of a named child."""
-        teammate = self.roster.get(run_id)
-        return teammate and next(each for each in teammate.briefs if each.run_id == run_id)
+        """Return the recorded brief of a run that a later one may continue."""
+        record = self._conversations.records.get(run_id)
+        return record and record.brief
 
     def list_history(self, run_id: str) -> tuple[Message, ...]:
         """Return the messages that the next run of a child continues.

@@ -20,7 +20,10 @@ def describe_merge(run: RunView) -> str:
         files = len(run.merge.files)
         return f"merged {count_noun(files, 'file')}" if files else "no changes"
     if run.merge.state == "conflict":
-        return f"conflict in {count_noun(len(run.merge.conflicts), 'file')}"
+        text = f"conflict in {count_noun(len(run.merge.conflicts), 'file')}"
+        return f"{text}, back to the child" if run.merge.returned else text
     if run.merge.state == "red":
         return "check failed"
+    if run.merge.state == "dropped":
+        return "dropped"
     return f"{count_noun(len(work.files), 'file')} not merged"

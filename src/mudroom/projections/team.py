@@ -167,7 +167,7 @@ class Roster:
 
         A rewind removes later ones.
         """
-        parents = self._list_conversation(parent)
+        parents = self.list_conversation(parent)
         return next(each for each in reversed(teammate.briefs) if each.parent in parents)
 
     def get_number(self, run_id: str) -> int:
@@ -176,12 +176,12 @@ class Roster:
 
     def list_unread(self, parent: str, teammate: Teammate) -> list[InboxMessage]:
         """Return the messages in the conversation of a run that a named child has not read."""
-        parents = self._list_conversation(parent)
+        parents = self.list_conversation(parent)
         return [each for each in teammate.unread.values() if self._parents[each.id] in parents]
 
     def is_stopped(self, parent: str, teammate: Teammate) -> bool:
         """Return whether a named child was stopped in the conversation of a run."""
-        return not self._list_conversation(parent).isdisjoint(teammate.stopped_in)
+        return not self.list_conversation(parent).isdisjoint(teammate.stopped_in)
 
     def has_unread_of(self, parent: str, teammate: Teammate) -> bool:
         """Return whether a named child has not read a message that was sent during a run."""
@@ -199,7 +199,7 @@ class Roster:
                 runs.
         """
         name = normalize_name(name)
-        parents = self._list_conversation(parent)
+        parents = self.list_conversation(parent)
         for teammate in reversed(self.teammates):
             if any(brief.parent in parents for brief in teammate.briefs) and (
                 teammate.name == name or self._by_run.get(name) is teammate
@@ -209,7 +209,7 @@ class Roster:
 
     def list_teammates(self, parent: str) -> list[Teammate]:
         """Return the named children of a run and of the runs that it continues, oldest first."""
-        parents = self._list_conversation(parent)
+        parents = self.list_conversation(parent)
         return [
             teammate
             for teammate in self.teammates
@@ -221,12 +221,12 @@ class Roster:
 
         These copies are without what a rewind removed: runs, messages, stops.
         """
-        parents = self._list_conversation(parent)
+        parents = self.list_conversation(parent)
         return list(self._select(lambda run_id: run_id in parents))
 
     def list_current_of_roots(self, *roots: str) -> list[Teammate]:
         """Return the named children of all runs below root runs and the runs that they continue."""
-        kept = {run_id for root in roots for run_id in self._list_conversation(root)}
+        kept = {run_id for root in roots for run_id in self.list_conversation(root)}
         return list(self._select(lambda run_id: find_root_id(run_id) in kept))
 
     def _select(self, is_kept: Callable[[str], bool]) -> Iterator[Teammate]:
@@ -264,7 +264,7 @@ class Roster:
                 counts[teammate.name] = counts.get(teammate.name, 0) + len(unread)
         return counts
 
-    def _list_conversation(self, run_id: str) -> set[str]:
+    def list_conversation(self, run_id: str) -> set[str]:
         """Return the ids of a run and of the runs that it continues."""
         runs: set[str] = set()
         while run_id and run_id not in runs:

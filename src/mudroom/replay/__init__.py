@@ -24,6 +24,7 @@ from .._engine.phase import RunControl
 from .._engine.recorded_conversations import rebuild_briefs, rebuild_conversations
 from .._engine.run_context import RunContext
 from .._engine.run_tools import RUN_TOOLS
+from .._engine.run_tools.merge_work import MERGE_TOOL
 from .._engine.session_context import SessionServices, SingleEnvironment
 from .._platform.scratch_dirs import ScratchDir
 from .._platform.system_clock import SystemClock
@@ -224,7 +225,8 @@ def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
     names = set[str]().union(*(brief.tools for brief in briefs))
     # Tools of the user had these names, too.
     are_engine_tools = all("task" in each for each in tools if each & RUN_TOOLS.keys())
-    builtin = {**make_builtin_tools(), **(RUN_TOOLS if are_engine_tools else {})}
+    engine_tools = {**RUN_TOOLS, "merge": MERGE_TOOL} if are_engine_tools else {}
+    builtin = {**make_builtin_tools(), **engine_tools}
     made = {name: builtin.get(name) or _make_stand_in(name) for name in names}
     if not is_board_offered(events):
         on_request = {name: made[name] for name in BOARD_TOOLS if name in made}

@@ -36,6 +36,7 @@ from .._core.tools import Effect, Tool, ToolResult, find_no_key
 from .._engine.call_context import CallContext
 from .._engine.children.task_arguments import TaskArguments
 from .._engine.recorded_conversations import RecordedRuns
+from .._engine.run_tools.merge_work import MergeArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
 from .recorded_events import ReplayDiverged, wait_for_stop
@@ -69,18 +70,18 @@ class RecordedOutcomes:
             # at once, so that the stops can count them.
             tool = replace(tool, effect=Effect.KEYED, get_key=find_no_key)
             replayed[name] = tool if tool.is_stateful else replace(tool, run=self._return_result)
-        task = tools["task"]
-        replayed["task"] = replace(task, run=partial(self._run_task, task))
+        for name in replayed.keys() & {"task", "merge"}:
+            replayed[name] = replace(replayed[name], run=partial(self._run_child, tools[name]))
         return replayed
 
-    async def _run_task(
-        self, task: Tool, context: CallContext, arguments: TaskArguments
+    async def _run_child(
+        self, tool: Tool, context: CallContext, arguments: TaskArguments | MergeArguments
     ) -> ToolResult:
         if context.place not in self._started_runs:
             return await self._return_result(context, arguments)
         if self._is_in_background(context):
             arguments = replace(arguments, background=True)
-        result = await task.run(context, arguments)
+        result = await tool.run(context, arguments)
         recorded = await self._return_result(context, arguments)
         return result if "run" in recorded.detail else recorded
 

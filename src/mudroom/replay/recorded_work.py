@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from .._core.agents import WorkspaceSpec
 from .._core.events import RunFinished, RunStarted, StoredEvent, WorkMerged
 from .._core.runs import Work
+from .._engine.children.merge import is_merge_of
 
 
 class RecordedWork:
@@ -17,14 +18,14 @@ class RecordedWork:
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._workspaces: dict[str, WorkspaceSpec] = {}
         self._works: dict[str, Work | None] = {}
-        self._merges: dict[str, WorkMerged] = {}
+        self._merges: list[WorkMerged] = []
         for event in events:
             if isinstance(event, RunStarted):
                 self._workspaces[event.run] = event.brief.workspace
             elif isinstance(event, RunFinished):
                 self._works[event.run] = event.report.work
             elif isinstance(event, WorkMerged):
-                self._merges[event.child] = event
+                self._merges.append(event)
 
     def find_workspace(self, run_id: str) -> WorkspaceSpec | None:
         """Return the workspace of a run."""
@@ -34,9 +35,9 @@ class RecordedWork:
         """Return what a run made of its isolated workspace."""
         return self._works.get(run_id)
 
-    def find_merge(self, child: str) -> WorkMerged | None:
-        """Return the outcome of the merge of a child's work."""
-        merged = self._merges.get(child)
+    def find_merge(self, child: str, call: str) -> WorkMerged | None:
+        """Return the outcome of a merge; see `find_recorded_merge`."""
+        merged = next((each for each in self._merges if is_merge_of(each, child, call)), None)
         if merged and merged.returned not in self._workspaces:
             return replace(merged, returned="")
         return merged

@@ -8,7 +8,15 @@ from .board import Board
 from .clock import Clock
 from .environment import Environment, Environments
 from .hooks import Hooks, ToolHookDecision
-from .isolation import MERGE, Isolation, MergeConflict, MergedFile, MergePlan
+from .isolation import (
+    MERGE,
+    NO_CHOICE,
+    Isolation,
+    MergeChoice,
+    MergeConflict,
+    MergedFile,
+    MergePlan,
+)
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .sandbox import CommandResult, Sandbox
@@ -25,6 +33,7 @@ from .workspace import (
 
 __all__ = [
     "MERGE",
+    "NO_CHOICE",
     "ApprovalDecision",
     "ApprovalRequest",
     "Approver",
@@ -40,6 +49,7 @@ __all__ = [
     "Isolation",
     "Journal",
     "LocalFiles",
+    "MergeChoice",
     "MergeConflict",
     "MergePlan",
     "MergedFile",

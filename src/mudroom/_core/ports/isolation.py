@@ -50,6 +50,25 @@ class MergeConflict(Struct, frozen=True):
     text: str = ""
 
 
+class MergeChoice(Struct, frozen=True):
+    """A decision about conflicts.
+
+    Arguments:
+        side: "parent" or "child": whose version of a file counts; "" decides nothing.
+        paths: the files; empty for all files with conflicts.
+    """
+
+    side: str = ""
+    paths: tuple[str, ...] = ()
+
+    def covers(self, path: str) -> bool:
+        """Return whether the decision is about a file."""
+        return bool(self.side) and (not self.paths or path in self.paths)
+
+
+NO_CHOICE = MergeChoice()
+
+
 class MergePlan(Struct, frozen=True):
     """The files that a merge changes: additions, then changes, then removals.
 
@@ -58,12 +77,14 @@ class MergePlan(Struct, frozen=True):
     Arguments:
         base: id of the tree with the present files.
         tree: id of the tree with both sides; files with conflicts have conflict marks.
+        kept: paths of files in conflict that stay as they are, by a choice.
     """
 
     files: tuple[MergedFile, ...] = ()
     conflicts: tuple[MergeConflict, ...] = ()
     base: str = ""
     tree: str = ""
+    kept: tuple[str, ...] = ()
 
 
 class Isolation(Protocol):
@@ -82,10 +103,13 @@ class Isolation(Protocol):
         """Return the stored work of a run, None if there is none."""
         ...
 
-    def plan_merge(self, work: Work, after: MergePlan | None = None) -> MergePlan:
+    def plan_merge(
+        self, work: Work, after: MergePlan | None = None, choice: MergeChoice = NO_CHOICE
+    ) -> MergePlan:
         """Merge the work of a child with the present files of this environment; write no file.
 
         Arguments:
+            choice: decides conflicts.
             after: plan of work that is merged before, if the new plan is for both.
 
         Raises WorkspaceError if git fails.

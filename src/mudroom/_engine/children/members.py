@@ -139,6 +139,12 @@ class TeamMembers:
             )
         return name
 
+    def begin(self, brief: Brief) -> None:
+        """Add a run of a child that is idle."""
+        teammate = self.find(brief.continues)
+        first_run = teammate.first_run if teammate else brief.run_id
+        self.active[brief.name] = ActiveChild(brief.run_id, first_run)
+
     def attach(self, brief: Brief, handle: RunHandle) -> None:
         """Add the handle of a run that the worker has."""
         active = self.active.get(brief.name)

@@ -9,8 +9,8 @@ from ..._core.agents import Agent
 from ..._core.checks import Check
 from ..._core.counts import count_noun
 from ..._core.events import CheckFinished, WorkMerged
-from ..._core.ports import Isolation, MergeConflict
-from ..._core.runs import Report
+from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict
+from ..._core.runs import Report, Work
 from ..._core.tools import ToolResult
 from ...errors import MudroomError
 from ..call_context import CallContext
@@ -36,23 +36,44 @@ async def merge_report(
         agent: agent of the child.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
     """
-    run = context.run
     if report.work is None:
         return None
-    if merged := _find_recorded(run, report.run_id):
-        run.evidence.add_files(ToolResult("", changes=merged.files))
+    if merged := find_recorded_merge(context.run, report.run_id):
+        context.run.evidence.add_files(ToolResult("", changes=merged.files))
         return merged
+    return await merge_once(context, report.run_id, agent, report.work, prepare_return)
+
+
+async def merge_once(
+    context: CallContext,
+    run_id: str,
+    agent: Agent,
+    work: Work,
+    prepare_return: PrepareReturn | None,
+    *,
+    call: str = "",
+    choice: MergeChoice = NO_CHOICE,
+) -> WorkMerged:
+    """Merge the work of a run and record the outcome.
+
+    Arguments:
+        agent: agent of the run.
+        prepare_return: called if the work can go back to the child, before the outcome is recorded.
+        call: place of the call that asks for the merge; "" at the end of the run.
+        choice: decides conflicts.
+    """
+    run = context.run
     try:
         check = choose_check(run, agent)
-        outcome = await merge_work(context, report.run_id, report.work, check)
+        outcome = await merge_work(context, run_id, work, check, choice)
     except MudroomError as error:
         outcome = MergeOutcome(refusal=str(error))
-    text = await asyncio.to_thread(_describe, context, report.run_id, outcome)
-    if report.work.missing:
-        text += f"\n[not stored, so not merged: {', '.join(report.work.missing)}]"
+    text = await asyncio.to_thread(_describe, context, run_id, outcome)
+    if work.missing:
+        text += f"\n[not stored, so not merged: {', '.join(work.missing)}]"
     event = run.recorder.make_event(
         WorkMerged,
-        child=report.run_id,
+        child=run_id,
         state=outcome.state,
         files=outcome.files,
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
@@ -60,8 +81,9 @@ async def merge_report(
         check=describe_check(outcome.check) if outcome.check else "",
         base=outcome.base,
         tree=outcome.tree,
+        call=call,
     )
-    if outcome.tree:
+    if outcome.tree and prepare_return:
         event = await prepare_return(event)
     await run.recorder.record(event)
     run.evidence.add_files(ToolResult("", changes=outcome.files))
@@ -77,14 +99,22 @@ def choose_check(run: RunContext, agent: Agent) -> Check | None:
     return Check(command, services.check_seconds, is_from_user=command == services.check)
 
 
-def _find_recorded(run: RunContext, child: str) -> WorkMerged | None:
-    """Return the outcome that an earlier process recorded, or that a replay has."""
+def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> WorkMerged | None:
+    """Return the outcome that an earlier process recorded, or that a replay has.
+
+    Arguments:
+        child: whose end merged the work. call: place of the call that did; in place of a child.
+    """
     if run.services.recorded_work:
-        return run.services.recorded_work.find_merge(child)
+        return run.services.recorded_work.find_merge(child, call)
     events = run.services.past_events.get(run.run_id, ())
-    return next(
-        (event for event in events if isinstance(event, WorkMerged) and event.child == child), None
-    )
+    merges = (event for event in events if isinstance(event, WorkMerged))
+    return next((each for each in merges if is_merge_of(each, child, call)), None)
+
+
+def is_merge_of(event: WorkMerged, child: str, call: str) -> bool:
+    """Return whether an event is the merge of a call, or of the end of a child."""
+    return event.call == call and (bool(call) or event.child == child)
 
 
 def _describe(context: CallContext, run_id: str, outcome: MergeOutcome) -> str:
@@ -123,6 +153,7 @@ def _describe_conflicts(
     lines = [
         f"[merge: not done, {count_noun(len(conflicts), 'conflict')}; your files are unchanged, "
         f"and all work of the child is kept as run {run_id}."
+        + (" Decide with merge." if MERGE in context.run.tools else "")
     ]
     for number, conflict in enumerate(conflicts[:_MAX_LISTED], 1):
         sides = {

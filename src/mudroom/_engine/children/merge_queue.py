@@ -12,7 +12,14 @@ from msgspec import Struct
 
 from ..._core.checks import Check
 from ..._core.events import CheckFinished, WorkMerged
-from ..._core.ports import MERGE, Isolation, MergeConflict, MergePlan
+from ..._core.ports import (
+    MERGE,
+    NO_CHOICE,
+    Isolation,
+    MergeChoice,
+    MergeConflict,
+    MergePlan,
+)
 from ..._core.runs import Work
 from ..call_context import CallContext
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
@@ -60,13 +67,23 @@ class MergeRequest:
     Attributes:
         outcome: the result, None while it waits.
         attempts: how often files of the work changed while they were written.
+        kept: see `MergePlan`.
     """
 
-    def __init__(self, context: CallContext, run_id: str, work: Work, check: Check | None) -> None:
+    def __init__(
+        self,
+        context: CallContext,
+        run_id: str,
+        work: Work,
+        check: Check | None,
+        choice: MergeChoice = NO_CHOICE,
+    ) -> None:
         self.context = context
         self.run_id = run_id
         self.work = work
         self.check = check
+        self.choice = choice
+        self.kept: tuple[str, ...] = ()
         self.outcome: MergeOutcome | None = None
         self.attempts = 0
 
@@ -170,7 +187,10 @@ class MergeQueue:
         steps: list[_Step] = []
         after: MergePlan | None = None
         for request in batch:
-            plan = await asyncio.to_thread(self._isolation.plan_merge, request.work, after)
+            plan = await asyncio.to_thread(
+                self._isolation.plan_merge, request.work, after, request.choice
+            )
+            request.kept = plan.kept
             if plan.conflicts:
                 if not steps:
                     self._decide(
@@ -261,7 +281,8 @@ class MergeQueue:
     async def _mark_merged(self, request: MergeRequest) -> None:
         await asyncio.to_thread(self._isolation.mark_merged, request.run_id)
         # The files are also those that an earlier process wrote.
-        self._decide(request, MergeOutcome(request.work.files))
+        files = tuple(path for path in request.work.files if path not in request.kept)
+        self._decide(request, MergeOutcome(files))
 
     def _decide(self, request: MergeRequest, outcome: MergeOutcome) -> None:
         request.outcome = outcome
@@ -273,7 +294,11 @@ class MergeQueue:
 
 
 async def merge_work(
-    context: CallContext, run_id: str, work: Work, check: Check | None
+    context: CallContext,
+    run_id: str,
+    work: Work,
+    check: Check | None,
+    choice: MergeChoice = NO_CHOICE,
 ) -> MergeOutcome:
     """Merge the work of a run into the files of the parent: all of it, or nothing."""
     run = context.run
@@ -282,4 +307,4 @@ async def merge_work(
     queue: MergeQueue | None = run.memo.get(MERGE)
     if queue is None:
         queue = run.memo[MERGE] = MergeQueue(run, run.environment.isolation)
-    return await queue.merge(MergeRequest(context, run_id, work, check))
+    return await queue.merge(MergeRequest(context, run_id, work, check, choice))

@@ -203,16 +203,17 @@ async def restart_background_work(run: RunContext) -> None:
     A command cannot continue: its notification says so.
     """
     for run_id, call in run.background.interrupted.items():
-        if normalize_tool_name(call.name) != "task":
+        tool = run.tools.get(normalize_tool_name(call.name))
+        if tool is None or not tool.needs_children:
             report_interrupted(run, run_id)
             continue
         _, turn, position = split_run_id(run_id)
         context = CallContext(run, call, position, turn)
-        arguments = run.tools["task"].parse_arguments(call.arguments)
-        assert isinstance(arguments, TaskArguments)
-        result = await _run(context, replace(arguments, background=True))
+        arguments = tool.parse_arguments(call.arguments | {"background": True})
+        result = await tool.run(context, arguments)
         if result.error:
-            run.inbox.put(make_notification(run_id, "failed", arguments.prompt, result.text))
+            title = str(call.arguments.get(tool.title_argument, call.name))
+            run.inbox.put(make_notification(run_id, "failed", title, result.text))
     run.background.interrupted.clear()
     if team := prepare_team(run):
         await team.restart()

@@ -6,6 +6,7 @@ import asyncio
 
 from ..._core.events import RunResumed, RunStarted, StoredEvent, TurnFinished
 from ..._core.ports import RunHandle
+from ..._core.run_ids import find_first_id
 from ..._core.runs import Brief, InboxMessage
 from ...errors import suggest_names
 from ...projections.team import Teammate, normalize_name
@@ -84,6 +85,30 @@ class Team:
         """End all timers: the run ends."""
         self.shutdowns.close()
         self._claims.close()
+
+    def list_open_work(self) -> list[str]:
+        """Return the ids of the runs below this one whose work is not merged."""
+        parents = self._roster.list_conversation(self._run.run_id)
+        return [
+            run_id
+            for run_id, event in self._run.services.teams.open_work.items()
+            if event.run in parents
+        ]
+
+    def find_open_work(self, requested: str) -> str:
+        """Return the id of the run whose work is not merged, "" without one.
+
+        Arguments:
+            requested: its id, that of the first run of the work, or the name of the child.
+        """
+        teammate = self.members.find(requested)
+        names = [requested, *(brief.run_id for brief in (teammate.briefs if teammate else ()))]
+        matching = [
+            run_id
+            for run_id in self.list_open_work()
+            if run_id in names or find_first_id(run_id) == requested
+        ]
+        return matching[-1] if matching else ""
 
     async def send(self, request: TeamRequest) -> TeamReply:
         """Send a message to children, or from a child to the run. Then the record has it.

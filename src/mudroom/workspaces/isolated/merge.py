@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from ..._core.ports import MergeConflict
+from ..._core.ports import MergeChoice, MergeConflict
+from ..._platform.path_text import path_to_text
 from .conflict_marks import name_sides
 from .git import can_merge_trees
 from .git_store import GitStore
@@ -55,6 +56,26 @@ def _merge_with_git(store: GitStore, base: str, ours: str, theirs: str) -> Merge
         for path, ids in stages.items()
     ]
     return MergedTree(tree, tuple(conflicts))
+
+
+def choose_side(
+    store: TreeStore, merge: MergedTree, ours: str, theirs: str, choice: MergeChoice
+) -> MergedTree:
+    """Return a merge in which files with conflicts have the version of one side.
+
+    A file that has the path of a folder stays a conflict.
+    """
+    chosen = store.list_entries(ours if choice.side == "parent" else theirs)
+    entries = store.list_entries(merge.tree)
+    left: list[MergeConflict] = []
+    for conflict in merge.conflicts:
+        if conflict.kind == "file-folder" or not choice.covers(path_to_text(conflict.path)):
+            left.append(conflict)
+        elif conflict.path in chosen:
+            entries[conflict.path] = chosen[conflict.path]
+        else:
+            entries.pop(conflict.path, None)
+    return MergedTree(store.write_tree(entries), tuple(left))
 
 
 def _read_stages(entries: list[str]) -> dict[str, tuple[str, str, str]]:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._core.ports import MergeConflict, MergedFile, MergePlan
+from ..._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
 from ..._core.runs import Work
 from ..._platform.path_text import path_to_text
 from ..._platform.private_files import make_private_folder, replace_private_file
@@ -24,7 +24,7 @@ from ..._platform.protected_names import find_protected_component
 from ...errors import WorkspaceError
 from .checkout import check_out
 from .conflict_marks import find_marked
-from .merge import merge_trees
+from .merge import choose_side, merge_trees
 from .open_store import has_store, open_store
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX, TreeStore
@@ -226,16 +226,28 @@ class IsolatedWorkspaces:
         self.store.mark_merged(run_id)
         self.remove_if_stored(run_id)
 
-    def plan_merge(self, into: str, work: Work, after: MergePlan | None = None) -> MergePlan:
+    def plan_merge(
+        self,
+        into: str,
+        work: Work,
+        after: MergePlan | None = None,
+        choice: MergeChoice = NO_CHOICE,
+    ) -> MergePlan:
         """Merge work with the present files of a workspace; write no file.
 
         Arguments:
             into: run id of an isolated workspace; "" for the user's folder.
             after: plan of work that is merged before, if the new plan is for both.
+            choice: decides conflicts.
         """
         ours = after.base if after else self._store_present(into).tree
         onto = after.tree if after else ours
         merge = merge_trees(self.store, work.base, onto, work.tree)
+        kept: tuple[str, ...] = ()
+        if merge.conflicts and choice.side:
+            paths = [path_to_text(conflict.path) for conflict in merge.conflicts]
+            kept = tuple(path for path in paths if choice.side == "parent" and choice.covers(path))
+            merge = choose_side(self.store, merge, onto, work.tree, choice)
         if merge.conflicts:
             conflicts = tuple(
                 replace(conflict, path=path_to_text(conflict.path)) for conflict in merge.conflicts
@@ -255,7 +267,7 @@ class IsolatedWorkspaces:
             MergedFile(path_to_text(change.path), change.before, change.after, change.mode & 0o777)
             for change in changes
         )
-        return MergePlan(files, base=ours, tree=merge.tree)
+        return MergePlan(files, base=ours, tree=merge.tree, kept=kept)
 
     @contextmanager
     def lock_files(self, run_id: str) -> Generator[None]:
