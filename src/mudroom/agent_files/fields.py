@@ -85,6 +85,12 @@ def fold_name(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
+def _read_flag(value: JsonValue) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")
+    return value
+
+
 def _read_text(value: JsonValue) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("is not a text")
@@ -241,19 +247,8 @@ def _handle_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
 
 
 def _handle_disabled(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    if not isinstance(value, bool):
-        raise ValueError("is neither true nor false")
-    if value:
+    if _read_flag(value):
         draft.unused_reason = "it is disabled"
-
-
-def _make_flag_handler(field: str) -> Callable[[AgentDraft, JsonValue, int], None]:
-    def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
-        if not isinstance(value, bool):
-            raise ValueError("is neither true nor false")
-        draft.fields[field] = value
-
-    return handle
 
 
 def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -340,8 +335,8 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("workspace", _WORKSPACE),
     ("isolation", _ISOLATION),
     ("check", _make_field_handler("check", _read_text)),
-    ("teammate", _make_flag_handler("is_teammate")),
-    ("claims", _make_flag_handler("claims_tasks")),
+    ("teammate", _make_field_handler("is_teammate", _read_flag)),
+    ("claims", _make_field_handler("claims_tasks", _read_flag)),
     ("outputs returns output_schema", _handle_outputs),
     ("mode", _handle_mode),
     ("kind", _handle_kind),
