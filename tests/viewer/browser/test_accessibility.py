@@ -22,6 +22,7 @@ from mudroom.viewer.server import open_viewer
 from mudroom.viewer.sources import StoredSessions
 
 from .conftest import Page
+from .test_lanes import record_team
 from .test_work import record
 
 ROOT = Path(__file__).parents[3]
@@ -49,6 +50,7 @@ VIEWS = {
     "ledger": "#session={one}&tab=ledger",
     "compaction": "#session={two}&run=1",
     "changes": "#session={three}&run=1.1.1&tab=work",
+    "team": "#session={four}",
     "comparison": "#compare={one}%2F1&with={two}%2F1",
 }
 WINDOWS = {"light": (1440, 900), "dark": (1440, 900), "phone": (390, 844)}
@@ -61,8 +63,8 @@ VIOLATIONS = """axe.run(document, { resultTypes: ["violations"] }).then(result =
     .map(each => `${each.id}: ${each.nodes[0].target} ${each.nodes[0].failureSummary}`))"""
 
 
-async def write_sessions(home: Path) -> tuple[str, str, str]:
-    """Write sessions with failures and Markdown, a compaction, and a conflict; return their ids."""
+async def write_sessions(home: Path) -> tuple[str, str, str, str]:
+    """Write sessions with failures and Markdown, a compaction, a conflict, a team; return ids."""
     script = SessionBuilder()
     script.open_session()
     script.add_root("1", "What is promised?", 2, 4)
@@ -81,18 +83,20 @@ async def write_sessions(home: Path) -> tuple[str, str, str]:
     compacted = SessionBuilder(session=session.id, events=stage.events)
     await write_session(home, compacted)
     project = make_repository(home.parent / "project", {"a.txt": "before\n", "old.txt": "old\n"})
-    return script.session, session.id, await record(project, home)
+    team, _ = await record_team(home / "team")
+    await write_session(home, team)
+    return script.session, session.id, await record(project, home), team.session
 
 
 async def visit_views(page: Page, home: Path, window: str) -> AsyncGenerator[str]:
     """Open each view, and then the list of keys above it; yield their names."""
-    one, two, three = await write_sessions(home)
+    one, two, three, four = await write_sessions(home)
     width, height = WINDOWS[window]
     await page.set_size(width, height, phone=window == "phone")
     await page.set_dark(window == "dark")
     async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
         for view, link in VIEWS.items():
-            await page.open(address.url + link.format(one=one, two=two, three=three))
+            await page.open(address.url + link.format(one=one, two=two, three=three, four=four))
             await page.wait_until(
                 "document.querySelector('.session, .versus-table') || (app.isLoaded && app.run"
                 " && !app.frame && document.querySelector('#body .placed'))"

@@ -38,7 +38,7 @@ class Fold {
     // One entry per model call of a root run: size of its prompt, and what children had read and
     // returned before it.
     this.growth = [];
-    this.messages = []; // between runs: {at, from, to, text, item}
+    this.messages = []; // between runs: {at, from, to, text, kind, approve, parent, item}
     this.messagesById = new Map();
     this.parts = new Map(); // id -> system prompt or tool
     this.heads = new Map(); // id -> ids of the system prompt and the tools of a request
@@ -95,6 +95,7 @@ class Fold {
     const before = this.runs.get(run.continues);
     const isSameChild = before && (run.name ? before.name === run.name : before.parent === run.parent);
     run.lane = isSameChild && run.depth ? before.lane : [];
+    run.number = run.name && run.lane.length ? before.number + 1 : 1;
     run.lane.push(run);
     this.runs.set(run.id, run);
     const parent = this.runs.get(run.parent);
@@ -196,8 +197,10 @@ const addNote = (fold, run, event) => {
 
 /** Keep a message to a run; `to` is the first run of a named child. */
 const addMessage = (fold, event, to) => {
-  const { id, sender, text } = event.message;
-  const message = { at: event.at, from: sender, to, text, item: null };
+  const { id, sender, text, kind = "message", approve = null } = event.message;
+  if (fold.messagesById.has(id)) return; // the record of a working child has it, too
+  const place = { at: event.at, parent: event.run };
+  const message = { ...place, from: sender, to, text, kind, approve, item: null };
   fold.messages.push(message);
   fold.messagesById.set(id, message);
 };
@@ -428,6 +431,9 @@ const countResult = (fold, run, item) => {
 
 /** Return the name of a run: its own, or that of its agent. */
 const runName = (run) => run.name || run.agent;
+
+/** Return the name of a run with the number of a later run of its name: "alice, run 2". */
+const runLabel = (run) => (run.number > 1 ? `${runName(run)}, run ${run.number}` : runName(run));
 
 /** Return the title of a run. */
 const runTitle = (run) =>

@@ -174,7 +174,7 @@ const drawChildShare = ({ run, maximum }) => {
       "span",
       { class: "who" },
       drawStateDot(run),
-      h("b", { style: { "--hue": String(agentHue(run.agent)) } }, run.agent),
+      h("b", { style: { "--hue": String(agentHue(run.agent)) } }, runLabel(run)),
       " ",
       oneLine(run.description || run.prompt, 80),
     ),

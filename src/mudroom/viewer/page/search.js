@@ -92,7 +92,7 @@ class Search {
         h(
           "span",
           { class: "where" },
-          h("b", { style: { "--hue": String(agentHue(run.agent)) } }, run.agent),
+          h("b", { style: { "--hue": String(agentHue(run.agent)) } }, runLabel(run)),
           ` ${run.id}${item.turn ? ` · turn ${item.turn}` : ""}`,
           h("em", null, item.kind === "call" ? item.call.name : item.kind),
         ),

@@ -14,7 +14,7 @@ const runSeconds = (run) =>
 
 /** Return the items of the tab; they stay the same as the session grows. */
 const summaryItems = (fold) => {
-  fold.summary ??= ["saved", "tiles", "attention", "prompts", "slowest", "files"].map((pane) => ({
+  fold.summary ??= ["saved", "tiles", "attention", "prompts", "team", "slowest", "files"].map((pane) => ({
     pane,
     fold,
   }));
@@ -268,7 +268,7 @@ const drawSlowest = (item) => {
             h(
               "b",
               { class: "who-name", style: { "--hue": String(agentHue(run.agent)) } },
-              run.agent,
+              runLabel(run),
             ),
             h("span", null, oneLine(distinctTitle(item.fold, run), 120)),
             h(

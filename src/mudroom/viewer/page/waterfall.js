@@ -129,7 +129,10 @@ class Waterfall {
   #drawRow(row) {
     const { run: first, depth } = row;
     const { lane } = first;
-    const run = lane.find((each) => each.id === app.selection.run) ?? lane.at(-1);
+    const run =
+      lane.find((each) => each.id === app.selection.run) ??
+      lane.findLast((each) => !isAbandoned(app.fold, each)) ??
+      lane.at(-1);
     const chosen = run.id === app.selection.run;
     const hasChildren = laneChildren(first).length > 0;
     const abandoned = isAbandoned(app.fold, run);
