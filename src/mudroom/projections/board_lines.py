@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from .._core.board_tasks import BoardTask
 from .safe_text import sanitize, sanitize_line
 
-_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
+MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 _SUBJECT_LENGTH = 200
 _OWNER_LENGTH = 60
 _METADATA_LENGTH = 2_000
@@ -18,7 +18,7 @@ _REPORT_LENGTH = 20_000
 
 def format_task(task: BoardTask) -> str:
     """Return a task as one line: "[ ] #2 Write code (waits for #1)"."""
-    line = f"{_MARKS[task.status]} #{task.id} {sanitize_line(task.subject, _SUBJECT_LENGTH)}"
+    line = f"{MARKS[task.status]} #{task.id} {sanitize_line(task.subject, _SUBJECT_LENGTH)}"
     if task.status == "in_progress" and task.owner:
         return f"{line} ({sanitize_line(task.owner, _OWNER_LENGTH)})"
     if task.status == "pending" and task.waits_for:

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from .._core.board_tasks import update_claims
 from .._core.budgets import Budget
 from .._core.events import (
     AnyEvent,
@@ -80,6 +81,7 @@ class RunView(Struct, kw_only=True, eq=False):
         failed_calls: calls that gave an error; refused ones count too.
         open_calls: views of the tool calls that have not finished, by call id.
         commands: commands of the run that work, by id, in the order in which they started.
+        claims: subjects of the tasks of the board that the run has claimed, by id.
         unread: messages to the run that it has not read, by id.
         last_action: the last tool call or web search as one line, safe to print.
         usage: tokens of the run itself.
@@ -114,6 +116,7 @@ class RunView(Struct, kw_only=True, eq=False):
     failed_calls: int = 0
     open_calls: dict[str, ToolView] = {}
     commands: dict[str, CommandView] = {}
+    claims: dict[int, str] = {}
     unread: dict[str, InboxMessage] = {}
     last_action: str = ""
     usage: Usage = Usage()
@@ -340,6 +343,7 @@ def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:
     run.state = _find_state(run)
     run.tool_call_count += not event.refused
     run.failed_calls += event.result.error
+    update_claims(run.claims, event.result.detail)
     command = run.commands.pop(event.call_id, None)
     work_id = event.result.detail.get("command")
     if work_id and event.result.detail.get("background"):

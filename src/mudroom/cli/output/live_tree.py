@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from msgspec.structs import replace
+
 from ..._core.events import AnyEvent
 from ...projections.current_team import list_idle
 from ...projections.run_tree import RunState, RunTree
@@ -151,7 +153,13 @@ class LiveTree(Progress):
             is_snapshot=is_snapshot,
             glyphs=self._glyphs,
         )
-        return format_tree(self.tree, root, style)[: max(1, height - 1)]
+        # Tasks of a board are root runs that work at the same time.
+        tasks = [each for each in self.tree.roots if each.depth and not each.report]
+        lines: list[Line] = []
+        for each in tasks[:-1]:
+            lines += format_tree(self.tree, each, replace(style, idle=()))
+        lines += format_tree(self.tree, tasks[-1] if tasks else root, style)
+        return lines[: max(1, height - 1)]
 
     def _erase_sequence(self, columns: int) -> str:
         """Return the sequence that erases the drawing.

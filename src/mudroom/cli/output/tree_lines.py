@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from ..._core.counts import count_noun
 from ..._core.runs import Reason
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
-from ...projections.current_team import describe_state
 from ...projections.merges import describe_merge
-from ...projections.run_tree import CommandView, RunState, RunTree, RunView, format_name
+from ...projections.run_tree import CommandView, RunState, RunTree, RunView
 from ...projections.safe_text import sanitize_line
 from ...projections.team import Teammate
+from .row_lines import format_claims, format_idle
 from .text import (
     UNICODE,
     Glyphs,
@@ -94,30 +94,8 @@ def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[t
     return [
         (root.run_id, _format_headline(tree, root, style)),
         *_format_descendants(tree, root, shown, "", style),
-        *((teammate.run_id, _format_idle(teammate, style)) for teammate in style.idle),
-    ]
-
-
-def _format_idle(teammate: Teammate, style: TreeStyle) -> Line:
-    """Format the row of a named child that does not work."""
-    is_selected = teammate.run_id == style.selected
-    stem = f"{style.glyphs.mark} @" if is_selected else "@"
-    room = style.columns - measure_width(stem)
-    name = truncate(format_name(teammate.name), room, style.glyphs.more)
-    shown, tail = fit_with_figures(
-        f"  {describe_state(teammate)}",
-        [f"{format_tokens(teammate.usage.total_tokens)} tokens"],
-        room - measure_width(name),
-        style.glyphs,
-        min_columns=MIN_HEADLINE_COLUMNS,
-    )
-    color = choose_agent_color(teammate.agent)
-    name_style = f"bold {color} reverse" if is_selected else f"bold {color}"
-    return [
-        (truncate(stem, style.columns, ""), "dim"),
-        (name, name_style),
-        (shown, ""),
-        (tail, "dim"),
+        *format_claims(tree, root, style.columns, style.glyphs),
+        *format_idle(style.idle, style.columns, style.glyphs, selected=style.selected),
     ]
 
 
@@ -227,7 +205,9 @@ def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
         activity = _count_tasks(tree, run, style)
     else:
         activity = describe_activity(run, style)
-    parts = [run.run_id if style.show_ids else "", f"turn {run.turn}" if run.turn else "", activity]
+    title = sanitize_line(run.description) if run.depth and is_live else ""
+    turn = f"turn {run.turn}" if run.turn else ""
+    parts = [run.run_id if style.show_ids else "", title, turn, activity]
     text = style.glyphs.dot.join(filter(None, parts))
     return _format_activity(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
 
