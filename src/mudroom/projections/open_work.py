@@ -6,10 +6,12 @@ for work in list_open_work(RunTree.from_events(events), now=time.time()):
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
 
+from .._core.counts import count_noun
 from .run_tree import RunTree, RunView
 from .safe_text import sanitize_line
 
@@ -71,6 +73,18 @@ def list_open_work(tree: RunTree, *, now: float) -> list[OpenWork]:
             if command.is_background
         ]
     return work
+
+
+def describe_work(work: Iterable[OpenWork]) -> str:
+    """Return the numbers of children and commands, such as "2 children and 1 command", or ""."""
+    kinds = [each.kind for each in work]
+    runs = kinds.count("run")
+    commands = kinds.count("command")
+    counts = [
+        f"{runs:,} {'child' if runs == 1 else 'children'}" if runs else "",
+        count_noun(commands, "command") if commands else "",
+    ]
+    return " and ".join(filter(None, counts))
 
 
 def _describe_run(tree: RunTree, run: RunView, now: float) -> OpenWork:

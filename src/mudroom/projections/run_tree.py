@@ -93,6 +93,7 @@ class RunView(Struct, kw_only=True, eq=False):
         merge: outcome of the merge of its work, once the parent has it.
         is_checking: true while a check runs with its merged work.
         error: the last error, safe to print.
+        is_interrupted: true while the run waits for the next prompt, after an interrupt.
     """
 
     run_id: str
@@ -128,6 +129,7 @@ class RunView(Struct, kw_only=True, eq=False):
     merge: WorkMerged | None = None
     is_checking: bool = False
     error: str = ""
+    is_interrupted: bool = False
 
     @property
     def total_usage(self) -> Usage:
@@ -292,11 +294,13 @@ def _discard_stream(run: RunView) -> None:
 def _apply_turn_started(run: RunView, event: TurnStarted) -> None:
     run.turn = event.turn
     run.state = RunState.RUNNING
+    run.is_interrupted = False
     _discard_stream(run)
 
 
-def _apply_waiting(run: RunView, _: RunWaiting) -> None:
+def _apply_waiting(run: RunView, event: RunWaiting) -> None:
     run.state = RunState.WAITING
+    run.is_interrupted = event.is_interrupted
 
 
 def _apply_delta(run: RunView, event: Delta) -> None:

@@ -79,4 +79,10 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
                 report = await session.run(prompt, outputs=schema)
         if report is None:
             raise UsageError("no run of this session was interrupted", where=session.id)
+        if report.is_interrupted and not signals:
+            raise UsageError(
+                "the last prompt of this session is interrupted and waits for the next one",
+                where=session.id,
+                remedy="Give a prompt, which continues it.",
+            )
         return reporter.print_report(report, signals)

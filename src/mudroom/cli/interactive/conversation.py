@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 
@@ -20,6 +21,7 @@ from ...journals.sessions import open_store, stream_events
 from ...projections.current_team import list_teammates
 from ...projections.file_changes import FileChanges
 from ...projections.ledger import PromptLedgers, describe_ledger
+from ...projections.open_work import OpenWork, describe_work, list_open_work
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
@@ -176,7 +178,9 @@ class Conversation:
         """
         line = first
         if self.session.unfinished_runs:
-            self.print_text("Finishing the interrupted run.", "dim")
+            is_waiting = self.tree.roots and self.tree.roots[-1].is_interrupted
+            work = "background work" if is_waiting else "interrupted run"
+            self.print_text(f"{'Continuing' if is_waiting else 'Finishing'} the {work}.", "dim")
             await self._report_errors(self._finish())
         while True:
             try:
@@ -319,7 +323,18 @@ class Conversation:
         finally:
             self.is_busy = False
 
+    @property
+    def background_work(self) -> list[OpenWork]:
+        """The children and commands that continue although no prompt works."""
+        root = self.tree.roots[-1] if self.tree.roots else None
+        if self.is_busy or root is None or not root.is_interrupted or root.report:
+            return []
+        return [work for work in list_open_work(self.tree, now=time.time()) if work.parent]
+
     def _print_ending(self, report: Report) -> None:
+        if report.is_interrupted:
+            self._print_interrupt()
+            return
         failure = explain_failure(report)
         has_children = bool(self.tree.children(report.run_id))
         if failure:
@@ -332,6 +347,16 @@ class Conversation:
         if failure or changes or has_children:
             self.ui.scrollback.write("\n")
 
+    def _print_interrupt(self) -> None:
+        """Say what continues after an interrupt, and how to stop it."""
+        text = "Interrupted. Your next prompt continues this conversation."
+        if work := describe_work(self.background_work):
+            text = (
+                f"Interrupted; {work} in the background continue (/runs). Your next prompt "
+                "continues this conversation and reads their reports. Ctrl-C again stops all."
+            )
+        self.print_text(text, "yellow")
+
     def _print_ledger(self) -> None:
         """Print the ledger of the prompt, and of the session if earlier prompts had children."""
         of_prompt = self.ledgers.prompt
@@ -341,10 +366,21 @@ class Conversation:
             self.print_text(f"Session: {describe_ledger(of_session)}", "dim")
 
     def interrupt(self) -> bool:
-        """Stop the current run or shell command and keep its results; return False if idle."""
+        """Stop the current turn or shell command; background work continues.
+
+        Return False if idle.
+        """
         if self._shell:
             return self._shell.cancel()
-        return self.is_busy and self.session.cancel()
+        return self.is_busy and self.session.interrupt()
+
+    def stop_all(self) -> bool:
+        """Stop the prompt and all background work. Return False if nothing works."""
+        work = describe_work(self.background_work)
+        if not (self.is_busy or work) or not self.session.cancel():
+            return False
+        self.print_text(f"Stopped {work or 'the prompt and its background work'}.", "yellow")
+        return True
 
     def print_text(self, text: str, style: str = "") -> None:
         """Print text in lines of its own that stay on the screen."""

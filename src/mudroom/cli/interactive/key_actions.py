@@ -141,8 +141,8 @@ class KeyActions:
             self._queue.put(line)
 
     def _send_to_teammate(self, line: str) -> bool:
-        """Send a line such as "@alice look" to alice while a run works; return False otherwise."""
-        if not (self.conversation and self.is_busy):
+        """Send a line such as "@alice look" to alice while she may work; else return False."""
+        if not (self.conversation and (self.is_busy or self.conversation.background_work)):
             return False
         name, text = split_message(line, self.conversation.list_teammate_names())
         if name:
@@ -198,7 +198,7 @@ class KeyActions:
         self._redraw()
 
     def interrupt(self) -> None:
-        """Ctrl+C: stop the run, else clear the line; pressed twice on an empty line, exit."""
+        """Ctrl+C: stop the turn, else clear the line; pressed twice, stop all work, or exit."""
         now = time.monotonic()
         twice = now - self._interrupted_at < DOUBLE_PRESS_SECONDS
         self._interrupted_at = now
@@ -206,10 +206,14 @@ class KeyActions:
             self._dismiss_question()
         elif self.conversation and (self.is_busy or self._queue.lines) and not twice:
             self._stop(self.conversation)
+        elif twice and self.conversation and self.conversation.stop_all():
+            self._redraw()
         elif self.buffer.text:
             self._clear_line()
         elif twice:
             self._close()
+        elif self.conversation and self.conversation.background_work:
+            self._print("Press Ctrl-C again to stop the background work, Ctrl-D to leave.")
         else:
             self._print("Press Ctrl-C again or Ctrl-D to exit.")
 
@@ -235,8 +239,7 @@ class KeyActions:
         self._close_transcript()
         if not self.conversation:
             return
-        lines = self.conversation.writer.format_latest_result()
-        if lines:
+        if lines := self.conversation.writer.format_latest_result():
             self._scrollback.write_lines(*lines)
         else:
             self._print("No tool result yet.")
@@ -252,8 +255,8 @@ class KeyActions:
 
     def stop_all(self) -> None:
         """Ctrl+X Ctrl+K: stop the run and all its children."""
-        if self.conversation and self.is_busy:
-            self._stop(self.conversation)
+        if self.conversation and self.conversation.stop_all():
+            self._return_queued_lines()
 
     def switch_mode(self) -> None:
         """Shift+Tab: change to the next permission mode when the run has ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..._core.counts import count_noun
@@ -57,6 +57,11 @@ class ConversationView(Protocol):
         ...
 
     @property
+    def background_work(self) -> Sequence[object]:
+        """The children and commands that continue although no prompt works."""
+        ...
+
+    @property
     def printed_runs(self) -> Collection[str]:
         """Ids of child runs whose results are printed."""
         ...
@@ -95,14 +100,19 @@ class Panel:
             return "enter: send, esc: back"
         if self.child_run_id:
             return ", ".join(self._list_child_keys())
-        if self._is_busy:
-            keys = ["esc: stop"]
-            if self._queue.lines:
-                keys.append("ctrl+s: send now")
-            if self._can_detach:
-                keys.append("ctrl+b: background")
-            return f"{self._choose_spinner()} {', '.join(keys)}"
-        return ""
+        return f"{self._choose_spinner()} {self._describe_work()}" if self.is_working else ""
+
+    def _describe_work(self) -> str:
+        """Return the keys for the work that goes on."""
+        work = self.conversation.background_work if self.conversation else ()
+        if work:
+            return f"{len(work)} in the background, ctrl+c twice: stop all"
+        keys = ["esc: stop"]
+        if self._queue.lines:
+            keys.append("ctrl+s: send now")
+        if self._can_detach:
+            keys.append("ctrl+b: background")
+        return ", ".join(keys)
 
     @property
     def is_command_selected(self) -> bool:
@@ -146,6 +156,14 @@ class Panel:
     @property
     def _is_busy(self) -> bool:
         return self.conversation is not None and self.conversation.is_busy
+
+    @property
+    def is_working(self) -> bool:
+        """True if a prompt works, or its background work continues."""
+        conversation = self.conversation
+        return conversation is not None and bool(
+            conversation.is_busy or conversation.background_work
+        )
 
     @property
     def target_name(self) -> str:
@@ -242,7 +260,7 @@ class Panel:
                 *queued,
             ]
         conversation = self.conversation
-        if not (conversation and conversation.is_busy and conversation.tree.roots):
+        if not (conversation and conversation.tree.roots and self.is_working):
             self._shown_run_ids = []
             return queued
         tree = self._format_tree(conversation.tree, conversation.printed_runs, columns, room)
@@ -252,7 +270,7 @@ class Panel:
     def _format_tree_of_question(self, choice: Choice, columns: int, height: int) -> list[Line]:
         """Return the running children in the rows that a question leaves free, or a few more."""
         conversation = self.conversation
-        if not (conversation and conversation.is_busy and conversation.tree.roots):
+        if not (conversation and conversation.tree.roots and self.is_working):
             return []
         needed = len(choice.format_lines(columns, _ALL_ROWS, self._glyphs))
         rows = max(height - needed, min(MAX_TREE_ROWS, height // 3))

@@ -9,9 +9,10 @@ import asyncio
 import codecs
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from ..._core.events import AnyEvent
 from ...config import Settings
@@ -83,7 +84,8 @@ class PlainUI:
 
         Raises EOFError at the end of the input.
         """
-        line = await self._ask(PROMPT)
+        with self._stop_work_on_interrupt():
+            line = await self._ask(PROMPT)
         while line.endswith("\\"):
             line = f"{line[:-1]}\n{await self._ask('')}"
         return line
@@ -119,6 +121,25 @@ class PlainUI:
     def during_run(self) -> AbstractContextManager[object]:
         """Return a context manager in which Ctrl-C stops the run."""
         return handle_signals(self._conversation.interrupt if self._conversation else bool)
+
+    @contextmanager
+    def _stop_work_on_interrupt(self) -> Generator[None]:
+        """Let Ctrl-C stop the background work, if there is some; a further one exits."""
+        conversation = self._conversation
+        if conversation is None or not conversation.background_work:
+            yield
+            return
+
+        def stop() -> None:
+            if not conversation.stop_all():
+                self._queue.close()
+
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
 
     def use_theme(self, name: str) -> bool:
         """Use a theme for later lines."""

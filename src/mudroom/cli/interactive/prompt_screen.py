@@ -147,16 +147,20 @@ class PromptScreen:
         try:
             yield
         finally:
-            self._is_run_working.clear()
             self._panel.clear_selection()
             self.redraw()
 
     async def follow_run(self) -> None:
-        """Draw regularly while a run works, within the share of CPU time that drawing may use."""
+        """Draw regularly while a run works, within the share of CPU time that drawing may use.
+
+        After an interrupt, its background work is drawn as long as it continues.
+        """
         while True:
             await self._is_run_working.wait()
             await asyncio.sleep(max(DRAW_PERIOD, self._draw_seconds / MAX_CPU_SHARE))
             self._app.invalidate()
+            if not self._panel.is_working:
+                self._is_run_working.clear()
 
     async def print_output(self) -> None:
         """Print written text above the prompt. Text waits while the editor or a pager is open."""

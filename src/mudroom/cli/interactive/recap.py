@@ -19,6 +19,8 @@ MAX_PROMPTS = 5
 """Earlier prompts of a resumed conversation that are listed."""
 MAX_ANSWER_LINES = 40
 """Lines at the end of the last answer that are shown."""
+MAX_OPEN_TITLES = 300
+"""Characters of the work that is open when the user leaves."""
 MAX_SESSIONS = 200
 """Sessions in the list that the user searches."""
 
@@ -55,7 +57,9 @@ def print_recap(scrollback: Scrollback, tree: RunTree, session_id: str) -> None:
         if run is runs[-1]:
             _print_answer(scrollback, run, session_id)
         outcome = (
-            describe_outcome(run) or "interrupted; this run is finished before your next prompt"
+            describe_outcome(run)
+            or (run.is_interrupted and "interrupted; your next prompt continues it")
+            or "interrupted; this run is finished before your next prompt"
         )
         scrollback.write_text(f"  {outcome}", "dim")
 
@@ -85,6 +89,10 @@ async def print_exit_line(conversation: Conversation) -> None:
     figures = [f"{format_tokens(tokens)} tokens", format_seconds(seconds)]
     usd = conversation.status.usd
     figures.insert(1, "" if usd is None else f"${usd:.2f}")
+    if work := conversation.background_work:
+        titles = "; ".join(f"{each.id} {each.title}" for each in work)
+        text = f"Open: {truncate(titles, MAX_OPEN_TITLES)}. Children continue when you resume the "
+        conversation.print_text(f"{text}session; commands are stopped.", "yellow")
     conversation.print_text(f"Session saved: {', '.join(filter(None, figures))}.", "dim")
     name = sanitize(header.name)
     target = shlex.quote(name) if name else conversation.session.id[:8]

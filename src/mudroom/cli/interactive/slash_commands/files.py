@@ -78,6 +78,11 @@ def _format_change(conversation: Conversation, change: FileChange, only_prompt: 
 
 async def rewind(conversation: Conversation, number: str) -> None:
     """Remove an earlier prompt and all after it; restore the files that changed since, or not."""
+    if conversation.session.interrupted_run:
+        raise UsageError(
+            "the last prompt is interrupted, and has not ended",
+            remedy="Press Ctrl-C twice to end it with its background work, then rewind.",
+        )
     runs = [run for run in conversation.tree.roots if run.report]
     titles = {run.run_id: sanitize_line(run.title) for run in reversed(runs)}
     if not titles:

@@ -133,7 +133,7 @@ async def runs(conversation: Conversation, _: str) -> None:
     for teammate in list_idle(conversation.tree):
         text = f"@{format_name(teammate.name)}  {describe_state(teammate)}"
         conversation.print_text(truncate(text, columns))
-    if conversation.is_busy:
+    if conversation.is_busy or conversation.background_work:
         conversation.print_text(
             "Up and Down on an empty line select one: enter opens it, m sends a message, w wraps "
             "it up, x stops it, ctrl+b sends it to the background.",
