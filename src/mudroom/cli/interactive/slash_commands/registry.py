@@ -160,6 +160,6 @@ SHORTCUTS = (
     ("ctrl+g", "edit the line in $EDITOR"),
     ("ctrl+j, alt+enter, \\ enter", "new line"),
     ("ctrl+l", "redraw the screen"),
-    ("ctrl+c", "stop, or clear the line; twice: exit"),
+    ("ctrl+c", "stop, or clear the line; twice: stop background work, or exit"),
 )
 """Keys and what they do."""
