@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mudroom.testing.model_server import ModelServer, ServerRequest
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Tmux
 from .course import MODEL, find_prompt, make_call
@@ -16,7 +16,7 @@ class Script:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
 
-    async def __call__(self, request: ServerRequest) -> object:
+    async def __call__(self, request: ServerRequest) -> ServerAnswer:
         if "CHILD" in find_prompt(request):
             await self.gate.wait()
             return "the cellar is dry"
