@@ -70,6 +70,7 @@ class ShownConversation:
     events: Sequence[AnyEvent]
     pending_text: str = ""
     is_busy: bool = True
+    background_work: tuple[str, ...] = ()
     printed_runs: tuple[str, ...] = ()
     tree: RunTree = field(default_factory=RunTree)
     status: StatusLine = field(default_factory=StatusLine)
