@@ -122,11 +122,12 @@ async def test_a_line_to_a_named_child_starts_it_again_and_its_message_is_opened
         team.go.set()
         await tmux.expect("all told")
         await tmux.say("@alice are you there")
-        await tmux.expect(">> @alice are you there")
+        await tmux.expect("Stored; alice works again with it at your next prompt.")
+        await tmux.say("go on")
         await tmux.expect_scrolled("all told", 2)
     assert "write to bob" in team.received["alice"][1]
     assert "the door is" in str(team.received["bob"])
-    assert "Send this to alice with the send_message tool." in team.received["main"][-1]
+    assert "are you there" in str(team.received["alice"])
     assert "not this file" not in str(team.received["main"])
 
 

@@ -123,11 +123,14 @@ class TeamMessageSent(Event, frozen=True, tag="team_message_sent"):
     Arguments:
         to: name of the child.
         child: id of its first run; a newer child may have the same name.
+        after: id of the last prompt, if the user sent the message while no prompt ran; `run` is
+            then "". The next prompt starts the child.
     """
 
     to: str
     child: str
     message: InboxMessage
+    after: str = ""
 
 
 class RunWaiting(Event, frozen=True, tag="run_waiting"):

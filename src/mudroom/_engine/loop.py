@@ -101,7 +101,8 @@ async def start_or_resume(run: RunContext) -> Resumption:
     brief = replace(run.brief, history=()) if run.brief.continues else run.brief
     head = run.describe_head()
     await run.recorder.record(run.recorder.make_event(RunStarted, brief=brief, head=head))
-    prepare_team(run)
+    if (team := prepare_team(run)) and not run.brief.is_compaction:
+        await team.start_due()
     await _call_start_hook(run)
     return Resumption()
 

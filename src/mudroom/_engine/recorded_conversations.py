@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Message, RecordedConversation, RecordedFailure
-from .._core.run_ids import is_child_id
+from .._core.run_ids import is_child_id, make_following_id
 from .._core.runs import Brief, Reason, Report
 from ..projections.context import ContextBuilder
 from .normalize import normalize_conversation
@@ -180,3 +180,14 @@ def find_report(events: Sequence[StoredEvent]) -> Report | None:
     if events and isinstance(last := events[-1], RunFinished):
         return last.report
     return None
+
+
+def list_returned_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> list[str]:
+    """Return the ids of the later runs with which a child got its work back, in order."""
+    runs: list[str] = []
+    while (run_id := make_following_id(run_id)) in past:
+        first = past[run_id][0]
+        if not isinstance(first, RunStarted) or not first.brief.workspace.tree:
+            break
+        runs.append(run_id)
+    return runs

@@ -32,7 +32,7 @@ from .._core.messages import (
     Usage,
     UserBlock,
 )
-from .._core.run_ids import is_next_run, join_run_id, make_first_id, make_following_id
+from .._core.run_ids import is_child_id, is_next_run, join_run_id, make_first_id
 from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
@@ -45,7 +45,7 @@ from .inbox.notification import is_notification, make_notification
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
 from .phase import Phase
-from .recorded_conversations import find_report
+from .recorded_conversations import find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, OutputRefusal
 from .team_registry import list_next_ids
@@ -339,6 +339,9 @@ def report_interrupted(run: RunContext, work_id: str) -> None:
 def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
     """Yield the ids of the runs below a run. Reads only the events of these runs."""
     names: set[str] = set()
+    if not is_child_id(run_id):  # messages between two prompts begin runs, too
+        for child in [key for key in past if key.startswith(make_first_id(run_id, ""))]:
+            yield child
     for event in past.get(run_id, ()):
         children: list[str] = []
         if isinstance(event, TurnFinished):
@@ -346,7 +349,7 @@ def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> 
             children = [join_run_id(run_id, event.turn, number + 1) for number in range(count)]
         if isinstance(event, RunStarted | TurnFinished):
             children += find_summary_runs(past, run_id, event.turn)
-        if isinstance(event, TeamMessageSent) and event.to not in names:
+        if isinstance(event, TeamMessageSent) and event.to not in names and is_child_id(run_id):
             names.add(event.to)
             children += list_next_ids(make_first_id(run_id, event.to), 1)
         for child in children:
@@ -354,17 +357,6 @@ def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> 
                 yield child
                 yield from walk_descendants(past, child)
                 yield from _walk_next_runs(past, child)
-
-
-def list_returned_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> list[str]:
-    """Return the ids of the later runs with which a child got its work back, in order."""
-    runs: list[str] = []
-    while (run_id := make_following_id(run_id)) in past:
-        first = past[run_id][0]
-        if not isinstance(first, RunStarted) or not first.brief.workspace.tree:
-            break
-        runs.append(run_id)
-    return runs
 
 
 def _walk_next_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:

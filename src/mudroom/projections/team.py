@@ -139,6 +139,7 @@ class Roster:
         self._continued: dict[str, str] = {}
         self._early: dict[str, list[TeamMessageSent]] = {}
         self._parents: dict[str, str] = {}
+        self._between_prompts: set[str] = set()
         self._numbers: dict[str, int] = {}
         self._exchanges: dict[frozenset[str], int] = {}
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -183,9 +184,15 @@ class Roster:
         """Return whether a named child was stopped in the conversation of a run."""
         return not self.list_conversation(parent).isdisjoint(teammate.stopped_in)
 
-    def has_unread_of(self, parent: str, teammate: Teammate) -> bool:
-        """Return whether a named child has not read a message that was sent during a run."""
-        return any(self._parents[message_id] == parent for message_id in teammate.unread)
+    def has_due_message(self, parent: str, teammate: Teammate) -> bool:
+        """Return whether unread messages of a named child start it in a run of its parent.
+
+        They were sent during this run, or between two prompts before it.
+        """
+        return any(
+            self._parents[message.id] == parent or message.id in self._between_prompts
+            for message in self.list_unread(parent, teammate)
+        )
 
     def get(self, run_id: str) -> Teammate | None:
         """Return the named child that a run belongs to."""
@@ -322,7 +329,9 @@ class Roster:
             teammate.turns_after_shutdown += 1
 
     def _add_team_message(self, event: TeamMessageSent) -> None:
-        self._parents[event.message.id] = event.run
+        self._parents[event.message.id] = event.run or event.after
+        if event.after:
+            self._between_prompts.add(event.message.id)
         teammate = self._by_run.get(event.child)
         if teammate is None:
             self._early.setdefault(event.child, []).append(event)

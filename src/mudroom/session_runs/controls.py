@@ -15,6 +15,7 @@ from ..projections.open_work import OpenWork, list_open_work
 from ..projections.run_tree import RunTree
 from ..projections.team import Teammate
 from .runner import SessionRunner
+from .team_messages import send_between_prompts
 
 
 class RunControls(ABC):
@@ -39,8 +40,8 @@ class RunControls(ABC):
         From then on the model reads it exactly once, also after a crash. Return False if the run
         is not running, or ends without the message. Raises JournalError.
 
-        A named child that is idle works again with the message, if a prompt of its conversation
-        runs. If none runs, return False; give the message with the next prompt.
+        A named child that is idle works again with the message. If no prompt runs, it works again
+        when the next one begins, also in a later process; then return True.
 
         Arguments:
             approve: answer to a named child that waits for approval of its plan. True: it works
@@ -59,10 +60,14 @@ class RunControls(ABC):
         if parent := teams.find_parent(run_id):
             request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message, approve)
             return not (await teams.send(request)).is_error
+        sent = InboxMessage(uuid.uuid4().hex, message, approve=approve)
+        runner = self._require_open()
+        services = runner.resources.services
+        if await send_between_prompts(services, runner.latest_run, run_id, sent):
+            return True
         if approve is not None:
             return False
         handle = self._find_run(run_id)
-        sent = InboxMessage(uuid.uuid4().hex, message)
         return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)
 
     def wrap_up(self, run_id: str) -> bool:

@@ -76,6 +76,11 @@ class SessionRunner:
         """Id of the prompt that the user interrupted and that has not ended, "" if none."""
         return self._interrupted.brief.run_id if self._interrupted else ""
 
+    @property
+    def latest_run(self) -> str:
+        """Id of the last prompt of the conversation, "" before the first."""
+        return self._conversation.latest_run
+
     async def run_prompt(
         self,
         prompt: Prompt,

@@ -95,6 +95,8 @@ class _SessionChecker:
         name = type(event).__name__
         if isinstance(event, RunStarted):
             self._add_run(event)
+        if isinstance(event, TeamMessageSent):
+            self._add_team_message(event)
         run = self.runs.get(event.run)
         if run is None:
             if event.run:
@@ -108,9 +110,7 @@ class _SessionChecker:
                 run_id = ancestor.brief.run_id
                 self._report("S10", event, f"{name} after the end of run {run_id} above it")
         run.events.append(event)
-        if isinstance(event, TeamMessageSent):
-            self._add_team_message(event)
-        elif isinstance(event, RunWaiting):
+        if isinstance(event, RunWaiting):
             run.mark_cut_off_calls(event)
         elif isinstance(event, MessageSent | MessageDelivered):
             self._check_message(run, event)

@@ -127,5 +127,5 @@ class NextRuns:
                 grant = run.services.meters.reopen(run.meter, brief.run_id, brief.budget)
                 history = run.services.teams.list_history(brief.continues)
                 self.start(replace(brief, history=history), grant, teammate.first_run)
-            elif teammate.report is not None and roster.has_unread_of(run.run_id, teammate):
+            elif teammate.report is not None and roster.has_due_message(run.run_id, teammate):
                 await self.start_if_due(teammate)

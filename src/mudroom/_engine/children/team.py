@@ -74,6 +74,11 @@ class Team:
         for teammate in self.members.list_all():
             self.shutdowns.watch(teammate)
 
+    async def start_due(self) -> None:
+        """Start the children that have messages from before this prompt."""
+        async with self._lock:
+            await self._next_runs.restart()
+
     def observe(self, teammate: Teammate, event: StoredEvent) -> None:
         """Send the messages that wait to a run that has begun; enforce a request to stop."""
         if isinstance(event, RunStarted | RunResumed):

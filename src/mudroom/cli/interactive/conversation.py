@@ -25,9 +25,9 @@ from ...projections.open_work import OpenWork, describe_work, list_open_work
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
-from ..output.report import describe_changed_files, explain_failure
+from ..output.report import describe_changed_files, describe_interrupt, explain_failure
 from ..output.text import Line
-from .input_line.mentions import MentionCompletions, expand_mentions
+from .input_line.mentions import MentionCompletions, expand_mentions, split_message
 from .prompts.attachments import load_attachments
 from .prompts.other_programs import describe_nearest
 from .prompts.prompt_files import PromptFile, load_prompt_files
@@ -147,19 +147,24 @@ class Conversation:
         await self._report_errors(read())
         return events
 
-    async def send_message(self, name: str, text: str) -> None:
-        """Send a message of the user to a named child. An idle child works again with it."""
-        await self._report_errors(self._send_message(name, text))
+    async def send_message(self, name: str, text: str, *, approve: bool | None = None) -> None:
+        """Send a message of the user to a named child. An idle child works again with it.
 
-    async def _send_message(self, name: str, text: str) -> None:
-        if await self.session.send_durably(name, text):
-            self.print_text(f"  Message to {name}: {text}", "yellow")
-        else:
-            self.print_text(
-                f"The message was not sent: {name} cannot work again for this prompt. /team shows "
-                "its state.",
-                "yellow",
-            )
+        Arguments:
+            approve: answer to the plan of the child; None for a message.
+        """
+        await self._report_errors(self._send_message(name, text, approve))
+
+    async def _send_message(self, name: str, text: str, approve: bool | None) -> None:
+        waits = not (self.is_busy or self.session.interrupted_run)
+        if not await self.session.send_durably(name, text, approve=approve):
+            reason = "has no open plan" if approve is not None else "cannot work again"
+            self.print_text(f"Nothing was sent: {name} {reason}. /team shows its state.", "yellow")
+            return
+        action = {None: "Message to", True: "Approved the plan of", False: "Refused the plan of"}
+        self.print_text(f"  {action[approve]} {name}{f': {text}' if text else ''}", "yellow")
+        if waits:
+            self.print_text(f"  Stored; {name} works again with it at your next prompt.", "dim")
 
     @property
     def printed_runs(self) -> Collection[str]:
@@ -202,6 +207,10 @@ class Conversation:
             return await self._report_errors(self._run_command(line))
         if line.startswith("!"):
             return await self._report_errors(self._run_shell(line[1:].strip()))
+        name, text = split_message(line, self.list_teammate_names())
+        if name:
+            await self.send_message(name, text)
+            return None
         return await self._report_errors(self._run_prompt(line))
 
     async def _report_errors(self, action: Awaitable[NextStep | None]) -> NextStep | None:
@@ -333,7 +342,8 @@ class Conversation:
 
     def _print_ending(self, report: Report) -> None:
         if report.is_interrupted:
-            self._print_interrupt()
+            work = describe_work(self.background_work)
+            self.print_text(describe_interrupt(work), "yellow")
             return
         failure = explain_failure(report)
         has_children = bool(self.tree.children(report.run_id))
@@ -346,16 +356,6 @@ class Conversation:
             self._print_ledger()
         if failure or changes or has_children:
             self.ui.scrollback.write("\n")
-
-    def _print_interrupt(self) -> None:
-        """Say what continues after an interrupt, and how to stop it."""
-        text = "Interrupted. Your next prompt continues this conversation."
-        if work := describe_work(self.background_work):
-            text = (
-                f"Interrupted; {work} in the background continue (/runs). Your next prompt "
-                "continues this conversation and reads their reports. Ctrl-C again stops all."
-            )
-        self.print_text(text, "yellow")
 
     def _print_ledger(self) -> None:
         """Print the ledger of the prompt, and of the session if earlier prompts had children."""

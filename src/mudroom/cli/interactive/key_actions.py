@@ -35,6 +35,8 @@ IMMEDIATE_COMMANDS = (
     "/runs",
     "/team",
     "/inbox",
+    "/approve",
+    "/reject",
     "/context",
     "/agents",
     "/skills",

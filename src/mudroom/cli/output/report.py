@@ -34,6 +34,16 @@ def explain_failure(report: Report) -> str:
     return f"the run ended with {reason} after {count_noun(turns, 'turn')}{limit}; {answer}"
 
 
+def describe_interrupt(work: str) -> str:
+    """Return the text after an interrupt. `work`: what continues in the background, or ""."""
+    if not work:
+        return "Interrupted. Your next prompt continues this conversation."
+    return (
+        f"Interrupted; {work} in the background continue (/runs). Your next prompt continues this "
+        "conversation and reads their reports. Ctrl-C again stops all."
+    )
+
+
 def describe_changed_files(report: Report) -> str:
     """Return one line with the files that a run and its children changed; "" for none."""
     paths = [sanitize_line(path) for path in report.files_changed]

@@ -68,7 +68,7 @@ class Fold {
         run.lastAt = event.at;
         run.version++;
         if (step) step(this, run, event);
-      }
+      } else if (event.type === "team_message_sent") step(this, null, event); // between two prompts
     }
   }
 

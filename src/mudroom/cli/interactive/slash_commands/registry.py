@@ -86,6 +86,10 @@ SLASH_COMMANDS = (
         "/runs", "", "list the runs and background commands of this session (ctrl+t)", info.runs
     ),
     SlashCommand("/team", "", "list the named children and their states", team.team),
+    SlashCommand("/approve", "NAME [TEXT]", "approve the plan of a named child", team.approve),
+    SlashCommand(
+        "/reject", "NAME [TEXT]", "refuse the plan of a named child; it plans again", team.reject
+    ),
     SlashCommand(
         "/inbox", "[N, NAME or all]", "messages that their receivers have not read", team.inbox
     ),

@@ -12,7 +12,7 @@ from ...._core.runs import InboxMessage
 from ....errors import UsageError
 from ....projections.current_team import list_teammates
 from ....projections.safe_text import sanitize, sanitize_line
-from ....projections.team import Teammate, normalize_name
+from ....projections.team import Teammate, TeammateState, normalize_name
 from ...output.text import format_tokens
 from ..conversation import Conversation
 
@@ -127,3 +127,25 @@ def _choose(messages: list[UnreadMessage], which: str) -> list[UnreadMessage]:
             remedy="/inbox lists the unread messages.",
         )
     return chosen
+
+
+async def approve(conversation: Conversation, arguments: str) -> None:
+    """Approve the plan of a named child: it works with the mode that it has without a plan."""
+    await _answer_plan(conversation, arguments, is_approved=True)
+
+
+async def reject(conversation: Conversation, arguments: str) -> None:
+    """Refuse the plan of a named child: it plans again, with the text as the reason."""
+    await _answer_plan(conversation, arguments, is_approved=False)
+
+
+async def _answer_plan(conversation: Conversation, arguments: str, *, is_approved: bool) -> None:
+    name, _, text = arguments.partition(" ")
+    if not name:
+        mates = conversation.session.teammates
+        waiting = [mate.name for mate in mates if mate.state is TeammateState.WAITS_FOR_APPROVAL]
+        raise UsageError(
+            "the name of a child is missing",
+            remedy=f"Plans wait from: {', '.join(waiting) or 'no child'}.",
+        )
+    await conversation.send_message(name, text.strip(), approve=is_approved)

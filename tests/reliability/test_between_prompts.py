@@ -1,0 +1,117 @@
+"""Messages of the user to idle named children while no prompt runs: read once, at the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Budget, Session
+from mudroom._core.events import RunFinished, RunStarted, StoredEvent, TeamMessageSent
+from mudroom.journals.sqlite.folder import get_session_path
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
+
+TEXT = "and the window"
+
+
+def script(request: Request) -> Answer:
+    if request.prompt.startswith("ALICE"):
+        return f"alice read {str(request.messages).count(TEXT)}"
+    if "task" in str(request.messages):
+        return "the end"
+    return [call("task", prompt="ALICE", name="alice", plan=request.prompt == "PLAN")]
+
+
+def open_session(folder: Path, resume: str = "") -> Session:
+    options: dict[str, Any] = {"resume": resume} if resume else {"cwd": str(folder)}
+    return Session(
+        model=ScriptedModel(script),
+        home=str(folder / "home"),
+        sandbox="off",
+        budget=Budget(depth=1),
+        **options,
+    )
+
+
+def read_events(folder: Path, session: str) -> list[StoredEvent]:
+    return list(open_reader(get_session_path(folder / "home", session)).read())
+
+
+async def check(folder: Path, session: str) -> None:
+    events = read_events(folder, session)
+    assert not find_violations(events)
+    briefs = [e.brief for e in events if isinstance(e, RunStarted) and e.brief.message_ids]
+    assert [(brief.run_id, len(brief.message_ids)) for brief in briefs] == [("2.0.alice~1", 1)]
+    reports = {e.run: e.report for e in events if isinstance(e, RunFinished)}
+    assert reports["2.0.alice~1"].text == "alice read 1" and reports["2"].ok
+    assert await replay(events) == events
+
+
+async def test_a_message_between_prompts_is_read_at_the_next_prompt(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as session:
+        await session.run("FIRST")
+        assert not await session.send_durably("bob", TEXT)
+        assert not await session.send_durably("alice", approve=True)
+        assert await session.send_durably("@Alice", TEXT)
+        (alice,) = session.teammates
+        assert len(alice.unread) == 1
+        await session.run("SECOND")
+        assert not session.teammates[0].unread
+        assert (await session.run("THIRD")).ok
+    await check(tmp_path, session.id)
+
+
+async def test_s11_a_message_between_prompts_is_read_once_after_a_cut_at_each_record(
+    tmp_path: Path,
+) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    async with open_session(whole) as session:
+        await session.run("FIRST")
+        assert await session.send_durably("alice", TEXT)
+        await session.run("SECOND")
+    await check(whole, session.id)
+    events = read_events(whole, session.id)
+    sent = next(n for n, event in enumerate(events) if isinstance(event, TeamMessageSent))
+    assert events[sent].run == "" and events[sent - 1].run
+    for cut in range(sent + 1, len(events) - 1):
+        folder = tmp_path / str(cut)
+        path = get_session_path(folder / "home", session.id)
+        path.parent.mkdir(parents=True)
+        journal = SqliteJournal.open(path, session=session.id, create=True)
+        await journal.append(*events[:cut])
+        await journal.close()
+        async with open_session(folder, session.id) as resumed:
+            if not resumed.unfinished_runs and cut == sent + 1:
+                await resumed.run("SECOND")
+            await resumed.resume_unfinished()
+        await check(folder, session.id)
+
+
+async def test_a_rewind_removes_a_message_between_prompts(tmp_path: Path) -> None:
+    async with open_session(tmp_path) as session:
+        await session.run("FIRST")
+        await session.run("SECOND")
+        assert await session.send_durably("alice", TEXT)
+        session.rewind("2")
+        await session.run("THIRD")
+    events = read_events(tmp_path, session.id)
+    assert not any(isinstance(e, RunStarted) and e.brief.message_ids for e in events)
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+async def test_a_plan_is_answered_between_prompts(tmp_path: Path, *, is_approved: bool) -> None:
+    async with open_session(tmp_path) as session:
+        await session.run("PLAN")
+        assert session.teammates[0].state == "waits for approval"
+        assert await session.send_durably("alice", approve=is_approved)
+        await session.run("SECOND")
+        last = session.teammates[0].briefs[-1]
+    assert (last.run_id, last.is_plan) == ("2.0.alice~1", not is_approved)
+    events = read_events(tmp_path, session.id)
+    assert not find_violations(events) and await replay(events) == events
