@@ -61,7 +61,7 @@ class MudroomError(Exception):
 
 
 def _add_place(message: str, where: str) -> str:
-    """Return the message with its place in brackets, in those at its end if there are any."""
+    """Return the message and its place in brackets; brackets at the end get the place, too."""
     if _END_IN_BRACKETS.search(message):
         return f"{message[:-1]}; {where})"
     return f"{message} ({where})"

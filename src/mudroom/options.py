@@ -52,8 +52,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
             derives it from the model and its context window.
         child_turns: maximum model calls of a child if its agent and its caller set no limit.
         max_children: children that run at the same time; more wait.
-        max_returns: times that a child with an isolated workspace gets its work back if it
-            conflicts with the files of its parent. Then the parent reads of the conflict.
+        max_returns: times that a child with an isolated workspace gets its work back if it has
+            conflicts, or its check fails. After that, the parent reads the reason.
         board: offer the tools for the task board of the project. Without it, only an agent that
             names them has them.
         isolate: give each child that may change files an isolated workspace, unless its agent or

@@ -123,7 +123,7 @@ class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, omit_defau
         mode: permission mode, never wider than the parent's; None means the parent's.
         workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
             removed with the run: only its report remains. ISOLATED: see WorkspaceKind. None means
-            what the call or the session says.
+            the kind of the call or of the session.
         check: command that must succeed with the merged files before the work of the agent in an
             isolated workspace is merged; "" for that of the session.
         is_teammate: true if a child with this agent has a name, that of the agent: a message to

@@ -37,8 +37,8 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         screen: one of SCREENS. "plain" never moves the cursor, for screen readers.
         theme: one of THEMES; "auto" asks the terminal for its background.
         vi_keys: edit the input line with the keys of vi.
-        notifications: one of NOTIFICATIONS: how the terminal is told of a question or an end.
-        notify_after: seconds of work after which a question or an end is notified.
+        notifications: one of NOTIFICATIONS: how the terminal is notified of a question or an end.
+        notify_after: seconds of work before the terminal is notified of a question or an end.
         terminal_title: show the folder and the state in the title of the terminal.
         status_line: command that prints the line below the prompt; "" for the built-in line.
         sandbox: one of SANDBOX_MODES.

@@ -233,7 +233,7 @@ class RecordedTeams(Teams):
         return self._briefs.get(run_id)
 
     def list_history(self, run_id: str) -> tuple[Message, ...]:
-        """Return the recorded messages: the runs of a child do not start in their order here."""
+        """Return the recorded messages: a replay may start the runs of a child in another order."""
         return self._recorded.list_next_history(run_id)
 
     def count_unread(self, parent: str) -> dict[str, int]:

@@ -51,7 +51,7 @@ class RunEnd(Struct):
     """End of one run in the record, or an interrupt of the user.
 
     Arguments:
-        is_interrupt: true for an interrupt; a report that is not recorded stands for it.
+        is_interrupt: true for an interrupt; `report` is made here then, the record has none.
         turn: number of the last turn before the summary.
         has_summary: true if a summary was requested.
         wraps_up: true if `wrap_up` requested it.
@@ -170,7 +170,7 @@ class RecordedStops:
         return self._ends[run_id][0]
 
     def get_interrupt_count(self, run_id: str) -> int:
-        """Return how often a run was interrupted again."""
+        """Return the number of recorded interrupts of a run that have come again."""
         return self._interrupt_counts[run_id]
 
     def add_run(self, run: RunContext) -> None:

@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 20
 
 
 class WorkQuery(Struct, frozen=True):
-    """Trees of the work of one run, as its events name them.
+    """Ids of the trees of one run's work, from its events.
 
     Arguments:
         base, tree: ids of the trees at the start and at the end of the run.

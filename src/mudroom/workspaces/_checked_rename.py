@@ -1,4 +1,4 @@
-"""Renames that replace a file only if its content is as expected, whoever else writes it."""
+"""Renames that replace a file only if its content is as expected, while others may write it."""
 
 from __future__ import annotations
 

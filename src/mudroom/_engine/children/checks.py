@@ -64,7 +64,7 @@ async def run_check(
 async def find_check_refusal(context: CallContext, check: Check) -> str:
     """Return why a check may not run, "" if it may. The user is asked at most once.
 
-    A check is judged like a command. That the user gave it is a confirmation.
+    A check is judged like a command. One that the user gave needs no confirmation.
     """
     run = context.run
     allowed = run.services.check_results.allowed

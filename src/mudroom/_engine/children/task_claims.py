@@ -36,7 +36,7 @@ class TaskClaims:
 
     Arguments:
         begin: starts the next run of an idle child with a message.
-        look: calls `look` with the lock of the team.
+        look_with_lock: takes the lock of the team and calls `look`.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class TaskClaims:
         members: TeamMembers,
         next_runs: NextRuns,
         begin: Callable[[Teammate, InboxMessage], Awaitable[TeamReply]],
-        look: Callable[[], Awaitable[None]],
+        look_with_lock: Callable[[], Awaitable[None]],
     ) -> None:
         self._members = members
         self._next_runs = next_runs
         self._begin = begin
-        self._look = look
-        self._settled: set[str] = set()
+        self._look_with_lock = look_with_lock
+        self._ended: set[str] = set()
         self._refused: set[str] = set()
         self._polling: asyncio.Task[None] | None = None
 
@@ -62,7 +62,7 @@ class TaskClaims:
             return
         try:
             for teammate in claimers:
-                await self._settle(board, teammate)
+                await self._end_claim(board, teammate)
             for teammate in filter(self._may_claim, claimers):
                 await self._claim(board, teammate)
         except MudroomError as error:
@@ -73,7 +73,7 @@ class TaskClaims:
             self._polling = asyncio.create_task(self._poll())
 
     def close(self) -> None:
-        """End the looks at the board."""
+        """End the polling of the board."""
         if self._polling and self._polling is not asyncio.current_task():
             self._polling.cancel()
 
@@ -81,13 +81,12 @@ class TaskClaims:
         while self._next_runs.may_start:
             await asyncio.sleep(POLL_SECONDS)
             if any(map(self._may_claim, self._members.list_all())):
-                await self._look()
+                await self._look_with_lock()
 
     def _may_claim(self, teammate: Teammate) -> bool:
         """Return whether a child is idle and may take a task.
 
-        It takes tasks only after a run for this prompt: a prompt does no work that nothing in it
-        asks for.
+        It takes tasks only after a run for this prompt: a new prompt alone does not start it.
         """
         return (
             _has_claims(teammate)
@@ -101,11 +100,11 @@ class TaskClaims:
             and not self._next_runs.has_all(teammate)
         )
 
-    async def _settle(self, board: Board, teammate: Teammate) -> None:
+    async def _end_claim(self, board: Board, teammate: Teammate) -> None:
         """Complete the task of the last run of a child if it has ended, or return the task."""
         brief = teammate.briefs[-1]
         report = teammate.report
-        if not brief.board_task or report is None or brief.run_id in self._settled:
+        if not brief.board_task or report is None or brief.run_id in self._ended:
             return
         if brief.name in self._members.active:
             return
@@ -115,7 +114,7 @@ class TaskClaims:
             reason = report.error if teammate.is_merged else "its files are not merged"
             text = f"{report.reason}: {reason or text}"
         await board.end_claim(brief.run_id, brief.board_task, text, is_done=is_done)
-        self._settled.add(brief.run_id)
+        self._ended.add(brief.run_id)
 
     async def _claim(self, board: Board, teammate: Teammate) -> None:
         """Claim the next ready task for an idle child, and start a run with it."""

@@ -80,7 +80,7 @@ class BackgroundWork:
         return bool(self.children) or (bool(self.open) and not self._has_warned)
 
     def list_open(self) -> tuple[str, ...]:
-        """Return the ids of the work that goes on."""
+        """Return the ids of the work that has not ended."""
         return tuple(self.open)
 
     def is_reported(self, work_id: str) -> bool:
@@ -105,7 +105,7 @@ class BackgroundWork:
         self.open[work_id] = WorkHandle(title, task, handle.cancel, handle)
 
     def replace_handle(self, work_id: str, handle: RunHandle) -> None:
-        """Follow a background child that has another run now."""
+        """Set the handle of a background child that has another run now."""
         if work := self.open.get(work_id):
             self.open[work_id] = replace(work, cancel=handle.cancel, handle=handle)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ChildActions:
-    """Actions on the marked or open child, with a line that says what happened.
+    """Actions on the selected or open child; each prints its outcome.
 
     Arguments:
         redraw: draws the prompt again soon.
@@ -36,7 +36,7 @@ class ChildActions:
         self._start_task = start_task
 
     def detach(self, conversation: Conversation) -> None:
-        """Send the marked child, or all that the run waits for, to the background."""
+        """Send the selected child, or all that the run waits for, to the background."""
         root = conversation.tree.roots[-1]
         run_id = self._panel.child_run_id
         names = [_get_name(conversation, run_id)] if run_id else []
@@ -72,7 +72,7 @@ class ChildActions:
         self._print(f"The output of {name} is in {command.output}." if command else "It has ended.")
 
     def act(self, conversation: Conversation, key: str) -> None:
-        """Do what `m`, `w` or `x` means: write a message, ask to wrap up, stop."""
+        """Handle a key: `m` writes a message, `w` asks the child to wrap up, `x` stops it."""
         run_id = self._panel.child_run_id
         session = conversation.session
         name = _get_name(conversation, run_id)

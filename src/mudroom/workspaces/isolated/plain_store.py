@@ -36,7 +36,7 @@ from .trees import (
 )
 
 MAX_TOTAL_BYTES = 500 << 20
-"""Bytes of a folder up to which it is stored."""
+"""Maximum bytes of a folder that is stored."""
 
 _RECENT_NS = 20_000_000
 """A file that changed so shortly before its facts were read may have changed again since."""

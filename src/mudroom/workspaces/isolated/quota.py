@@ -32,7 +32,11 @@ class Quota:
         self._next = 0.0
 
     def check(self, needed: int) -> None:
-        """Count a new workspace. Raises WorkspaceError if the folder would pass the limit."""
+        """Check that a new workspace fits, and count it. Raises WorkspaceError if it does not fit.
+
+        Arguments:
+            needed: its bytes.
+        """
         with self._lock:
             if self._used + needed > self.max_bytes or time.monotonic() >= self._next:
                 self._measure()

@@ -1,7 +1,7 @@
 """Stores of trees: files as they are at one moment, and the kept work of runs.
 
 The user's folder is only read. Files are stored as their bytes are: no line ends, filters or
-encodings are converted. Objects have the ids and the form that git gives them.
+encodings are converted. Trees and contents have the ids of git.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ from .repository import Repository
 from .trees import FOLDER, FileChange, StoredFiles, TreeEntry, WorkingFiles
 
 MAX_FILE_BYTES = 50 << 20
-"""Size of a file up to which it is stored."""
+"""Maximum size of a file that is stored."""
 
 MAX_FILES = 200_000
-"""Files of a folder up to which it is stored."""
+"""Maximum number of files of a folder that is stored."""
 
 _MARKS = "has-marks"
-"""Name of the file that says that runs had files with conflict marks."""
+"""Name of an empty file: the files of a run began with conflict marks."""
 
 _ATTEMPTS = 3
 """Times that files are read while another program changes them."""
-
 
 SOURCE_INDEX = "source"
 """Name of the index for the user's folder."""
@@ -47,7 +46,7 @@ _MERGED = ".merged"
 
 
 class KeptRecord(Struct, frozen=True):
-    """What is kept of a run: its work, and whether it is merged."""
+    """Kept work of a run, and whether it is merged."""
 
     work: Work
     is_merged: bool
@@ -194,7 +193,7 @@ class TreeStore(ABC):
         write_durably(self._kept / name, msgspec.json.encode(work))
 
     def find_kept(self, name: str) -> KeptRecord | None:
-        """Return what is kept under a name, None without it."""
+        """Return the work that is kept under a name, None if there is none."""
         try:
             data = (self._kept / name).read_bytes()
         except FileNotFoundError:
@@ -207,14 +206,14 @@ class TreeStore(ABC):
         (self._kept / f"{name}{_MERGED}").touch()
 
     def list_kept(self) -> dict[str, KeptRecord]:
-        """Return what is kept by name."""
+        """Return the kept work by name."""
         names = os.listdir(self._kept) if self._kept.exists() else []
         names = [name for name in names if not name.endswith((_MERGED, UNFINISHED))]
         records = ((name, self.find_kept(name)) for name in names)
         return {name: record for name, record in records if record}
 
     def drop(self, name: str) -> None:
-        """Remove what is kept under a name."""
+        """Remove the work that is kept under a name."""
         (self._kept / name).unlink(missing_ok=True)
         (self._kept / f"{name}{_MERGED}").unlink(missing_ok=True)
 

@@ -32,7 +32,7 @@ class Attention:
     Arguments:
         write: writes control sequences to the terminal.
         channel: as `choose_channel` returns it.
-        notify_after: seconds of work before a notification; in less time the user still looks.
+        notify_after: seconds of work before a notification; until then the user still looks.
         has_title: set the title of the terminal.
         now: returns the time in seconds.
     """
