@@ -5,8 +5,9 @@
 Reads lines "HOME WORK REQUESTS POINT DISK", separated by tabs. For each line a new process starts
 or resumes the session in HOME. It kills itself at point POINT, or at disk operation DISK (disk.c
 must be loaded); 0 is never. The prompt is in CRASH_PROMPT: PARENT, BACKGROUND, TEAM, ISOLATED,
-RETURNED, ISOLATED_TEAM, BOARD or CLAIMS. The requests to the model are appended to REQUESTS. Each
-answer is a line: exit code, number of points passed, and the report as JSON, separated by tabs.
+CHECKED, RETURNED, ISOLATED_TEAM, BOARD or CLAIMS. The requests to the model are appended to
+REQUESTS. Each answer is a line: exit code, number of points passed, and the report as JSON,
+separated by tabs.
 
 Points are before and after every append to the journal; before a file is renamed to its name and
 after it is; at the first output of a command and at its end; before and after each use of the
@@ -331,6 +332,19 @@ def isolated_mate(turn: int) -> Answer:
     ][turn]
 
 
+def checked_child(name: str, turn: int) -> Answer:
+    """Write a file, which the check refuses from the last child; repair it when it comes back."""
+    word = "bad" if name == CHILDREN[-1] else "good"
+    repair = [call("bash", command=f"sed -i s/bad/good/ new/{name}.txt")]
+    return [
+        [call("write", file_path=f"new/{name}.txt", content=f"{word} {name}\n")],
+        f"child {name} is done",
+        repair,
+        repair,
+        f"child {name} has repaired it",
+    ][turn]
+
+
 ANSWERS: dict[str, Callable[[Request, int], Answer]] = {
     "PARENT": lambda _, turn: parent(turn),
     "CHILD": lambda request, turn: child(request.prompt[-1], turn),
@@ -343,6 +357,8 @@ ANSWERS: dict[str, Callable[[Request, int], Answer]] = {
     "CLAIM": claims_child,
     "ISOLATED": lambda _, turn: isolated_parent(turn),
     "RETURNED": lambda _, turn: isolated_parent(turn, "INSERT"),
+    "CHECKED": lambda _, turn: isolated_parent(turn, "WRITE"),
+    "WRITE": lambda request, turn: checked_child(request.prompt[-1], turn),
     "INSERT": lambda request, turn: conflicting_child(request.prompt[-1], turn),
     "OWN": lambda request, turn: isolated_child(request.prompt[-1], turn),
     "ISOLATED_TEAM": lambda _, turn: isolated_team_parent(turn),
@@ -387,6 +403,7 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         board=has_board,
         agents=[CODER] if prompt == "CLAIMS" else [],
         max_returns=len(CHILDREN),
+        check="! grep -rq bad new" if prompt == "CHECKED" else "",
     )
     async with session:
         if any(isinstance(event, RunStarted) for event in recorded):

@@ -12,7 +12,13 @@ import pytest
 from tests.reliability.test_crash import CrashProgram, Figure, Kill, KilledSession
 
 from mudroom import Report
-from mudroom._core.events import RunStarted, ToolCallFinished, TurnFinished, WorkMerged
+from mudroom._core.events import (
+    CheckFinished,
+    RunStarted,
+    ToolCallFinished,
+    TurnFinished,
+    WorkMerged,
+)
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.workspaces.isolated.kept_work import remove_abandoned
@@ -107,6 +113,26 @@ def test_s13_killed_at_any_point_work_that_comes_back_is_merged_once(
 
     points = kill_at_points(tmp_path, "RETURNED", "head\ntail\n", 13, check_lines)
     figure("killed around every append and rename of hand-backs", f"{points} points, merged once")
+
+
+@pytest.mark.timeout(3_000)
+def test_s13_killed_at_any_point_only_checked_work_is_merged(
+    tmp_path: Path, figure: Figure
+) -> None:
+    def check_files(session: KilledSession, report: Report) -> None:
+        new = {f"new/{name}.txt": f"good {name}\n" for name in "abc"}
+        assert read_files(session.work) == {"input.txt": "input\n", "lines.txt": "", **new}
+        assert set(report.files_changed) == set(new)
+        events = session.events()
+        merges = [event for event in events if isinstance(event, WorkMerged)]
+        assert {event.child for event in merges if event.state == "red"} == {"1.1.3"}
+        assert sum(event.state == "merged" for event in merges) == 3
+        checks = [event for event in events if isinstance(event, CheckFinished)]
+        assert len({event.tree for event in checks}) == len(checks), "a check ran twice"
+        assert any("1.1.3~2" in event.children for event in checks if event.is_green)
+
+    points = kill_at_points(tmp_path, "CHECKED", "", 13, check_files)
+    figure("killed around every append and rename of checks", f"{points} points, merged once")
 
 
 def kill_at_points(

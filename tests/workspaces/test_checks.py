@@ -21,7 +21,10 @@ from tests.workspaces.test_isolated_children import (
 from mudroom import Agent, Report, Session
 from mudroom._core.agents import WorkspaceKind
 from mudroom._core.events import CheckFinished, RunFinished, StoredEvent, WorkMerged
+from mudroom._core.merge_counts import count_merges, describe_merges
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom._core.runs import MergeCounts
+from mudroom.cli.output.report import describe_changed_files
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
@@ -113,6 +116,34 @@ async def test_a_child_repairs_its_work_after_a_red_check(project: Path) -> None
     assert f"{CHECK} (exit code 1, " in text
     assert report.files_changed == ("one.txt",)
     assert "in your files now: one.txt" in get_results(model)[0]
+    assert report.merges == MergeCounts(works=1, landed=1, after_red=1, checks=(CHECK,))
+    line = f"Work of children: 1 of 1 landed; 1 after a red check; {CHECK} green"
+    assert describe_changed_files(report) == f"Files changed: one.txt. {line}"
+
+
+def test_the_counts_of_merges_have_each_work_once() -> None:
+    def make_merge(child: str, state: str, returned: str = "") -> WorkMerged:
+        check = "make test" if state == "merged" else ""
+        return WorkMerged(
+            at=1, child=child, state=state, files=("a",), returned=returned, check=check
+        )
+
+    events = [
+        make_merge("1.1.1", "merged"),
+        make_merge("1.1.2", "conflict", "1.1.2~2"),
+        make_merge("1.1.3", "red", "1.1.3~2"),
+        make_merge("1.1.2~2", "merged"),
+        make_merge("1.1.3~2", "conflict", "1.1.3~3"),
+        make_merge("1.1.3~3", "merged"),
+        make_merge("1.1.4", "refused"),
+        WorkMerged(at=1, child="1.1.5", state="merged"),
+    ]
+    counts = count_merges(events)
+    assert counts == MergeCounts(4, 3, 2, 1, ("make test",))
+    assert counts
+    text = "3 of 4 landed; 2 after a conflict, 1 after a red check; make test green"
+    assert describe_merges(counts) == text
+    assert count_merges(events[-1:]) is None
 
 
 async def test_a_check_that_fails_without_the_work_goes_to_the_parent(project: Path) -> None:

@@ -18,7 +18,7 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
         returned: id of the run with which the child gets its work back; "" if it does not.
         base: id of the tree with the run's files at that time. tree: id of the tree with which that
             run begins: both sides, with conflict marks.
-        check: the check that failed, and the end of its output; "" if none failed.
+        check: command of the check; if it failed, also how, and the end of its output.
         call: place of the call `merge` that asked for it; "" at the end of the child.
     """
 

@@ -170,6 +170,26 @@ class Work(Struct, frozen=True, omit_defaults=True):
     missing: tuple[str, ...] = ()
 
 
+class MergeCounts(Struct, frozen=True, omit_defaults=True):
+    """What became of the work of children with isolated workspaces.
+
+    Arguments:
+        works: children whose work was to be merged. landed: those whose work was merged.
+        after_conflict, after_red: those that landed after a conflict, or after a check that failed.
+        checks: commands that succeeded with merged files.
+
+    Example:
+        if report.merges:
+            print(f"{report.merges.landed} of {report.merges.works}")
+    """
+
+    works: int
+    landed: int = 0
+    after_conflict: int = 0
+    after_red: int = 0
+    checks: tuple[str, ...] = ()
+
+
 class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     """Output of a run.
 
@@ -196,6 +216,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         limit: the limit that ended the run, or that a run with the reason GOAL passed; None if it
             was none, or that of a run above, or in records of older versions.
         work: what the run made of its isolated workspace; None if it had none.
+        merges: what became of the work of its children with isolated workspaces; None without it.
         unread_messages: messages to named children that no run of theirs has read, by name.
         is_interrupted: true if the run has not ended: the user interrupted it, its background work
             continues, and it waits for the next prompt.
@@ -229,6 +250,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     stopped_commands: tuple[str, ...] = ()
     work: Work | None = None
     unread_messages: dict[str, int] = {}
+    merges: MergeCounts | None = None
     is_interrupted: bool = False
 
     @property

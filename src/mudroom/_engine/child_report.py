@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from .._core.budgets import LimitState
 from .._core.counts import count_noun
+from .._core.merge_counts import describe_merges
 from .._core.runs import Reason, Report
 from .call_context import CallContext
 
@@ -112,6 +113,8 @@ def format_evidence(report: Report) -> str:
         ]
     else:
         facts = ["it called no tool: nothing it says was looked up"]
+    if report.merges:
+        facts.append(f"work of children: {describe_merges(report.merges)}")
     if report.stopped_commands:
         facts.append(f"stopped at its end: {', '.join(report.stopped_commands)}")
     if report.unread_messages:

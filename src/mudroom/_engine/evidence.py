@@ -7,7 +7,9 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from .._core.runs import Report
+from .._core.merge_counts import count_merges
+from .._core.merge_events import WorkMerged
+from .._core.runs import MergeCounts, Report
 from .._core.tools import ToolResult
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
@@ -41,6 +43,7 @@ class Evidence:
         self._files_changed: dict[str, None] = {}
         self._folders_of_writes: set[str] = set()
         self._observed_changes: dict[str, None] = {}
+        self._merges: dict[WorkMerged, None] = {}
 
     def add(self, outcomes: Iterable[CallOutcome]) -> None:
         """Count outcomes of tool calls; refused calls count only as failed."""
@@ -62,6 +65,16 @@ class Evidence:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
         self._folders_of_writes |= list_folders_above(result.changes)
         self._observed_changes.update(dict.fromkeys(result.observed_changes))
+
+    def add_merge(self, event: WorkMerged) -> None:
+        """Add the merge of the work of a child, once."""
+        self._merges[event] = None
+        self.add_files(ToolResult("", changes=event.files))
+
+    @property
+    def merges(self) -> MergeCounts | None:
+        """What became of the work of children."""
+        return count_merges(self._merges)
 
     def add_report(self, report: Report) -> None:
         """Add the files of a background child."""

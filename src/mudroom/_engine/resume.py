@@ -124,7 +124,7 @@ class _Restorer:
         elif isinstance(event, NoteInjected):
             self._restore_note(event)
         elif isinstance(event, WorkMerged):
-            self._run.evidence.add_files(ToolResult("", changes=event.files))
+            self._run.evidence.add_merge(event)
         elif isinstance(event, TurnStarted):
             self._start_turn(event)
         elif isinstance(event, TurnFinished):

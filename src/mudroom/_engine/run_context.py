@@ -283,5 +283,6 @@ class RunContext:
             limit=limit,
             stopped_commands=self.background.stopped_commands,
             work=work,
+            merges=self.evidence.merges,
             unread_messages=self.services.teams.count_unread(self.run_id),
         )

@@ -11,7 +11,6 @@ from ..._core.counts import count_noun
 from ..._core.events import CheckFinished, WorkMerged
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict
 from ..._core.runs import Report, Work
-from ..._core.tools import ToolResult
 from ...errors import MudroomError
 from ..call_context import CallContext
 from ..run_context import RunContext
@@ -39,7 +38,7 @@ async def merge_report(
     if report.work is None:
         return None
     if merged := find_recorded_merge(context.run, report.run_id):
-        context.run.evidence.add_files(ToolResult("", changes=merged.files))
+        context.run.evidence.add_merge(merged)
         return merged
     return await merge_once(context, report.run_id, agent, report.work, prepare_return)
 
@@ -63,8 +62,8 @@ async def merge_once(
         choice: decides conflicts.
     """
     run = context.run
+    check = choose_check(run, agent)
     try:
-        check = choose_check(run, agent)
         outcome = await merge_work(context, run_id, work, check, choice)
     except MudroomError as error:
         outcome = MergeOutcome(refusal=str(error))
@@ -78,7 +77,7 @@ async def merge_once(
         files=outcome.files,
         conflicts=tuple((conflict.path, conflict.kind) for conflict in outcome.conflicts),
         text=text,
-        check=describe_check(outcome.check) if outcome.check else "",
+        check=_describe_result(outcome, check),
         base=outcome.base,
         tree=outcome.tree,
         call=call,
@@ -86,8 +85,15 @@ async def merge_once(
     if outcome.tree and prepare_return:
         event = await prepare_return(event)
     await run.recorder.record(event)
-    run.evidence.add_files(ToolResult("", changes=outcome.files))
+    run.evidence.add_merge(event)
     return event
+
+
+def _describe_result(outcome: MergeOutcome, check: Check | None) -> str:
+    """Return the command of the check; if it failed, also how."""
+    if outcome.check:
+        return describe_check(outcome.check)
+    return check.command if check and outcome.state == "merged" and outcome.files else ""
 
 
 def choose_check(run: RunContext, agent: Agent) -> Check | None:

@@ -23,7 +23,7 @@ your parent reads only this report."""
 
 def make_return_prompt(merged: WorkMerged) -> str:
     """Return the prompt of the run with which a child gets its work back."""
-    if merged.check:
+    if merged.state == "red":
         return _RED.format(check=merged.check)
     conflicts = [line for line in merged.text.splitlines() if line.startswith("- ")]
     return _CONFLICT.format(conflicts="\n".join(conflicts).removesuffix("]"))

@@ -8,6 +8,7 @@ import msgspec
 
 from ..._core.budgets import Limit
 from ..._core.counts import count_noun
+from ..._core.merge_counts import describe_merges
 from ..._core.runs import Report
 from ...projections.safe_text import sanitize, sanitize_line
 
@@ -45,12 +46,15 @@ def describe_interrupt(work: str) -> str:
 
 
 def describe_changed_files(report: Report) -> str:
-    """Return one line with the files that a run and its children changed; "" for none."""
+    """Return one line with changed files and the merges of the work of children; "" for none."""
     paths = [sanitize_line(path) for path in report.files_changed]
     more = len(paths) - MAX_LISTED_FILES
     if more > 0:
         paths[MAX_LISTED_FILES:] = [f"and {count_noun(more, 'more file')}"]
     text = f"Files changed: {', '.join(paths)}" if paths else ""
+    if report.merges:
+        merges = f"Work of children: {sanitize_line(describe_merges(report.merges))}"
+        text = ". ".join(filter(None, (text, merges)))
     if not report.unknown_changes:
         return text
     return f"{text or 'Files changed: not known'} (perhaps more: {report.unknown_changes})"
