@@ -242,3 +242,16 @@ def test_git_that_is_missing_or_old_is_explained(
     assert git_module.explain_unusable_git() == "git 2.30.1 is older than 2.31"
     program.unlink()
     assert git_module.explain_unusable_git() == "git is not installed"
+
+
+def test_a_lock_of_a_killed_git_is_removed(tmp_path: Path) -> None:
+    source = make_repository(tmp_path / "app", {"a.py": "a"})
+    store = open_store(tmp_path, source)
+    store.store_source()
+    lock = Path(f"{store.find_index('source')}.lock")
+    for moment in (0, 2**33):  # in 1970, and in the future
+        lock.touch()
+        os.utime(lock, (moment, moment))
+        write_files(source, {"new.py": str(moment)})
+        assert "new.py" in store.list_entries(store.store_source().tree)
+        assert not lock.exists()

@@ -126,8 +126,9 @@ class Git(Struct, frozen=True):
 def remove_stale_lock(index: str) -> None:
     """Remove the lock of an index that a killed git left; wait for one that may still work."""
     lock = f"{index}.lock"
+    deadline = time.monotonic() + _LOCK_SECONDS  # the time of the file may be in the future
     with suppress(FileNotFoundError):
-        while time.time() - os.stat(lock).st_mtime < _LOCK_SECONDS:
+        while time.time() - os.stat(lock).st_mtime < _LOCK_SECONDS and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
         os.unlink(lock)
 
