@@ -292,7 +292,10 @@ async def test_only_runs_that_may_start_children_have_the_tools(stage: Stage) ->
     assert tools <= set(parent.tools) and tools.isdisjoint(child.tools)
 
 
-async def test_system_prompt_and_all_tools_of_a_root_run_have_at_most_6_kb(tmp_path: Path) -> None:
+@pytest.mark.parametrize("isolate", [False, True])
+async def test_system_prompt_and_all_tools_of_a_root_run_have_at_most_6_kb(
+    tmp_path: Path, *, isolate: bool
+) -> None:
     async with ModelServer(lambda request: (TextBlock("done"),)) as server:
         environ = {"ANTHROPIC_API_KEY": "k-test", "ANTHROPIC_BASE_URL": server.url}
         async with Session(
@@ -302,9 +305,11 @@ async def test_system_prompt_and_all_tools_of_a_root_run_have_at_most_6_kb(tmp_p
             environ=environ,
             journal=MemoryJournal(),
             sandbox="off",
+            isolate=isolate,
         ) as session:
             await session.run("PARENT")
     (request,) = server.requests
+    assert ("merge" in request.tools) == isolate
     head = {key: request.json[key] for key in ("tools", "system")}
     assert {"task", "wait", "compact"} <= set(request.tools)
     assert len(msgspec.json.encode(head)) <= 6_000

@@ -20,9 +20,7 @@ from ..children.merge import find_recorded_merge, merge_once
 from ..children.team import open_team
 
 _DESCRIPTION = (
-    "Decide about a child whose work is not merged. return: it gets its work back, with both "
-    "versions, and reports again. retry: merge again, after you changed your files. clean: merge, "
-    "but keep your version of the files in conflict. side: take one version. drop: merge nothing."
+    "Decide on unmerged work. return: to the child; clean: all but conflicts; side: one version"
 )
 
 _DROPPED = "[merge: nothing is merged; all work of the child is kept as run {run}]"
@@ -131,16 +129,12 @@ MERGE_TOOL = Tool(
     parameters={
         "type": "object",
         "properties": {
-            "run": {"type": "string", "description": "name or id of the child"},
+            "run": {"type": "string"},
             "how": {"type": "string", "enum": ["return", "retry", "clean", "side", "drop"]},
             "side": {"type": "string", "enum": ["parent", "child"]},
-            "paths": {
-                "type": "array",
-                "items": {"type": "string"},
-                "description": "files for side; default: all in conflict",
-            },
+            "paths": {"type": "array", "items": {"type": "string"}},
         },
-        "required": ["run", "how"],
+        "required": ["run"],
     },
     parse=_parse,
     run=_run,
