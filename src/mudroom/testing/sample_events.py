@@ -169,6 +169,19 @@ def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
             child="1.1.1",
             message=InboxMessage("1.1.2", "Go on.", "1", name="parent", approve=True),
         ),
+        TeamMessageSent(
+            **stamp,
+            to="coder",
+            child="1.1.2",
+            message=InboxMessage("t3", "Write code", "mudroom", task=3),
+        ),
+        TeamMessageSent(
+            at=stamp["at"],
+            to="alice",
+            child="1.1.1",
+            message=InboxMessage("m2", "And the window?"),
+            after="1",
+        ),
         RunWaiting(**stamp, runs=("1.2.1.1.1", "1.2.1.1.2")),
         RunWaiting(**stamp, runs=("1.2.1.1.1",), is_interrupted=True),
         WorkMerged(
