@@ -34,6 +34,8 @@ KNOWN_TOOLS = (
 )
 """Names of the tools that a session may have; agent files may name them."""
 
+AGENTS_NOTICE = "using agents of this folder"
+"""First words of the notice about agents that the project brought."""
 _CHILD_MODEL = "child_model"
 
 
@@ -213,7 +215,7 @@ def _describe_files(
     messages: list[str] = []
     from_project = [name for name in loaded.paths if name not in loaded.personal_names]
     if from_project:
-        message = f"using agents of this folder: {', '.join(from_project)}"
+        message = f"{AGENTS_NOTICE}: {', '.join(from_project)}"
         if not trusted:
             message += "; they only read until you trust it (mudroom trust add, or --trust)"
         messages.append(message)

@@ -115,7 +115,9 @@ async def test_agents_new_writes_a_valid_file_and_overwrites_none(project: Proje
     made = await project("agents", "new", "My Helper")
     assert made.code == 0
     assert (project.folder / made.out.strip()).is_file()
-    assert (await project("agents", "check")).out == "No problems found.\n"
+    assert made.err.startswith("Edit its description") and "--agent my-helper -p" in made.err
+    checked = await project("agents", "check")
+    assert checked.code == 0 and "my-helper.md:3: note: the description is" in checked.out
     assert "my-helper" in (await project("agents")).out
     again = await project("agents", "new", "my-helper")
     assert again.code == 2

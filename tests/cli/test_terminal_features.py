@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from mudroom.agent_catalog import AGENTS_NOTICE
 from mudroom.cli.interactive.terminal import status_command
 from mudroom.cli.interactive.terminal.attention import Attention, choose_channel
 from mudroom.cli.interactive.terminal.background import ReplyFilter
@@ -230,11 +231,21 @@ def test_a_clipboard_without_an_image_says_so(tmp_path: Path) -> None:
 def test_a_notice_about_the_machine_is_shown_once(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
     notices = ["sandbox file, not full: 没有 bwrap.", "agent x is not used"]
-    assert list(select_new_notices(home, notices)) == notices
-    assert list(select_new_notices(home, notices)) == notices[1:]
+    assert list(select_new_notices(home, "/a", notices)) == notices
+    assert list(select_new_notices(home, "/b", notices)) == notices[1:]
     changed = ["sandbox off"]
-    assert list(select_new_notices(home, changed)) == changed
+    assert list(select_new_notices(home, "/a", changed)) == changed
     assert (tmp_path / "home" / "shown-notices.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_notice_about_agents_is_shown_once_per_folder_and_set_of_agents(tmp_path: Path) -> None:
+    home = str(tmp_path / "home")
+    one = [f"{AGENTS_NOTICE}: reviewer; they only read"]
+    two = [f"{AGENTS_NOTICE}: reviewer, tester; they only read"]
+    for folder in ("/a", "/b\nc"):
+        for notices in (one, two):
+            assert list(select_new_notices(home, folder, notices)) == notices
+            assert list(select_new_notices(home, folder, notices)) == []
 
 
 def test_the_ledger_has_the_width_of_stderr(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -291,6 +292,16 @@ def test_a_block_ends_where_later_text_cannot_change_it() -> None:
         == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
     )
     assert blocks.take_rest() == "end\n"
+
+
+def test_tables_in_a_narrow_terminal_lose_no_character() -> None:
+    words = "一个 “中文 context: the child reads the files, and only its report comes back"
+    source = f"| File | Summary |\n|---|---|\n| `02_map_over_many_files.py` | {words} |\n"
+    for columns in range(40, 90):
+        shown = re.sub(r"\x1b\[[\d;]*m", "", render_markdown(source, columns=columns, color=True))
+        assert "…" not in shown
+        missing = [word for word in words.split() if word not in shown]
+        assert not missing, f"{columns} columns: {shown}"
 
 
 def test_a_table_has_one_blank_line_around_it() -> None:

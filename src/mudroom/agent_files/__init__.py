@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 from .._core.agents import Agent
 
 if TYPE_CHECKING:
-    from .agents import LoadedAgents, load_agent_file, load_agent_files, parse_agent_keys
+    from .agents import (
+        TEMPLATE_DESCRIPTION,
+        LoadedAgents,
+        load_agent_file,
+        load_agent_files,
+        parse_agent_keys,
+    )
     from .commands import load_commands
     from .context_files import ContextFiles, load_context_files
     from .diagnostics import Diagnostic, Severity, count_by_severity
@@ -23,7 +29,7 @@ BUILTIN_AGENTS = ("general", "explore", "plan")
 """Agents that always exist; an agent file with the same name replaces one."""
 
 _MODULES = {
-    "agents": "LoadedAgents load_agent_file load_agent_files parse_agent_keys",
+    "agents": "LoadedAgents TEMPLATE_DESCRIPTION load_agent_file load_agent_files parse_agent_keys",
     "commands": "load_commands",
     "context_files": "ContextFiles load_context_files",
     "diagnostics": "Diagnostic Severity count_by_severity",
@@ -40,6 +46,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "load_agent_file",
     "parse_agent_keys",
     "LoadedAgents",
+    "TEMPLATE_DESCRIPTION",
     "Diagnostic",
     "Severity",
     "count_by_severity",

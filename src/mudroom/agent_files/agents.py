@@ -19,6 +19,8 @@ from .safe_read import find_files, read_text
 from .skills import Skill, format_preloaded, load_skills
 from .toml_document import parse_toml
 
+TEMPLATE_DESCRIPTION = "when to use this agent (the only text that its caller reads)"
+"""Description of an agent file that `mudroom agents new` writes."""
 _NAMED_BY_FILE = ("agents", "opencode")
 
 
@@ -183,6 +185,11 @@ def _finish(
         diagnostics.add_error(1, "no name")
     if not draft.fields.get("description"):
         diagnostics.add_error(1, "no description: a model cannot know when to call the agent")
+    if draft.fields.get("description") == TEMPLATE_DESCRIPTION:
+        diagnostics.add_note(
+            entries["description"].line,
+            "the description is that of the template: say when to use the agent",
+        )
     if not draft.fields.get("instructions"):
         diagnostics.add_error(body_line, "no instructions: say below what the agent must do")
     if draft.unused_reason:

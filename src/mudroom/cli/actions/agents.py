@@ -18,13 +18,14 @@ from ...model_registry import explain_unusable
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.json_output import print_json
 from ..output.listing import print_entry, print_rows
+from ..output.progress import print_notice
 from .load_permissions import is_trusted
 from .load_settings import load_settings
 
 _TEMPLATE = """\
 ---
 name: {name}
-description: when to use this agent (the only text that its caller reads)
+description: {description}
 tools: read, glob, grep
 # model: inherit            the model of its caller, or a model string
 # budget: {{turns: 20}}       also seconds, children, depth and input_, output_, total_tokens
@@ -191,18 +192,25 @@ def create_agent_file(cwd: str, name: str) -> int:
     normalized = agent_files.normalize_name(name)
     if not normalized:
         raise UsageError(f"{name!r} is not a valid name", remedy="Use letters and hyphens.")
-    path = os.path.join(cwd, ".agents", "agents", f"{normalized}.md")
+    path = os.path.normpath(os.path.join(cwd, ".agents", "agents", f"{normalized}.md"))
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "x", encoding="utf-8") as file:
-            file.write(_TEMPLATE.format(name=normalized))
+            file.write(
+                _TEMPLATE.format(name=normalized, description=agent_files.TEMPLATE_DESCRIPTION)
+            )
     except FileExistsError:
         raise UsageError(
             "the file exists already", where=path, remedy="Choose another name, or edit it."
         ) from None
     except OSError as error:
         raise MudroomError(f"cannot be written: {error.strerror}", where=path) from None
-    print(path)
+    print(path, flush=True)
+    print_notice(
+        "Edit its description and instructions, then: "
+        f'mudroom agents check; mudroom --agent {normalized} -p "..."',
+        prefix="",
+    )
     return 0
 
 

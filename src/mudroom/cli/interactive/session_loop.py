@@ -107,7 +107,8 @@ async def _print_notices(conversation: Conversation, session: Session, quiet: bo
     settings = conversation.settings
     if not quiet:
         of_machine = describe_sandbox(session, network=settings.allow_net)
-        for notice in (of_machine, *select_new_notices(settings.home, session.notices)):
+        new = select_new_notices(settings.home, session.cwd, session.notices)
+        for notice in (of_machine, *new):
             if notice:
                 conversation.print_text(notice, "dim")
     deleted = await delete_expired_sessions(settings)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+from typing import TYPE_CHECKING, ClassVar
 
 from ...projections.safe_text import sanitize
 from .text import STYLE_CODES, Line, wrap_last_lines
 from .theme import apply_theme
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown
 
 MAX_RENDERED_CHARACTERS = 8_000
 """Length of an unfinished block up to which it is rendered; a longer one is shown as it is."""
@@ -99,7 +104,6 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
         return f"{text}{end}"
     # Imported here: not needed without colors, and slow to import.
     from rich.console import Console
-    from rich.markdown import Markdown
     from rich.theme import Theme
 
     page = io.StringIO()
@@ -110,9 +114,28 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
         legacy_windows=False,
         theme=Theme({"markdown.code": "bold cyan"}),  # readable on light and dark
     )
-    console.print(Markdown(text, code_theme="ansi_dark"))
+    console.print(_parse_markdown(text))
     lines = [_strip_line(line) for line in page.getvalue().split("\n")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + end
+
+
+def _parse_markdown(text: str) -> Markdown:
+    """Return Markdown with tables that wrap long words and cut no text."""
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+
+    class WrappedTable(TableElement):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                if isinstance(table, Table):
+                    for column in table.columns:
+                        column.overflow = "fold"
+                yield table
+
+    class Page(Markdown):
+        elements: ClassVar = {**Markdown.elements, "table_open": WrappedTable}
+
+    return Page(text, code_theme="ansi_dark")
 
 
 def _strip_line(line: str) -> str:

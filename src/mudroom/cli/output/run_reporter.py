@@ -146,7 +146,7 @@ class RunReporter:
             sandbox=session.sandbox.tier,
             mode=mode,
         )
-        notices = list(select_new_notices(settings.home, session.notices))
+        notices = list(select_new_notices(settings.home, session.cwd, session.notices))
         if verbose or session.sandbox.tier != "full":
             notices.insert(0, describe_sandbox(session, network=settings.allow_net))
         for notice in notices:

@@ -1,4 +1,4 @@
-"""Notices of a session: its sandbox, its offline model; those of the machine only once."""
+"""Notices of a session: sandbox, offline model, agents of the folder; each shown only once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..._platform.private_files import make_private_folder, write_private_file
+from ...agent_catalog import AGENTS_NOTICE
 from ...build import OFFLINE_NOTICE
 from ...session import Session
 
@@ -21,6 +22,8 @@ _TIER_DESCRIPTIONS = {
 }
 _MACHINE_NOTICES = ("sandbox ", OFFLINE_NOTICE)
 """First words of the notices that describe the machine, not the session."""
+_FOLDER_NOTICES = (AGENTS_NOTICE,)
+"""First words of the notices that describe the folder."""
 
 
 def describe_sandbox(opened: Session, *, network: bool) -> str:
@@ -38,21 +41,24 @@ def describe_sandbox(opened: Session, *, network: bool) -> str:
     return f"sandbox {tier}: {description}; {'network open' if network else 'no network'}"
 
 
-def select_new_notices(home: str, notices: Iterable[str]) -> Iterator[str]:
-    """Yield the notices, but those about this machine only once.
+def select_new_notices(home: str, folder: str, notices: Iterable[str]) -> Iterator[str]:
+    """Yield the notices, but those about this machine and about the folder only once.
 
     `mudroom doctor` says the same at any time.
 
     Arguments:
         home: mudroom's state folder, which has the list of the notices shown before.
+        folder: the folder of the session.
     """
     path = Path(home, SHOWN_FILE)
     for notice in notices:
-        if notice.startswith(_MACHINE_NOTICES):
+        of_folder = notice.startswith(_FOLDER_NOTICES)
+        if of_folder or notice.startswith(_MACHINE_NOTICES):
+            line = f"{folder!a}: {notice}\n" if of_folder else f"{notice}\n"
             with suppress(OSError, ValueError):
                 shown = path.read_text("utf-8") if path.exists() else ""
-                if f"{notice}\n" in shown:
+                if line in shown:
                     continue
                 make_private_folder(path.parent)
-                write_private_file(path, f"{shown}{notice}\n".encode())
+                write_private_file(path, f"{shown}{line}".encode())
         yield notice
