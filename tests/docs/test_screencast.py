@@ -93,7 +93,7 @@ def test_keys_are_pressed_after_the_text_that_they_wait_for(cast: ModuleType) ->
     assert "two second" in cast.complete_text(moments[-1][1])
 
 
-@pytest.mark.parametrize("name", ["demo", "steering"])
+@pytest.mark.parametrize("name", ["demo", "steering", "merging"])
 def test_the_pictures_are_animated_and_small(name: str) -> None:
     picture = (ROOT / "docs" / "assets" / f"{name}.svg").read_text("utf-8")
     assert len(PASSING.findall(picture)) > 20 and len(picture) < 200_000
@@ -112,3 +112,10 @@ def test_children_work_in_parallel_within_two_seconds_and_one_gets_a_message(
     assert any("4 running" in row for row in early)
     assert f"Message to explore#1.1.2: {cast.STEERING_MESSAGE}" in extract_words(picture)
     assert "as you asked" in extract_words(picture) and "saved)." in extract_words(picture)
+
+
+def test_five_children_land_after_a_conflict_and_a_red_check() -> None:
+    picture = (ROOT / "docs" / "assets" / "merging.svg").read_text("utf-8")
+    words = extract_words(picture)
+    assert "5 tasks: 5 done" in words and "checking" in words
+    assert "of 5 landed; 1 after a conflict, 1 after a red check; make test green" in words
