@@ -34,6 +34,7 @@ from .._core.ports import (
 from .._core.runs import Brief, InboxMessage
 from .._core.tools import Effect, Tool, ToolResult, find_no_key
 from .._engine.call_context import CallContext
+from .._engine.children.merge import find_recorded_merge
 from .._engine.children.task_arguments import TaskArguments
 from .._engine.recorded_conversations import RecordedRuns
 from .._engine.run_tools.merge_work import MergeArguments
@@ -77,6 +78,8 @@ class RecordedOutcomes:
     async def _run_child(
         self, tool: Tool, context: CallContext, arguments: TaskArguments | MergeArguments
     ) -> ToolResult:
+        if merged := find_recorded_merge(context.run, call=context.place):
+            context.run.evidence.add_merge(merged)
         if context.place not in self._started_runs:
             return await self._return_result(context, arguments)
         if self._is_in_background(context):
