@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -20,8 +21,19 @@ _MARKS = tuple(
 )
 
 Lines = Sequence[bytes]
-Match = tuple[int, int, int]
-"""First line in both texts, and the number of equal lines."""
+
+
+class Match(NamedTuple):
+    """Equal lines of two texts: the first line in both, and their number."""
+
+    old: int
+    new: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        """Line of the old text after the equal lines."""
+        return self.old + self.count
 
 
 class LineMerge(Struct, frozen=True):
@@ -67,22 +79,19 @@ def _mark(base: Lines, ours: Lines, theirs: Lines) -> list[bytes]:
 
 def _find_common(base: Lines, ours: Lines, theirs: Lines) -> Iterator[tuple[int, int, int, int]]:
     """Yield the lines of the base that both sides have: places in all three, and their number."""
-    to_theirs = iter([*match_lines(base, theirs), (len(base), len(theirs), 0)])
-    second = next(to_theirs)
-    for first in match_lines(base, ours):
+    matches = iter([*match_lines(base, theirs), Match(len(base), len(theirs), 0)])
+    theirs_match = next(matches)
+    for ours_match in match_lines(base, ours):
         while True:
-            start = max(first[0], second[0])
-            end = min(first[0] + first[2], second[0] + second[2])
-            if start < end:
-                yield (
-                    start,
-                    first[1] + start - first[0],
-                    second[1] + start - second[0],
-                    end - start,
-                )
-            if second[0] + second[2] >= first[0] + first[2] or second[0] == len(base):
+            start = max(ours_match.old, theirs_match.old)
+            count = min(ours_match.end, theirs_match.end) - start
+            if count > 0:
+                to_ours = ours_match.new + start - ours_match.old
+                to_theirs = theirs_match.new + start - theirs_match.old
+                yield start, to_ours, to_theirs, count
+            if theirs_match.end >= ours_match.end or theirs_match.old == len(base):
                 break
-            second = next(to_theirs)
+            theirs_match = next(matches)
     yield len(base), len(ours), len(theirs), 0
 
 
@@ -96,10 +105,10 @@ def match_lines(old: Lines, new: Lines) -> Iterator[Match]:
     while end < shortest - start and old[-1 - end] == new[-1 - end]:
         end += 1
     if start:
-        yield 0, 0, start
+        yield Match(0, 0, start)
     yield from _match_inner(old, new, start, end)
     if end:
-        yield len(old) - end, len(new) - end, end
+        yield Match(len(old) - end, len(new) - end, end)
 
 
 def _match_inner(old: Lines, new: Lines, start: int, end: int) -> Iterator[Match]:
@@ -111,9 +120,9 @@ def _match_inner(old: Lines, new: Lines, start: int, end: int) -> Iterator[Match
         matcher = SequenceMatcher(None, old[at_old:one], new[at_new:other])
         for first, second, count in matcher.get_matching_blocks():
             if count:
-                yield first + at_old, second + at_new, count
+                yield Match(first + at_old, second + at_new, count)
         if one < len(old) - end:
-            yield one, other, 1
+            yield Match(one, other, 1)
         at_old, at_new = one + 1, other + 1
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from ..._core.runs import Work
-from .line_merge import match_lines
+from .line_merge import Match, match_lines
 from .merge import merge_trees
 from .store import TreeStore
 from .trees import FILE_TYPE, REGULAR, FileChange
@@ -105,7 +105,10 @@ def _list_changed_lines(store: TreeStore, change: FileChange) -> tuple[tuple[int
     place = at = 0
     lines = new.splitlines()
     old_lines = old.splitlines()
-    for first, start, count in [*match_lines(old_lines, lines), (len(old_lines), len(lines), 0)]:
+    for first, start, count in [
+        *match_lines(old_lines, lines),
+        Match(len(old_lines), len(lines), 0),
+    ]:
         if start > at:
             ranges.append((at + 1, start))
         elif first > place:  # lines were removed in front of this one
