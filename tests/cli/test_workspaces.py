@@ -76,6 +76,15 @@ def test_work_that_conflicts_changes_nothing(
     assert not (project / "n.txt").exists()
 
 
+def test_conflicts_that_are_not_listed_are_counted(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_work(project, "1.1.1", {f"{number:02}.txt": "child\n" for number in range(23)})
+    write_files(project, {f"{number:02}.txt": "user\n" for number in range(23)})
+    assert run(["workspaces", "apply", ID]) == 1
+    assert "  19.txt (both-added)\n  and 3 more\n" in capsys.readouterr().out
+
+
 def test_no_file_is_written_while_another_merge_writes(
     project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -98,6 +99,15 @@ def merge_kept(home: str, kept: KeptWork) -> MergeResult:
     return MergeResult(conflicts=conflicts)
 
 
+def describe_conflicts(conflicts: Sequence[MergeConflict]) -> list[str]:
+    """Return a line for each file with a conflict, and the number of those left out."""
+    shown = conflicts[:_MAX_CONFLICTS]
+    lines = [f"  {sanitize_line(each.path, 200)} ({each.kind})" for each in shown]
+    if len(conflicts) > len(shown):
+        lines.append(f"  and {len(conflicts) - len(shown)} more")
+    return lines
+
+
 def apply_work(cwd: str, name: str) -> int:
     """Merge the work of a run into its folder: all of it, or nothing. Return the exit code."""
     home = load_settings(cwd).home
@@ -106,8 +116,7 @@ def apply_work(cwd: str, name: str) -> int:
     result = merge_kept(home, kept)
     if result.conflicts:
         print(f"Nothing was changed in {kept.source}: these files conflict with yours.")
-        for conflict in result.conflicts[:_MAX_CONFLICTS]:
-            print(f"  {sanitize_line(conflict.path, 200)} ({conflict.kind})")
+        print("\n".join(describe_conflicts(result.conflicts)))
         print(f"See the work with: mudroom workspaces show {kept.id}")
         return 1
     for path in result.files:

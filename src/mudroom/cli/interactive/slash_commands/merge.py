@@ -9,7 +9,7 @@ from ....errors import UnknownName
 from ....projections.merges import describe_merge
 from ....projections.safe_text import sanitize, sanitize_line
 from ....workspaces.isolated.kept_work import KeptWork, list_kept, read_difference
-from ...actions.workspaces import MergeResult, merge_kept
+from ...actions.workspaces import MergeResult, describe_conflicts, merge_kept
 from ...output.text import Line, split_line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation
@@ -17,8 +17,6 @@ from .files import MAX_LINES
 
 MAX_FILES = 5
 """Files of a child that the list names."""
-
-MAX_CONFLICTS = 20
 
 
 async def merge(conversation: Conversation, which: str) -> None:
@@ -113,8 +111,6 @@ def _print_result(conversation: Conversation, result: MergeResult) -> None:
         conversation.print_text(f"Merged: {files}.")
         return
     conversation.print_text("Nothing was changed: these files conflict with yours.", "yellow")
-    for conflict in result.conflicts[:MAX_CONFLICTS]:
-        conversation.print_text(f"  {sanitize_line(conflict.path)} ({conflict.kind})")
-    if len(result.conflicts) > MAX_CONFLICTS:
-        conversation.print_text(f"  and {len(result.conflicts) - MAX_CONFLICTS} more")
+    for line in describe_conflicts(result.conflicts):
+        conversation.print_text(line)
     conversation.print_text("Change your files or ask the model to combine both, then try again.")
