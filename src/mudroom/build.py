@@ -336,11 +336,11 @@ class _Builder:
         )
         shared = factory.open(self._folder, self._notices, workspace=options.workspace)
         if not isinstance(options.sandbox, str) or options.workspace is not None:
-            if options.isolate:
+            if options.isolate or options.check:
                 raise UsageError(
                     "isolated workspaces cannot use workspace or sandbox objects of the caller",
-                    where="isolate",
-                    remedy="Leave the objects out, or use isolate=False.",
+                    where="isolate" if options.isolate else "check",
+                    remedy="Leave the objects out, or the options isolate and check.",
                 )
             return SessionEnvironments(shared)
         open_isolated = make_isolated_opener(

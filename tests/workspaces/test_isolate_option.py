@@ -107,11 +107,14 @@ async def test_a_resumed_session_isolates_as_its_record_says(project: Path) -> N
     assert kinds == [WorkspaceKind.ISOLATED]
 
 
-async def test_a_session_with_objects_of_the_caller_cannot_isolate(project: Path) -> None:
+@pytest.mark.parametrize("option", [{"isolate": True}, {"check": "make test"}])
+async def test_a_session_with_objects_of_the_caller_cannot_isolate(
+    project: Path, option: dict[str, Any]
+) -> None:
     async with Session(model="offline", cwd=str(project), journal="memory") as session:
         sandbox = session.sandbox
         with pytest.raises(UsageError, match="isolated workspaces cannot use"):
-            async with Session(model="offline", sandbox=sandbox, isolate=True):
+            async with Session(model="offline", sandbox=sandbox, **option):
                 pass
 
 
