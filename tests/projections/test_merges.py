@@ -9,7 +9,8 @@ from mudroom._core.runs import Report, Work
 from mudroom.cli.output.tree_lines import describe_outcome
 from mudroom.events import CheckFinished, CheckStarted, RunFinished, WorkMerged
 from mudroom.projections.merges import describe_merge
-from mudroom.projections.run_tree import RunTree, RunView
+from mudroom.projections.run_tree import RunTree
+from mudroom.projections.run_view import RunView
 from mudroom.testing.event_builders import run_started
 
 WORK = Work("base", "tree", ("a.py", "b.py"))

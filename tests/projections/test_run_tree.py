@@ -6,7 +6,8 @@ import pytest
 
 from mudroom import AnyEvent, Reason, ToolCallBlock
 from mudroom.events import Delta, ModelCallRetried, RunWaiting, SessionOpened, TurnFailed
-from mudroom.projections.run_tree import TAIL_LENGTH, RunState, RunTree
+from mudroom.projections.run_tree import TAIL_LENGTH, RunTree
+from mudroom.projections.run_view import RunState
 from mudroom.projections.safe_text import describe_call, sanitize, sanitize_line
 from mudroom.testing.event_builders import (
     run_finished,

@@ -21,7 +21,8 @@ from mudroom.cli.output.transcript_lines import render_transcript
 from mudroom.errors import UsageError
 from mudroom.importers import read_claude_log, read_codex_log
 from mudroom.projections.ledger import Ledger
-from mudroom.projections.run_tree import RunState, RunTree
+from mudroom.projections.run_tree import RunTree
+from mudroom.projections.run_view import RunState
 from mudroom.projections.transcript import build_transcript
 
 Row = dict[str, Any]

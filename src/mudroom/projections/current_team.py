@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .._core.counts import count_noun
 from .._core.runs import InboxMessage
-from .run_tree import RunTree, RunView
+from .run_tree import RunTree
+from .run_view import RunView
 from .team import Teammate
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._core.counts import count_noun
-from .run_tree import RunView
+from .run_view import RunView
 
 
 def describe_merge(run: RunView) -> str:

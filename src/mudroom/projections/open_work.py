@@ -12,7 +12,8 @@ from typing import Literal
 from msgspec import Struct
 
 from .._core.counts import count_noun
-from .run_tree import RunTree, RunView
+from .run_tree import RunTree
+from .run_view import RunView
 from .safe_text import sanitize_line
 
 _MAX_TITLE = 200

@@ -23,7 +23,8 @@ from ...errors import UsageError
 from ...journals.sessions import open_store, read_events, read_summary, require_no_writer
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder
-from ...projections.run_tree import RunTree, RunView
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ...projections.current_team import list_idle, list_unread
-from ...projections.run_tree import RunTree, RunView, format_name
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunView, format_name
 from ...projections.safe_text import sanitize_line
 from ..output.live_tree import MAX_IDLE, MAX_RUNS
 from ..output.text import Glyphs, Line, truncate

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 
 from ...journals.sessions import open_store, read_events
-from ...projections.run_tree import RunTree, RunView
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ..actions.session_store import describe_session, read_summaries_of_folder
 from ..output.markdown import render_markdown

@@ -23,7 +23,8 @@ from ..._core.messages import ToolCallBlock
 from ..._core.run_ids import is_child_id
 from ..._core.runs import InboxMessage
 from ..._core.tools import ToolResult
-from ...projections.run_tree import RunState, RunTree, RunView
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunState, RunView
 from ...projections.safe_text import make_call_title, sanitize, sanitize_line
 from ...projections.user_rules import find_rules, is_marked
 from ..output.answer_stream import AnswerStream

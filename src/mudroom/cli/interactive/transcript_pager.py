@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ..._core.events import StoredEvent
 from ..._core.runs import InboxMessage
-from ...projections.run_tree import RunView
+from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.text import Glyphs, Line, measure_width, wrap
 from ..output.transcript_lines import format_transcript

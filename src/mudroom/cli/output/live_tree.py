@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from ..._core.events import AnyEvent
 from ...projections.current_team import list_idle
-from ...projections.run_tree import RunState, RunTree
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunState
 from .progress import Progress
 from .text import ERASE_DOWN, Line, choose_glyphs, measure_width, paint
 from .tree_lines import TreeStyle, format_tree

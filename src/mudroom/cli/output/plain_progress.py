@@ -14,7 +14,8 @@ from ..._core.events import (
     WorkMerged,
 )
 from ...projections.merges import describe_merge
-from ...projections.run_tree import RunTree, RunView
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunView
 from .progress import Progress
 from .text import choose_glyphs, truncate
 from .tree_lines import (

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ...projections.board_lines import MARKS
 from ...projections.current_team import describe_state
-from ...projections.run_tree import RunTree, RunView, format_name
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunView, format_name
 from ...projections.safe_text import sanitize_line
 from ...projections.team import Teammate
 from .text import (

@@ -18,7 +18,8 @@ from ..._core.messages import (
     append_placeholders,
     join_texts,
 )
-from ...projections.run_tree import RunTree, RunView
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
 from .tree_lines import describe_outcome, format_figures

@@ -8,7 +8,7 @@ from ..._core.counts import count_noun
 from ..._core.events import ToolCallStarted
 from ..._core.messages import ToolCallBlock, append_placeholders
 from ..._core.tools import Tool, ToolResult
-from ...projections.run_tree import RunView
+from ...projections.run_view import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
 from ...tools import find_builtin_tool
 from .text import Glyphs, Line, fit_with_figures, measure_width, truncate

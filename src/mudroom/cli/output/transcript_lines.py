@@ -24,7 +24,8 @@ from ..._core.messages import (
 )
 from ...errors import UnknownName
 from ...projections.ledger import LedgerBuilder, describe_ledger
-from ...projections.run_tree import RunTree, RunView
+from ...projections.run_tree import RunTree
+from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
 from .text import UNICODE, Glyphs, Line, choose_agent_color, paint, truncate

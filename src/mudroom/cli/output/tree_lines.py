@@ -13,7 +13,8 @@ from ..._core.counts import count_noun
 from ..._core.runs import Reason
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
 from ...projections.merges import describe_merge
-from ...projections.run_tree import CommandView, RunState, RunTree, RunView
+from ...projections.run_tree import RunTree
+from ...projections.run_view import CommandView, RunState, RunView
 from ...projections.safe_text import sanitize_line
 from ...projections.team import Teammate
 from .row_lines import format_claims, format_idle

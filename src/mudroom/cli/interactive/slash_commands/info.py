@@ -11,7 +11,7 @@ from ....errors import UnknownName
 from ....projections.context_receipt import describe_receipt, parse_turn_name
 from ....projections.current_team import describe_state, list_idle
 from ....projections.ledger import describe_ledger
-from ....projections.run_tree import RunView, format_name
+from ....projections.run_view import RunView, format_name
 from ....projections.safe_text import sanitize_line
 from ...output.text import format_tokens, truncate
 from ...output.tree_lines import describe_outcome, format_figures

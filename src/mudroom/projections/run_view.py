@@ -1,0 +1,134 @@
+"""Values of the tree of runs: a run, its state, a command that works."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from .._core.budgets import Budget
+from .._core.events import ModelCallRetried, WorkMerged
+from .._core.messages import Usage
+from .._core.runs import InboxMessage, Report
+from .._core.tools import ToolView
+from .safe_text import sanitize_line
+
+
+class RunState(StrEnum):
+    """State of a run. WAITING: it waits for child runs, in tool calls or to end."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    DONE = "done"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class CommandView(Struct, frozen=True):
+    """A command that works.
+
+    Arguments:
+        id: id of its call; of a background command, the place of its call.
+        output: path of the file with its output, "" while a call waits for it.
+    """
+
+    id: str
+    title: str
+    started_at: float
+    is_background: bool = False
+    output: str = ""
+
+
+class RunView(Struct, kw_only=True, eq=False):
+    """One run in its current state. Only RunTree changes it.
+
+    The fields up to `budget` come from the brief; `agent` is the name of the agent.
+
+    Arguments:
+        name: of a named child, else "".
+        number: of the run among those of its named child, from 1.
+        started_at, last_event_at, finished_at: seconds since 1970; finished_at is 0 while it runs.
+        turn: number of the current model call.
+        tool_call_count: finished calls, without refused ones.
+        failed_calls: calls that gave an error; refused ones count too.
+        open_calls: views of the tool calls that have not finished, by call id.
+        commands: commands of the run that work, by id, in the order in which they started.
+        claims: subjects of the tasks of the board that the run has claimed, by id.
+        unread: messages to the run that it has not read, by id.
+        last_action: the last tool call or web search as one line, safe to print.
+        usage: tokens of the run itself.
+        descendant_usage: tokens of all runs below it.
+        streamed_tail: end of the answer that is streaming.
+        streamed_length: characters of the answer that is streaming, thinking and calls included.
+        pending_retry: set while a failed model call waits to be repeated.
+        report: set when the run has ended.
+        merge: outcome of the merge of its work, once the parent has it.
+        is_checking: true while a check runs with its merged work.
+        error: the last error, safe to print.
+        is_interrupted: true while the run waits for the next prompt, after an interrupt.
+    """
+
+    run_id: str
+    parent: str
+    call_id: str
+    agent: str
+    description: str
+    model: str
+    depth: int
+    prompt: str
+    continues: str
+    budget: Budget
+    started_at: float
+    last_event_at: float
+    name: str = ""
+    number: int = 1
+    finished_at: float = 0.0
+    state: RunState = RunState.RUNNING
+    turn: int = 0
+    tool_call_count: int = 0
+    failed_calls: int = 0
+    open_calls: dict[str, ToolView] = {}
+    commands: dict[str, CommandView] = {}
+    claims: dict[int, str] = {}
+    unread: dict[str, InboxMessage] = {}
+    last_action: str = ""
+    usage: Usage = Usage()
+    descendant_usage: Usage = Usage()
+    streamed_tail: str = ""
+    streamed_length: int = 0
+    pending_retry: ModelCallRetried | None = None
+    report: Report | None = None
+    merge: WorkMerged | None = None
+    is_checking: bool = False
+    error: str = ""
+    is_interrupted: bool = False
+
+    @property
+    def total_usage(self) -> Usage:
+        """Tokens of the run and of all runs below it."""
+        return self.usage + self.descendant_usage
+
+    @property
+    def title(self) -> str:
+        """Name on screens: the description, else the prompt."""
+        return self.description or self.prompt
+
+    @property
+    def label(self) -> str:
+        """Name of a named child with the number of a later run, else agent and run id."""
+        return self.short_label if self.name else f"{self.short_label}#{self.run_id}"
+
+    @property
+    def short_label(self) -> str:
+        """Name of a named child with the number of a later run, else the agent."""
+        return format_name(self.name, self.number) or sanitize_line(self.agent)
+
+    def count_seconds(self, now: float) -> float:
+        """Return the duration of the run in seconds, until `now` if it has not finished."""
+        return max(0.0, (self.finished_at or now) - self.started_at)
+
+
+def format_name(name: str, number: int = 1) -> str:
+    """Return the name of a named child, safe to print, with the number of a later run."""
+    name = sanitize_line(name)
+    return f"{name}, run {number}" if name and number > 1 else name
