@@ -28,12 +28,12 @@ class Match(NamedTuple):
 
     old: int
     new: int
-    count: int
+    length: int
 
     @property
     def end(self) -> int:
         """Line of the old text after the equal lines."""
-        return self.old + self.count
+        return self.old + self.length
 
 
 class LineMerge(Struct, frozen=True):
