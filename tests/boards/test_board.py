@@ -121,9 +121,11 @@ def test_a_higher_priority_comes_first(board: TaskBoard) -> None:
     assert [claim and claim.id for claim in claims] == [3, 4, 2, 1, 5]
 
 
-@pytest.mark.parametrize("metadata", [{"agent": 3}, {"priority": "high"}, {"priority": True}])
+@pytest.mark.parametrize(
+    "metadata", [{"agent": 3}, {"priority": "high"}, {"priority": True}, {"check": 3}]
+)
 def test_wrong_metadata_is_an_error(board: TaskBoard, metadata: dict[str, object]) -> None:
-    with pytest.raises(UsageError, match=r"metadata\.(agent|priority) of a task is a"):
+    with pytest.raises(UsageError, match=r"metadata\.(agent|priority|check) of a task is a"):
         board.add("one", metadata=metadata)
     board.add("two")
     with pytest.raises(UsageError, match="of a task is a"):

@@ -109,3 +109,11 @@ async def test_an_unknown_agent_is_an_error_and_its_task_stays_ready(mudroom: Mu
     assert done.code == 2 and "unknown agent 'nothing'" in done.err
     listed = await mudroom("board")
     assert listed.out.startswith("[ ] #1 STEP parse\n")
+
+
+async def test_a_check_of_a_task_is_not_used_and_the_user_reads_so(mudroom: Mudroom) -> None:
+    await mudroom("board", "add", "STEP one", "--metadata", "check=make test")
+    async with ModelServer(lambda _: "done") as server:
+        done = await mudroom(*RUN, url=server.url)
+    assert (done.code, done.out) == (0, "1 of 1 task completed\n"), done.err
+    assert "#1: its check 'make test' is not used" in done.err

@@ -30,7 +30,9 @@ class BoardTask(Struct, frozen=True, kw_only=True):
         blocks: ids of the tasks that depend on it.
         report: result of its completion, or of the last failed attempt.
         metadata: further values. "agent" names the agent whose runs may claim the task; of the
-            ready tasks, those with a higher "priority" come first.
+            ready tasks, those with a higher "priority" come first; "check" is a command that
+            decides whether the work of a child on the task is merged.
+        is_imported: it comes from a file.
     """
 
     id: int
@@ -46,11 +48,18 @@ class BoardTask(Struct, frozen=True, kw_only=True):
     blocks: tuple[int, ...] = ()
     report: str = ""
     metadata: Mapping[str, Any] = {}
+    is_imported: bool = False
 
     @property
     def agent(self) -> str:
         """Name of the agent whose runs may claim the task, "" for all."""
         return self.metadata.get("agent", "")
+
+    @property
+    def check(self) -> str:
+        """Command that must succeed with the merged files, "" for none."""
+        check = self.metadata.get("check")
+        return check if isinstance(check, str) else ""  # an earlier version stored any value
 
     @property
     def is_ready(self) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 
 from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
 from .._core.run_ids import find_first_id, is_child_id
-from ..errors import BoardError
+from ..errors import BoardError, UsageError
 from .board import TaskBoard
 
 log = logging.getLogger("mudroom")
@@ -41,12 +41,14 @@ class RunChanges:
         metadata: Mapping[str, Any],
     ) -> BoardAnswer:
         """Add a task."""
+        _require_no_check(metadata)
         return self._answer_once(
             key, lambda: BoardAnswer(self._board.add(subject, description, blockers, metadata))
         )
 
     def update(self, key: str, run_id: str, task_id: int, change: TaskChange) -> BoardAnswer:
         """Change a task for a run: all of the change, or nothing."""
+        _require_no_check(change.metadata)
         run = self._identify(run_id)
         return self._answer_once(key, lambda: self._update(run, run_id, task_id, change), run)
 
@@ -130,6 +132,11 @@ class RunChanges:
         return BoardAnswer(board.get(task_id), tuple(ready))
 
     def _complete(self, task: BoardTask, run: str) -> list[int]:
+        if task.check and not run.endswith("#"):
+            raise UsageError(
+                f"task #{task.id} has a check, so a child cannot complete it",
+                remedy="End your turn with a report of what you have done.",
+            )
         ready = self._board.complete(task) if self._may_end(task, run) else None
         return self._board.mark_done(task.id) if ready is None else ready
 
@@ -165,6 +172,15 @@ def delete_answers(home: str | Path, session: str) -> None:
                 sql.execute(delete, (f"{session}#", f"{session}$"))
         except BoardError as error:
             log.warning("the answers to a deleted session are still on the task board: %s", error)
+
+
+def _require_no_check(metadata: Mapping[str, Any]) -> None:
+    """Raise UsageError if a run changes the check that decides on its own work."""
+    if "check" in metadata:
+        raise UsageError(
+            "only the user gives the check of a task",
+            remedy="Leave metadata.check out. The user gives it with mudroom board add.",
+        )
 
 
 def _is_claimed_by(task: BoardTask, run: str) -> bool:

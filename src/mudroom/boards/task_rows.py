@@ -8,8 +8,8 @@ import sqlite3
 from .._core.board_tasks import BoardTask
 
 _TASKS = (
-    "SELECT id, subject, description, status, owner, lock, run, revision, report, metadata "
-    "FROM task"
+    "SELECT id, subject, description, status, owner, lock, run, revision, report, metadata, "
+    "source <> '' FROM task"
 )
 _EDGES = (
     "SELECT edge.task, edge.blocker, task.status FROM edge LEFT JOIN task ON task.id = edge.blocker"
@@ -44,6 +44,7 @@ def read_tasks(sql: sqlite3.Connection, task_id: int | None = None) -> list[Boar
             revision=row[7],
             report=row[8],
             metadata=json.loads(row[9]),
+            is_imported=bool(row[10]),
             blockers=tuple(blockers.get(row[0], ())),
             waits_for=tuple(waits_for.get(row[0], ())),
             blocks=tuple(blocks.get(row[0], ())),

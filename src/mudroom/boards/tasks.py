@@ -19,9 +19,14 @@ def require_subject(subject: str) -> str:
 
 
 def format_metadata(metadata: Mapping[str, Any]) -> str:
-    """Return metadata as JSON. Raises UsageError for a wrong agent or priority."""
+    """Return metadata as JSON. Raises UsageError for a wrong agent, priority or check."""
     values = {name: value for name, value in metadata.items() if value is not None}
-    for name, kind, article in (("agent", str, "a text"), ("priority", int, "a whole number")):
+    kinds = (
+        ("agent", str, "a text"),
+        ("priority", int, "a whole number"),
+        ("check", str, "a text"),
+    )
+    for name, kind, article in kinds:
         value = values.get(name, kind())
         if not isinstance(value, kind) or isinstance(value, bool):
             raise UsageError(

@@ -176,7 +176,7 @@ class ChildRun:
         while await self._wait_for_run():
             self._report = await self._finish()
             self._merged = await merge_report(
-                self._context, self._brief.agent, self._report, self._prepare_return
+                self._context, self._brief, self._report, self._prepare_return
             )
             if not (self._merged and self._merged.returned and await self._return_work()):
                 return True

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ..._core.agents import Agent
 from ..._core.checks import Check
 from ..._core.counts import count_noun
 from ..._core.events import CheckFinished, WorkMerged
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict
-from ..._core.runs import Report, Work
-from ...errors import MudroomError
+from ..._core.runs import Brief, Report, Work
+from ...errors import BoardError, MudroomError
 from ..call_context import CallContext
 from ..run_context import RunContext
 from .checks import describe_check
@@ -25,14 +24,14 @@ PrepareReturn = Callable[[WorkMerged], Awaitable[WorkMerged]]
 
 
 async def merge_report(
-    context: CallContext, agent: Agent, report: Report, prepare_return: PrepareReturn
+    context: CallContext, brief: Brief, report: Report, prepare_return: PrepareReturn
 ) -> WorkMerged | None:
     """Merge the work of a child, once, and record the outcome.
 
     Returns None for a child that shared its parent's files.
 
     Arguments:
-        agent: agent of the child.
+        brief: of the run that ended.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
     """
     if report.work is None:
@@ -40,13 +39,12 @@ async def merge_report(
     if merged := find_recorded_merge(context.run, report.run_id):
         context.run.evidence.add_merge(merged)
         return merged
-    return await merge_once(context, report.run_id, agent, report.work, prepare_return)
+    return await merge_once(context, brief, report.work, prepare_return)
 
 
 async def merge_once(
     context: CallContext,
-    run_id: str,
-    agent: Agent,
+    brief: Brief,
     work: Work,
     prepare_return: PrepareReturn | None,
     *,
@@ -56,14 +54,16 @@ async def merge_once(
     """Merge the work of a run and record the outcome.
 
     Arguments:
-        agent: agent of the run.
+        brief: of the run.
         prepare_return: called if the work can go back to the child, before the outcome is recorded.
         call: place of the call that asks for the merge; "" at the end of the run.
         choice: decides conflicts.
     """
     run = context.run
-    check = choose_check(run, agent)
+    run_id = brief.run_id
+    check = None
     try:
+        check = await choose_check(run, brief)
         outcome = await merge_work(context, run_id, work, check, choice)
     except MudroomError as error:
         outcome = MergeOutcome(refusal=str(error))
@@ -96,13 +96,24 @@ def _describe_result(outcome: MergeOutcome, check: Check | None) -> str:
     return check.command if check and outcome.state == "merged" and outcome.files else ""
 
 
-def choose_check(run: RunContext, agent: Agent) -> Check | None:
-    """Return the check for the work of an agent: its own, or that of the session."""
+async def choose_check(run: RunContext, brief: Brief) -> Check | None:
+    """Return the check for the work of a child: of its task, of its agent, or of the session.
+
+    Raises MudroomError if the task of the board cannot be read.
+    """
     services = run.services
-    command = agent.check or services.check
+    command = brief.agent.check or services.check
+    is_from_user = False
+    if brief.board_task:
+        if services.board is None:
+            raise BoardError(f"the check of task #{brief.board_task} needs the task board")
+        task = await services.board.get_task(brief.board_task)
+        command = task.check or command
+        is_from_user = command == task.check and not task.is_imported
     if not command:
         return None
-    return Check(command, services.check_seconds, is_from_user=command == services.check)
+    is_from_user = is_from_user or command == services.check
+    return Check(command, services.check_seconds, is_from_user)
 
 
 def find_recorded_merge(run: RunContext, child: str = "", call: str = "") -> WorkMerged | None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from ..._core.agents import WorkspaceKind
 from ..._core.board_tasks import BoardTask
 from ..._core.ports import Board
 from ..._core.runs import InboxMessage, Reason
@@ -23,6 +24,8 @@ POLL_SECONDS = 0.5
 
 BOARD = "task board"
 """Name of the sender of a message with a task."""
+
+_UNUSED_CHECK = "the check of task #%d is not used: %s has no isolated workspace"
 
 _END = "When you end your turn, the task is completed, and your answer is its report."
 _GIVE_BACK = " To give it back, call task_update with status pending."
@@ -124,6 +127,8 @@ class TaskClaims:
         task = await board.claim_next(run_id, teammate.name, agent, tried)
         if task is None:
             return
+        if task.check and teammate.briefs[-1].workspace.kind is not WorkspaceKind.ISOLATED:
+            log.warning(_UNUSED_CHECK, task.id, teammate.name)
         blockers = [await board.get_task(blocker) for blocker in task.blockers]
         text = _describe(teammate, task, blockers)
         message = InboxMessage(f"{run_id}:task", text, "mudroom", name=BOARD, task=task.id)

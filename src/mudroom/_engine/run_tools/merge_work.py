@@ -97,8 +97,7 @@ async def _merge(
     side = "parent" if arguments.how == "clean" else arguments.side
     return await merge_once(
         context,
-        child,
-        brief.agent,
+        brief,
         work,
         prepare if arguments.how == "return" else None,
         call=context.place,

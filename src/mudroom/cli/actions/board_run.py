@@ -12,6 +12,7 @@ from ..._platform.event_loop import run_event_loop
 from ...boards.board import TaskBoard
 from ...errors import UnknownName
 from ...projections.board_lines import format_prompt, format_ready, format_task
+from ...projections.safe_text import sanitize_line
 from ...session import Session
 from ..output.log_notices import show_log
 from ..output.progress import print_notice
@@ -25,6 +26,8 @@ from .open_session import create_session
 
 _ATTEMPTS = 2
 """Runs for one task in this process. A failed task waits for the next `mudroom board run`."""
+
+_CHECK_LENGTH = 200
 
 _POLL_SECONDS = 0.5
 """Seconds between two looks at the board while other processes work on its tasks."""
@@ -133,6 +136,9 @@ class BoardRunner:
         if self._is_stopped:
             return
         self._print_line(format_task(task))
+        if task.check:
+            check = sanitize_line(task.check, _CHECK_LENGTH)
+            self._print_line(f"#{task.id}: its check {check!r} is not used by `mudroom board run`")
         try:
             blockers = [self._board.get(blocker) for blocker in task.blockers]
             report = await self._session.task(
