@@ -302,3 +302,16 @@ def test_network_file_systems_are_recognised() -> None:
     assert find_file_system(Path("/mnt/my share/a"), mounts) == "nfs4"
     assert find_file_system(Path("/mnt/other"), mounts) == "ext4"
     assert find_file_system(Path("/"), "") == ""
+
+
+def test_a_board_on_a_network_file_system_is_refused_when_it_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "boards" / "a.db"
+    share = f"host:/export {tmp_path} nfs4 rw,relatime,vers=4.2 0 0\n"
+    mounts = Path("/proc/self/mounts").read_text("utf-8", "surrogateescape") + share
+    monkeypatch.setattr(file, "_read_mounts", lambda: mounts)
+    expected = r"network file system \(nfs4\).*a\.db.*Set MUDROOM_HOME to a folder on a local disk"
+    with pytest.raises(BoardError, match=expected):
+        TaskBoard(path)
+    assert not path.exists(), "no file is made there"

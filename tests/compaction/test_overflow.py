@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mudroom import Reason
+from mudroom import Agent, Reason
 from mudroom._core.events import RunFinished, TurnFailed, TurnFinished
 from mudroom.errors import ContextOverflow, ModelRefused
 from mudroom.models.scripted import Answer, Request, Script, call
@@ -19,6 +19,8 @@ from mudroom.testing.invariants import find_violations
 
 from .conftest import Stage, is_summary, is_valid, join_request, make_reader, make_talker
 
+LONG_AGENT = Agent(name="long", description="Has many rules.", instructions="rule " * 400)
+"""An agent whose instructions are longer than the context windows of these tests."""
 LONG_ONLY = pytest.mark.skipif("MUDROOM_LONG" not in os.environ, reason="set MUDROOM_LONG=1")
 
 
@@ -115,6 +117,33 @@ async def test_a_context_that_cannot_be_made_to_fit_ends_with_the_words_it_had(
     assert report.error.startswith("its context cannot be made to fit: the prompt is too long")
     assert report.text == ("" if limit == 100 else "my first finding")
     assert len(stage.model.requests) <= 5
+    assert await replay(stage.events) == stage.events
+
+
+async def test_a_window_smaller_than_the_system_prompt_ends_the_run_with_a_remedy(
+    stage: Stage,
+) -> None:
+    script = refuse_above(300, lambda _: "done")
+    async with stage.open(script, context_window=300, agent=LONG_AGENT) as session:
+        for _ in range(2):
+            report = await session.run("Look around.")
+            assert (report.reason, report.text) == (Reason.ERROR, "")
+            assert report.error == (
+                "its context cannot be made to fit: the prompt is too long. Use a model with a "
+                "larger context window, or fewer tools and shorter instructions."
+            )
+    assert len(stage.model.requests) == 2, "a request that cannot be shortened is not repeated"
+    assert not stage.compactions
+    assert await replay(stage.events) == stage.events
+
+
+async def test_a_window_setting_smaller_than_the_system_prompt_stops_no_work(stage: Stage) -> None:
+    stage.write_files(3, length=400)
+    async with stage.open(make_reader(3), context_window=300, agent=LONG_AGENT) as session:
+        report = await session.run("Read all files.")
+    assert (report.reason, report.text) == (Reason.GOAL, "done")
+    summaries = [request for request in stage.model.requests if is_summary(request)]
+    assert len(summaries) <= 3, "a compaction that does not help is not bought for each turn"
     assert await replay(stage.events) == stage.events
 
 

@@ -16,6 +16,7 @@ from mudroom._core.events import MessageDelivered, RunStarted, TeamMessageSent, 
 from mudroom._engine.child_report import format_evidence
 from mudroom._engine.team_registry import MAX_RUNS
 from mudroom._engine.team_text import check_name, make_agent_name
+from mudroom.errors import UnknownName
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import VirtualLoop
 
@@ -659,7 +660,14 @@ async def test_the_user_writes_to_a_name_and_stops_it(stage: Stage) -> None:
         await running
         await check_record(stage)
         assert await session.send_durably("alice", "no prompt runs")
-        assert not await session.send_durably("carol", "who?")
+        wrong_name = r"unknown teammate '@alcie'.*Did you mean alice"
+        with pytest.raises(UnknownName, match=wrong_name):
+            await session.send_durably("@alcie", "and the window")
+        with pytest.raises(UnknownName, match=wrong_name):
+            session.send("@alcie", "and the window")
+        for stop in (session.wrap_up, session.cancel, session.detach):
+            with pytest.raises(UnknownName, match=wrong_name):
+                stop("@alcie")
     sent = next(event for event in stage.events if isinstance(event, TeamMessageSent))
     assert (sent.message.sender, sent.message.name) == ("user", "")
     brief = next(e.brief for e in stage.events if isinstance(e, RunStarted) and e.run == "1.1.1~2")

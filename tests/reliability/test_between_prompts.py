@@ -9,6 +9,7 @@ import pytest
 
 from mudroom import Budget, Session
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent, TeamMessageSent
+from mudroom.errors import UnknownName
 from mudroom.journals.sqlite.folder import get_session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
@@ -55,7 +56,8 @@ async def check(folder: Path, session: str) -> None:
 async def test_a_message_between_prompts_is_read_at_the_next_prompt(tmp_path: Path) -> None:
     async with open_session(tmp_path) as session:
         await session.run("FIRST")
-        assert not await session.send_durably("bob", TEXT)
+        with pytest.raises(UnknownName, match=r"unknown teammate 'bob'.*Known: alice"):
+            await session.send_durably("bob", TEXT)
         assert not await session.send_durably("alice", approve=True)
         assert await session.send_durably("@Alice", TEXT)
         (alice,) = session.teammates

@@ -11,9 +11,10 @@ from .._core.runs import InboxMessage
 from .._core.type_checks import check_type
 from .._engine.team_registry import TeamRequest
 from .._engine.team_text import add_answer
+from ..errors import UnknownName
 from ..projections.open_work import OpenWork, list_open_work
 from ..projections.run_tree import RunTree
-from ..projections.team import Teammate
+from ..projections.team import Teammate, normalize_name
 from .runner import SessionRunner
 from .team_messages import send_between_prompts
 
@@ -26,7 +27,7 @@ class RunControls(ABC):
 
         `run_id` may be the name of a named child. Return False if it is not running. The record
         has the message before the model reads it, but perhaps after this call; `send_durably`
-        waits for that.
+        waits for that. Raises UnknownName if no child of the session has had the name.
         """
         check_type("message", message, str, "send")
         handle = self._find_run(run_id)
@@ -38,7 +39,7 @@ class RunControls(ABC):
         """Send a message like `send`, and return when the record has it.
 
         From then on the model reads it exactly once, also after a crash. Return False if the run
-        is not running, or ends without the message. Raises JournalError.
+        is not running, or ends without the message. Raises UnknownName, JournalError.
 
         A named child that is idle works again with the message. If no prompt runs, it works again
         when the next one begins, also in a later process; then return True.
@@ -56,6 +57,7 @@ class RunControls(ABC):
         check_type("message", message, str, "send_durably")
         check_type("approve", approve, bool | None, "send_durably")
         message = add_answer(message, approve)
+        self._find_run_id(run_id)  # Raises for a wrong name.
         teams = self._require_open().resources.services.teams
         if parent := teams.find_parent(run_id):
             request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message, approve)
@@ -165,9 +167,14 @@ class RunControls(ABC):
         return self._require_open().resources.worker.find(self._find_run_id(run_id))
 
     def _find_run_id(self, name: str) -> str:
-        """Return the id of the last run of a named child; any other text as it is."""
+        """Return the id of the last run of a named child, or an id as it is. Raises UnknownName."""
         check_type("run_id", name, str)
-        return self._require_open().resources.services.teams.find_run_id(name)
+        teams = self._require_open().resources.services.teams
+        known = {teammate.name for teammate in teams.roster.teammates}
+        wanted = normalize_name(name)
+        if wanted[:1].isalpha() and wanted not in known:
+            raise UnknownName("teammate", name, known)
+        return teams.find_run_id(name)
 
     def _find_parent(self, work_id: str) -> RunHandle | None:
         """Return the handle of the run that started a child or a command, if it works."""

@@ -21,7 +21,7 @@ MAX_OVERFLOWS = 3
 """Refusals of one request as too long, after which the run ends."""
 _FRACTIONS = (1.0, 1.0, 0.5, 0.2)
 """Sizes of the parts of a compaction, by the number of refusals."""
-CANNOT_FIT = "its context cannot be made to fit: "
+_REMEDY = "Use a model with a larger context window, or fewer tools and shorter instructions."
 
 
 async def prepare_request(run: RunContext) -> None:
@@ -37,7 +37,7 @@ async def prepare_request(run: RunContext) -> None:
     else:
         is_shorter = await _compact_on_request(run) or await _shorten(run)
     if refusal and not is_shorter and not run.meter.find_exceeded_limit(run.timer.age):
-        raise ContextOverflow(CANNOT_FIT + refusal)
+        raise ContextOverflow(f"its context cannot be made to fit: {refusal}", remedy=_REMEDY)
 
 
 def _is_check_due(run: RunContext) -> bool:
