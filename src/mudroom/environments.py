@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ._core.agents import WorkspaceKind, WorkspaceSpec
+from ._core.merge_events import Overlap
 from ._core.ports import NO_CHOICE, Environment, MergeChoice, MergePlan, Sandbox, Workspace
 from ._core.runs import Work
 from .errors import UsageError
@@ -361,6 +362,14 @@ class IsolatedFiles:
     def read(self, content: str) -> bytes:
         """Return a content by its id."""
         return self._open_workspaces().store.read(content)
+
+    def list_overlaps(
+        self, works: Mapping[str, Work], conflicts: Mapping[str, str]
+    ) -> Sequence[Overlap]:
+        """Return the files that at least two runs changed."""
+        from .workspaces.isolated.overlap import find_overlaps
+
+        return find_overlaps(self._open_workspaces().store, works, conflicts)
 
     def find_id(self, data: bytes) -> str:
         """Return the id of a content."""

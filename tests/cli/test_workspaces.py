@@ -185,3 +185,18 @@ def test_doctor_shows_the_size_of_kept_work(
     assert re.fullmatch(
         rf"\d+ kB of 1 session in {re.escape(str(folder))}; work of 2 runs, 1 not merged", result
     )
+
+
+def test_files_that_several_runs_changed_are_listed(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["workspaces", "overlap"]) == 0
+    assert "No file was changed by several runs" in capsys.readouterr().out
+    leave_work(project, "1.1.1", {"a.txt": "a\nB\nc\n"})
+    leave_work(project, "1.1.2", {"a.txt": "a\nbb\nc\n", "n.txt": "n\n"})
+    assert run(["workspaces", "overlap"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == "a.txt: 1.1.1 2, 1.1.2 2: conflict (both-modified)\n"
+    assert run(["workspaces", "overlap", "--json"]) == 0
+    (overlap,) = json.loads(capsys.readouterr().out)
+    assert (overlap["path"], overlap["runs"]) == ("a.txt", ["1.1.1", "1.1.2"])

@@ -11,7 +11,9 @@ from tests.workspaces.git_projects import hash_folder, make_repository, read_fil
 
 from mudroom import Agent, Report, Session
 from mudroom._core.agents import WorkspaceKind
+from mudroom._core.events import WorkMerged
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.workspaces.isolated import workspaces as isolated_workspaces
@@ -68,6 +70,24 @@ def get_results(model: ScriptedModel) -> list[str]:
     """Return the results of the parent's first calls."""
     request = next(each for each in model.requests if each.prompt == PROMPT and each.results)
     return [result.text for result in request.results]
+
+
+async def test_the_parent_reads_which_files_several_children_changed(project: Path) -> None:
+    journal = MemoryJournal()
+    wait = f"while ! grep -q alice {project}/a.txt; do sleep 0.02; done"
+    children = {
+        "first": run_command("sed -i 's/^line 3$/by alice/' a.txt"),
+        "second": [
+            [call("bash", command=wait)],
+            [call("bash", command="sed -i 's/^line 3[0-2]$/by bob/' a.txt; echo b > new.txt")],
+        ],
+    }
+    _, model = await run_children(project, children, journal=journal, sandbox="off")
+    first, second = get_results(model)
+    assert "[overlap" not in first
+    assert "- a.txt: 1.1.1 4, 1.1.2 31-33: can be merged]" in second
+    merges = [event async for event in journal.read() if isinstance(event, WorkMerged)]
+    assert [[each.path for each in merge.overlaps] for merge in merges] == [[], ["a.txt"]]
 
 
 async def test_children_that_change_different_lines_of_a_file_all_land(project: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import msgspec
 from tests.workspaces.git_projects import (
     check_out_source,
     make_repository,
@@ -168,12 +169,11 @@ def test_an_overlap_names_runs_lines_and_whether_git_can_merge_it(tmp_path: Path
     names = {"1.1.1": "alice", "1.2.1": "bob"}
     assert apart.describe(names) == "apart.txt: alice 10-11, bob 100: can be merged"
     assert same.describe(names) == "same.txt: alice 18-19, bob 19: conflict (both-modified)"
-    assert same.to_json() == {
+    assert msgspec.to_builtins(same) == {
         "path": "same.txt",
-        "by": ["1.1.1", "1.2.1"],
+        "runs": ("1.1.1", "1.2.1"),
         "kind": "both-modified",
-        "lines": {"1.1.1": [[18, 19]], "1.2.1": [[19, 19]]},
-        "mergeable": False,
+        "lines": {"1.1.1": ((18, 19),), "1.2.1": ((19, 19),)},
     }
 
 

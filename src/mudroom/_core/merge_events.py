@@ -2,7 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from msgspec import Struct
+
 from .event import Event
+
+
+class Overlap(Struct, frozen=True, omit_defaults=True):
+    """A file that at least two runs changed.
+
+    Arguments:
+        path: relative to the folder. runs: their ids.
+        kind: "both-modified", "both-added", "modified-deleted", "binary" or "type".
+        lines: changed lines by run: the first and the last, in the file of the run.
+        is_mergeable: true if git can merge all changes of the file.
+    """
+
+    path: str
+    runs: tuple[str, ...]
+    kind: str
+    lines: dict[str, tuple[tuple[int, int], ...]] = {}
+    is_mergeable: bool = False
+
+    def describe(self, names: Mapping[str, str]) -> str:
+        """Return the overlap as a line.
+
+        Arguments:
+            names: of runs by id; a run without one is named by its id.
+
+        Example:
+            src/config.py: alice 10-24, bob 18-19: conflict
+        """
+        parts = [f"{names.get(run, run)}{_format_ranges(self.lines.get(run))}" for run in self.runs]
+        result = "can be merged" if self.is_mergeable else f"conflict ({self.kind})"
+        return f"{self.path}: {', '.join(parts)}: {result}"
+
+
+def _format_ranges(ranges: tuple[tuple[int, int], ...] | None) -> str:
+    if not ranges:
+        return ""
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
+    return " " + "+".join(texts)
 
 
 class WorkMerged(Event, frozen=True, tag="work_merged"):
@@ -20,6 +61,7 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
             run begins: both sides, with conflict marks.
         check: command of the check; if it failed, also how, and the end of its output.
         call: place of the call `merge` that asked for it; "" at the end of the child.
+        overlaps: files that other children changed, too.
     """
 
     child: str
@@ -32,6 +74,7 @@ class WorkMerged(Event, frozen=True, tag="work_merged"):
     tree: str = ""
     check: str = ""
     call: str = ""
+    overlaps: tuple[Overlap, ...] = ()
 
 
 class CheckStarted(Event, frozen=True, tag="check_started"):

@@ -43,7 +43,7 @@ class Evidence:
         self._files_changed: dict[str, None] = {}
         self._folders_of_writes: set[str] = set()
         self._observed_changes: dict[str, None] = {}
-        self._merges: dict[WorkMerged, None] = {}
+        self._merges: dict[tuple[str, str], WorkMerged] = {}
 
     def add(self, outcomes: Iterable[CallOutcome]) -> None:
         """Count outcomes of tool calls; refused calls count only as failed."""
@@ -68,13 +68,17 @@ class Evidence:
 
     def add_merge(self, event: WorkMerged) -> None:
         """Add the merge of the work of a child, once."""
-        self._merges[event] = None
+        self._merges[event.child, event.call] = event
         self.add_files(ToolResult("", changes=event.files))
+
+    def list_merged(self) -> list[str]:
+        """Return the ids of the runs whose work was merged or could not be, in this order."""
+        return list(dict.fromkeys(child for child, _ in self._merges))
 
     @property
     def merges(self) -> MergeCounts | None:
         """What became of the work of children."""
-        return count_merges(self._merges)
+        return count_merges(self._merges.values())
 
     def add_report(self, report: Report) -> None:
         """Add the files of a background child."""

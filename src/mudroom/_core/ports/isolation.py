@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Protocol
 
 from msgspec import Struct
 
+from ..merge_events import Overlap
 from ..runs import Work
 from .sandbox import Sandbox
 
@@ -136,6 +138,17 @@ class Isolation(Protocol):
 
     def read(self, content: str) -> bytes:
         """Return a content by its id; b"" for the id ""."""
+        ...
+
+    def list_overlaps(
+        self, works: Mapping[str, Work], conflicts: Mapping[str, str]
+    ) -> Sequence[Overlap]:
+        """Return the files that at least two runs changed, by path.
+
+        Arguments:
+            works: by run id.
+            conflicts: kinds of the files that could not be merged, by path.
+        """
         ...
 
     def find_id(self, data: bytes) -> str:

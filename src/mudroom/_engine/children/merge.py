@@ -15,6 +15,7 @@ from ..call_context import CallContext
 from ..run_context import RunContext
 from .checks import describe_check
 from .merge_queue import MergeOutcome, merge_work
+from .overlaps import describe_overlaps, list_overlaps
 
 _MAX_LISTED = 20
 """Files and conflicts that the model reads by name."""
@@ -68,6 +69,9 @@ async def merge_once(
     except MudroomError as error:
         outcome = MergeOutcome(refusal=str(error))
     text = await asyncio.to_thread(_describe, context, run_id, outcome)
+    overlaps = await asyncio.to_thread(list_overlaps, run, run_id, work, outcome.conflicts)
+    if overlaps:
+        text += f"\n{describe_overlaps(run, overlaps)}"
     if work.missing:
         text += f"\n[not stored, so not merged: {', '.join(work.missing)}]"
     event = run.recorder.make_event(
@@ -81,6 +85,7 @@ async def merge_once(
         base=outcome.base,
         tree=outcome.tree,
         call=call,
+        overlaps=overlaps,
     )
     if outcome.tree and prepare_return:
         event = await prepare_return(event)

@@ -44,6 +44,16 @@ def show_work(cwd: str, name: str) -> int:
     return print_difference(cwd, name)
 
 
+@workspaces.command("overlap", context_settings=CONTEXT_SETTINGS)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_obj
+def list_overlaps(cwd: str, as_json: bool) -> int:
+    """List the files that several runs of the last session here changed."""
+    from ..actions.workspaces import print_overlaps
+
+    return print_overlaps(cwd, as_json=as_json)
+
+
 @workspaces.command("apply", context_settings=CONTEXT_SETTINGS)
 @_work_id
 @click.pass_obj

@@ -11,9 +11,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ..._core.merge_events import Overlap
 from ..._core.run_ids import make_sort_key
 from ..._core.runs import Work
 from ...errors import UnknownName, WorkspaceError
+from .overlap import find_overlaps
 from .quota import measure_folder
 from .store import UNFINISHED
 from .workspaces import REMOVED, SOURCE_FILE, IsolatedWorkspaces
@@ -118,6 +120,18 @@ def find_kept(home: str, name: str) -> KeptWork:
     if session and len(matching) == 1:
         return matching[0]
     raise UnknownName("workspace", name, [each.id for each in kept])
+
+
+def list_overlaps(home: str, source: str) -> list[Overlap]:
+    """Return the files that several runs of the last session with work of a folder changed."""
+    kept = list_kept(home, source)
+    if not kept:
+        return []
+    folder = get_isolated_folder(home)
+    last = max((each.session for each in kept), key=lambda name: (folder / name).stat().st_mtime)
+    workspaces = open_kept(home, last)
+    works = {run: record.work for run, record in workspaces.store.list_kept().items()}
+    return find_overlaps(workspaces.store, works)
 
 
 def drop_kept(home: str, kept: KeptWork) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Any
 
-from msgspec import Struct
-
+from ..._core.merge_events import Overlap
 from ..._core.runs import Work
 from .line_merge import Match, match_lines
 from .merge import merge_trees
@@ -18,59 +16,23 @@ _MAX_PATHS = 100
 """Files in one report whose lines are compared."""
 
 
-class Overlap(Struct, frozen=True):
-    """A file that at least two runs changed.
-
-    Arguments:
-        path: relative to the folder. runs: their ids.
-        kind: "both-modified", "both-added", "modified-deleted", "binary" or "type".
-        lines: changed lines by run: the first and the last, in the file of the run.
-        is_mergeable: true if git can merge all changes of the file.
-    """
-
-    path: str
-    runs: tuple[str, ...]
-    kind: str
-    lines: dict[str, tuple[tuple[int, int], ...]] = {}
-    is_mergeable: bool = False
-
-    def describe(self, names: dict[str, str]) -> str:
-        """Return the overlap as a line.
-
-        Arguments:
-            names: of runs by id; a run without one is named by its id.
-
-        Example:
-            src/config.py: alice 10-24, bob 18-19: conflict
-        """
-        parts = [f"{names.get(run, run)}{_format_ranges(self.lines.get(run))}" for run in self.runs]
-        result = "can be merged" if self.is_mergeable else f"conflict ({self.kind})"
-        return f"{self.path}: {', '.join(parts)}: {result}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the overlap as JSON."""
-        return {
-            "path": self.path,
-            "by": list(self.runs),
-            "kind": self.kind,
-            "lines": {run: [list(lines) for lines in ranges] for run, ranges in self.lines.items()},
-            "mergeable": self.is_mergeable,
-        }
-
-
-def find_overlaps(store: TreeStore, works: Mapping[str, Work]) -> list[Overlap]:
+def find_overlaps(
+    store: TreeStore, works: Mapping[str, Work], conflicts: Mapping[str, str] | None = None
+) -> list[Overlap]:
     """Return the files that at least two runs changed, by path.
 
     Arguments:
         works: by run id.
+        conflicts: kinds by path, if they are known; None to merge each two works.
     """
     changes: dict[str, dict[str, FileChange]] = {}
     for run, work in works.items():
         for change in store.list_changes(work.base, work.tree):
             changes.setdefault(change.path, {})[run] = change
     shared = {path: by_run for path, by_run in changes.items() if len(by_run) > 1}
-    runs = dict.fromkeys(run for by_run in shared.values() for run in by_run)
-    conflicts = _find_conflicts(store, [works[run] for run in runs])
+    if conflicts is None:
+        runs = dict.fromkeys(run for by_run in shared.values() for run in by_run)
+        conflicts = _find_conflicts(store, [works[run] for run in runs])
     overlaps: list[Overlap] = []
     for number, (path, by_run) in enumerate(sorted(shared.items())):
         is_compared = number < _MAX_PATHS
@@ -123,10 +85,3 @@ def _name_kind(statuses: list[str]) -> str:
     if "type" in statuses:
         return "type"
     return "both-added" if set(statuses) == {"added"} else "both-modified"
-
-
-def _format_ranges(ranges: tuple[tuple[int, int], ...] | None) -> str:
-    if not ranges:
-        return ""
-    texts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges]
-    return " " + "+".join(texts)

@@ -1,10 +1,11 @@
-"""`mudroom workspaces`: list, show, apply and drop the work of isolated workspaces."""
+"""`mudroom workspaces`: list, show, compare, apply and drop the work of isolated workspaces."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from ...._core.ports import MergeConflict
@@ -37,6 +38,21 @@ def print_workspaces(cwd: str, *, all_folders: bool, as_json: bool) -> int:
             print_entry("(mudroom workspaces apply ID merges work into its folder)")
     else:
         print_entry("No run has had an isolated workspace here.")
+    return 0
+
+
+def print_overlaps(cwd: str, *, as_json: bool) -> int:
+    """Print the files that several runs of the last session here changed; return the exit code."""
+    home = load_settings(cwd).home
+    kept_work.remove_abandoned(home)
+    overlaps = kept_work.list_overlaps(home, os.path.realpath(cwd))
+    if as_json:
+        print_json([msgspec.to_builtins(each) for each in overlaps])
+    elif overlaps:
+        for each in overlaps:
+            print_entry(sanitize_line(each.describe({}), 400))
+    else:
+        print_entry("No file was changed by several runs with isolated workspaces.")
     return 0
 
 
