@@ -21,6 +21,7 @@ from ._core.events import AnyEvent, StoredEvent
 from ._core.listings import ListingLimits, count_listed_characters
 from ._core.ports import Environment, Journal
 from ._core.tools import Tool
+from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
@@ -254,6 +255,7 @@ class _Builder:
             hooks=options.hooks,
             watchers=watchers,
             change_watch=ChangeWatch(self._home),
+            live_overlaps=LiveOverlaps(self._clock),
             versions=open_versions(options, self._home),
             context_policy=make_context_policy(self._models, options, self._home),
             board=self._board,

@@ -15,6 +15,7 @@ from ._core.events import StoredEvent
 from ._core.listings import ListingLimits
 from ._core.ports import Board
 from ._core.tools import Tool
+from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.versions import FileVersions
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
@@ -191,6 +192,7 @@ def build_worker_services(
         watchers=[link.show],
         hooks=RemoteHooks(link) if config.has_hooks else None,
         change_watch=ChangeWatch(config.home),
+        live_overlaps=LiveOverlaps(clock),
         output_checks=RemoteOutputChecks(link),
         teams=RemoteTeams(link),
         context_policy=make_context_policy(models, config.compaction, config.home),

@@ -53,6 +53,7 @@ class CallContext:
         self._barrier = run.control.barrier
         self._is_in_background = False
         self._workspace: Workspace | None = None
+        self._before: dict[str, bytes | None] = {}
 
     @property
     def place(self) -> str:
@@ -149,6 +150,9 @@ class CallContext:
         workspace = self.run.environment.workspace
         if (versions := self.run.services.versions) and self._is_in_shared_folder:
             versions.keep(workspace, path, before)
+        overlaps = self.run.services.live_overlaps
+        if overlaps is not None and self._is_in_shared_folder:
+            self._before[path] = overlaps.read_before(self.run_id, workspace, path, before)
         if watch := self.run.services.change_watch:
             watch.start_write(self.run.environment.workspace.root, path)
 
@@ -171,6 +175,10 @@ class CallContext:
             watch.end_write(self.run.environment.workspace.root, path)
         if is_written:
             self.writes.append(path)
+            overlaps = self.run.services.live_overlaps
+            if path in self._before and overlaps is not None:
+                workspace = self.run.environment.workspace
+                overlaps.add_write(self.run_id, workspace, path, self._before.pop(path))
         run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
+from .._core.agents import WorkspaceKind
 from .._core.budgets import LimitState
 from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage, StopReason
@@ -50,9 +51,16 @@ async def execute(run: RunContext, *, failure: str = "") -> Report:
     A failure inside the run becomes the reason of the report. Raises JournalError at once. In a
     root run, raises any other exception of an adapter after the report is stored.
     """
-    ending = await _run_to_ending(run, failure)
-    run.control.end()
-    report = await finish_run(run, ending)
+    overlaps = run.services.live_overlaps
+    if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
+        overlaps.start(run.run_id, run.brief.name)
+    try:
+        ending = await _run_to_ending(run, failure)
+        run.control.end()
+        report = await finish_run(run, ending)
+    finally:
+        if overlaps is not None:
+            overlaps.end(run.run_id)
     if ending.exception and not run.brief.parent:
         raise ending.exception
     return report

@@ -27,6 +27,7 @@ from .._core.ports import (
 from .._core.request_heads import RequestHeads
 from .._core.runs import Brief, Work
 from ..errors import UsageError
+from .changes.live_overlaps import LiveOverlaps
 from .changes.versions import FileVersions
 from .changes.watch import ChangeWatch
 from .context_policy import ContextPolicy
@@ -116,6 +117,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         silence_watch: ends model calls that receive nothing.
         change_watch: compares workspaces before and after effectful calls; None: no comparison.
         versions: keeps the earlier contents of files that tools write; None: they are not kept.
+        live_overlaps: warns of changes by other running runs; None: no warning.
         teams: the named children of the runs.
         output_checks: checks of the outputs that runs emit.
         context_policy: when the engine shortens conversations.
@@ -156,6 +158,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     silence_watch: SilenceWatch = field(default_factory=SilenceWatch)
     change_watch: ChangeWatch | None = None
     versions: FileVersions | None = None
+    live_overlaps: LiveOverlaps | None = None
     teams: Teams = field(default_factory=Teams)
     output_checks: OutputChecks = field(default_factory=OutputChecks)
     context_policy: ContextPolicy = ContextPolicy()

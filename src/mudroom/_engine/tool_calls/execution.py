@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from msgspec import structs
 
 from ..._core.tools import Effect, ToolResult
-from ...errors import MudroomError
+from ...errors import MudroomError, WorkspaceError
 from ..call_context import CallContext
 from ..changes.watch import ChangeWindow, WriteWindow, add_writes
 from ..run_context import RunContext
@@ -60,6 +61,20 @@ async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:
         return ToolResult(str(error), error=True)
     except Exception as error:  # noqa: BLE001  a tool may raise anything; the model reads the error
         return ToolResult(f"{name} failed: {type(error).__name__}: {error}", error=True)
+
+
+def warn_of_overlaps(run: RunContext, prepared: PreparedCall, result: ToolResult) -> ToolResult:
+    """Return the result with warnings about its files that another running run changed."""
+    overlaps = run.services.live_overlaps
+    if not overlaps:
+        return result
+    paths = [*result.reads, *result.changes, *result.observed_changes]
+    if prepared.tool and prepared.tool.path_argument:
+        path = prepared.checked_arguments.get(prepared.tool.path_argument)
+        if isinstance(path, str) and path:
+            with suppress(WorkspaceError):
+                paths.append(run.environment.workspace.locate(path))
+    return overlaps.warn(run.run_id, paths, result)
 
 
 def redact_result(run: RunContext, result: ToolResult) -> ToolResult:

@@ -15,7 +15,7 @@ from ..call_context import CallContext
 from ..evidence import keep_evidence
 from ..resume import collect_reminders, resolve_interrupted
 from ..run_context import RunContext
-from .execution import act_and_observe, cap_result, redact_result
+from .execution import act_and_observe, cap_result, redact_result, warn_of_overlaps
 from .permission_check import call_before_hook, check_permission
 from .prepared_call import PreparedCall, prepare_call
 from .schedule import CallScheduler, Slot, choose_lane
@@ -92,7 +92,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:
         run.batch.working[prepared.call.id] = prepared.name, started_at
-        result = await act_and_observe(context, prepared)
+        result = warn_of_overlaps(run, prepared, await act_and_observe(context, prepared))
         if run.services.hooks:
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
             check_hook_result("after_tool", changed, ToolResult)
