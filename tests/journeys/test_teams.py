@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.waiting import wait_until
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
@@ -202,3 +203,53 @@ async def test_a_later_prompt_of_another_process_shows_the_next_run_of_a_name(
     assert "> task (alice: work of alice): CHILD alice" in first.err
     assert "> task (alice, run 2): once more" in second.err
     assert "[alice, run 2] Done" in second.err
+
+
+class Planner:
+    """Script of a root run with bob, who plans until his plan is approved, then writes a file."""
+
+    async def __call__(self, asked: ServerRequest) -> ServerAnswer:
+        last = str(asked.messages[-1])
+        if "CHILD bob" not in str(asked.messages[0]):
+            return [start_planner()] if asked.turn == 0 else "the plan is there"
+        if "too risky" in last:
+            return "plan B: one file"
+        if "approve" in last.lower():
+            return [ToolCallBlock("w", "write", {"file_path": "b.txt", "content": "done"})]
+        return "bob has written it" if asked.turn > 1 else "plan A: all files"
+
+
+def start_planner() -> ToolCallBlock:
+    """Return the call that starts bob with a plan."""
+    arguments = {"name": "bob", "prompt": "CHILD bob", "description": "refactor", "plan": True}
+    return ToolCallBlock("t-bob", "task", arguments)
+
+
+async def test_a_plan_is_rejected_then_approved_at_the_prompt(tmux: Tmux) -> None:
+    async with ModelServer(Planner()) as server:
+        await tmux.start(
+            *MODEL, "--permission-mode", "bypassPermissions", url=server.url, columns=100, rows=40
+        )
+        await tmux.expect("claude-s")
+        await tmux.say("plan it")
+        await tmux.expect("the plan is there", gone="esc: stop")
+        await tmux.say("/approve")
+        await tmux.expect("the name of a child is missing", "Plans wait from: bob.")
+        await tmux.say("/approve bbo")
+        await tmux.expect("unknown teammate 'bbo'", "Did you mean bob?")
+        await tmux.say("/reject bob too risky")
+        await tmux.expect("Refused the plan of bob: too risky", "works again with it at your next")
+        await tmux.say("go on")
+        await tmux.expect_scrolled("the plan is there", 2)
+        await tmux.say("/team")
+        await tmux.expect("bob  general · waits for approval · 2 runs")
+        assert not (tmux.mudroom.project / "b.txt").exists()
+        await tmux.say("/approve bob")
+        await tmux.expect("Approved the plan of bob")
+        await tmux.say("now do it")
+        await wait_until((tmux.mudroom.project / "b.txt").exists)
+        await tmux.expect("claude-s", gone="esc: stop")
+        await tmux.say("/approve bob")
+        await tmux.expect("Nothing was sent: bob has no open plan.")
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
