@@ -124,7 +124,7 @@ async def test_s11_a_thousand_messages_of_eight_names_are_each_read_once(
     assert check_team_record(events) == 1_000
     assert await replay(events) == events
     chance = random.Random(7)
-    cuts = sorted(chance.sample(range(20, len(events) - 1), 500 if LONG else 2))
+    cuts = sorted(chance.sample(range(20, len(events) - 1), 100 if LONG else 2))
     for cut in cuts:
         await check_cut(tmp_path / str(cut), tmp_path, events[:cut], session, NAMES, 25)
     figure("1,000 messages among 8 names", f"{seconds:.1f} s; {len(cuts)} cuts, each read once")
