@@ -1,0 +1,1 @@
+"""Programs of others that a session uses: MCP servers and hooks."""

@@ -1,0 +1,52 @@
+"""The configuration of one hook, from whichever file it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct, field
+
+from ..mcp_servers.spec import Scope
+
+HookKind = Literal["command", "http", "mcp_tool", "prompt", "agent"]
+
+
+class HookSpec(Struct, frozen=True, kw_only=True):
+    """Configuration of one hook.
+
+    Modelled on the hooks of Claude Code's settings files.
+
+    Arguments:
+        event: such as `PreToolUse`.
+        matcher: selects by tool, agent, source or reason, as the event defines; "" for all.
+        origin: path of the file.
+        command: a line for the shell, or the program if `args` is given.
+        args: arguments of the program, which then runs without a shell; None for a shell line.
+        url: address of a hook of kind http.
+        allowed_variables: environment variables that headers may contain.
+        condition: a permission rule such as `Bash(git *)` that a call must match.
+        timeout: seconds, None for the limit of the event.
+        once: whether it runs only the first time in a session.
+        in_background: whether the run continues without its result.
+        blocks_on_failure: whether a failure of the hook itself blocks.
+        options: further fields of the kinds mcp_tool, prompt and agent, as in the file.
+    """
+
+    event: str
+    kind: HookKind
+    origin: str
+    scope: Scope
+    matcher: str = ""
+    command: str = ""
+    args: tuple[str, ...] | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    allowed_variables: tuple[str, ...] = ()
+    condition: str = ""
+    timeout: float | None = None
+    status_message: str = ""
+    once: bool = False
+    in_background: bool = False
+    blocks_on_failure: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
