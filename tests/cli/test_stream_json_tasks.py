@@ -11,8 +11,8 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom._core.events import AnyEvent, RunStarted
-from mudroom.cli.output.stream_json import StreamJson
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.projections.stream_json import StreamJson
 
 Lines = list[dict[str, Any]]
 

@@ -13,10 +13,10 @@ from mudroom._core.messages import ImageBlock
 from mudroom.cli.actions.export import redact_events
 from mudroom.cli.actions.export_claude_jsonl import write_transcripts
 from mudroom.cli.output.session_markdown import render_session_markdown
-from mudroom.cli.output.stream_json import StreamJson
 from mudroom.cli.output.transcript_lines import render_transcript
 from mudroom.journals.encoding import decode, encode
 from mudroom.models.scripted import ScriptedModel, call
+from mudroom.projections.stream_json import StreamJson
 from mudroom.projections.transcript import build_transcript
 
 IMAGE = ImageBlock("image/png", b"\x89PNG" * 3000, 640, 480)

@@ -27,7 +27,6 @@ from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.session_markdown import render_session_markdown
-from mudroom.cli.output.stream_json import StreamJson
 from mudroom.cli.output.transcript_lines import render_transcript
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models import model_facts
@@ -39,6 +38,7 @@ from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.openai.responses import ResponsesModel
 from mudroom.projections.anthropic_shapes import to_anthropic_message
 from mudroom.projections.run_tree import RunTree
+from mudroom.projections.stream_json import StreamJson
 from mudroom.testing import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 

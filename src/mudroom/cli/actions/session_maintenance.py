@@ -26,9 +26,9 @@ from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree
 from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize_line
+from ...projections.stream_json import StreamJson, encode_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer
-from ..output.stream_json import StreamJson, encode_line
 from .load_settings import load_settings
 from .one_shot import run_one_shot
 from .session_start import SessionStart, StartOptions

@@ -17,6 +17,7 @@ from ...config import Settings
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree
+from ...projections.stream_json import StreamJson, encode_line
 from ...session import Session
 from .answer_stream import AnswerStream
 from .live_tree import LiveTree
@@ -32,7 +33,6 @@ from .progress import (
 )
 from .report import describe_changed_files, encode_answer, explain_failure
 from .start_notices import OFFLINE_LINE, describe_sandbox, select_new_notices
-from .stream_json import StreamJson, encode_line
 
 EXIT_TRY_LATER = 75
 """Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...._core.events import MessageSent, ToolCallFinished
+from ..._core.events import MessageSent, ToolCallFinished
 
 _TASK_TYPE = "local_bash"
 

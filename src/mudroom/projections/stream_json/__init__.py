@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ...._core.budgets import Limit
-from ...._core.events import (
+from ..._core.budgets import Limit
+from ..._core.events import (
     AnyEvent,
     Delta,
     MessageSent,
@@ -25,10 +25,10 @@ from ...._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from ...._core.messages import ToolCallBlock, Usage, append_placeholders
-from ...._core.runs import Brief, Reason, Report
-from ...._version import __version__
-from ....projections.anthropic_shapes import (
+from ..._core.messages import ToolCallBlock, Usage, append_placeholders
+from ..._core.runs import Brief, Reason, Report
+from ..._version import __version__
+from ..anthropic_shapes import (
     to_anthropic_message,
     to_anthropic_stop_reason,
     to_anthropic_usage,

@@ -1,0 +1,1 @@
+"""Servers: other programs drive a session by a protocol."""

@@ -1,0 +1,1 @@
+"""The control protocol of Claude's agent SDKs, which start mudroom as their CLI."""
