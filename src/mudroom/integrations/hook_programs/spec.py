@@ -10,6 +10,8 @@ from msgspec import Struct, field
 from ..mcp_servers.spec import Scope
 
 HookKind = Literal["command", "http", "mcp_tool", "prompt", "agent"]
+Dialect = Literal["claude", "codex", "gemini"]
+"""The program whose names of tools and forms of input and output a hook expects."""
 
 
 class HookSpec(Struct, frozen=True, kw_only=True):
@@ -31,6 +33,10 @@ class HookSpec(Struct, frozen=True, kw_only=True):
         in_background: whether the run continues without its result.
         blocks_on_failure: whether a failure of the hook itself blocks.
         options: further fields of the kinds mcp_tool, prompt and agent, as in the file.
+        file_event: name of the event in the file, if the dialect has another one.
+        shown: command, address or prompt as in the file, for screens.
+        place: folder whose content the file is, which needs trust; "" for a file of the user.
+        digest: identifies the definition in the file; the trust of a folder refers to it.
     """
 
     event: str
@@ -50,3 +56,8 @@ class HookSpec(Struct, frozen=True, kw_only=True):
     in_background: bool = False
     blocks_on_failure: bool = False
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    dialect: Dialect = "claude"
+    file_event: str = ""
+    shown: str = ""
+    place: str = ""
+    digest: str = ""

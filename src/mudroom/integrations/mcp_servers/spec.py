@@ -9,13 +9,13 @@ from msgspec import Struct, field
 
 Transport = Literal["stdio", "http", "sse"]
 Scope = Literal["option", "local", "project", "user", "plugin", "agent"]
-"""Where a configuration comes from. `project` is content of the folder and needs trust."""
+"""Where a configuration comes from. A folder of the project has files of `project` and `local`."""
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
     """Configuration of one MCP server.
 
-    Variables such as `${TOKEN}` are already replaced.
+    Variables such as `${TOKEN}` are already replaced, but in `shown` and `digest`.
 
     Arguments:
         name: as in the file; tools are called `mcp__NAME__TOOL`.
@@ -31,7 +31,11 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         include: the only tools to use, empty for all. exclude: tools not to use.
         is_trusted: whether the server's annotations of tools count.
         always_load: whether all tools are given to the model in full.
-        oauth: settings of the login, as in the file.
+        allows_parallel_calls: whether calls of different children may run at the same time.
+        oauth: settings of the login: client_id, client_secret, callback_port, scopes, resource.
+        shown: command or address as in the file, for screens.
+        place: folder whose content the file is, which needs trust; "" for a file of the user.
+        digest: identifies the definition in the file; the trust of a folder refers to it.
     """
 
     name: str
@@ -52,4 +56,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
     is_trusted: bool = False
     always_load: bool = False
+    allows_parallel_calls: bool = False
     oauth: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    shown: str = ""
+    place: str = ""
+    digest: str = ""

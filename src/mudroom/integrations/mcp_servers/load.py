@@ -1,0 +1,144 @@
+"""Reading of the MCP servers that the user and a folder declare, in the forms of six programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..._platform.regular_files import read_regular_file
+from ..config_files import EntryReader, Finding, list_places, make_digest
+from .files import ServerEntry, list_entries
+from .formats import FORMATS, Fields, describe_server, read_codex_variables
+from .spec import ServerSpec
+from .variables import EXPANSIONS, Expander, expand_all
+
+_EXPANDED = ("command", "args", "env", "cwd", "url", "headers", "headers_helper")
+
+
+class LoadedServers(NamedTuple):
+    """Servers of all files, highest precedence first; one name may occur more than once."""
+
+    servers: list[ServerSpec]
+    findings: list[Finding]
+
+
+def load_servers(
+    folder: str, *, user_home: str, environ: Mapping[str, str], own_file: str = ""
+) -> LoadedServers:
+    """Load the servers of the user's files and of the files of a folder. Start nothing.
+
+    The order is: local, project (nearest folder first), user. `usable_programs` selects those
+    that are trusted, and one for each name.
+
+    Arguments:
+        folder: of the session; its parents up to the root of the repository are read, too.
+        user_home: the user's home folder, "" for none.
+        environ: values of the variables in the files.
+        own_file: mudroom's own file of the user, in the form of `.mcp.json`.
+    """
+    findings: list[Finding] = []
+    places = list_places(folder)
+    user_home = os.path.realpath(user_home) if user_home else ""
+    servers: list[ServerSpec] = []
+    for entry in list_entries(places, user_home, own_file, findings):
+        expander = Expander(
+            environ, entry.place or places[0], user_home, os.path.dirname(entry.path)
+        )
+        server = _parse_server(entry, expander, findings)
+        if server:
+            servers.append(server)
+    return LoadedServers(servers, findings)
+
+
+def _parse_server(
+    source: ServerEntry, expander: Expander, findings: list[Finding]
+) -> ServerSpec | None:
+    """Return a server; None if it is turned off, or a finding says why it is not used."""
+    reader = EntryReader(source.entry, source.path, f"server {source.name}", findings)
+    is_off = reader.read_flag("disabled") or reader.read_flag("enabled") is False
+    if reader.is_usable and is_off:
+        reader.add_note("it is turned off in the file")
+        return None
+    fields = FORMATS[source.format](reader)
+    env_file = reader.read_text("envFile") if source.format in ("cursor", "vscode") else ""
+    digested: list[Any] = [source.format, source.name, source.entry]
+    shown = describe_server(fields) if reader.is_usable else ""
+    _expand(fields, source, expander)
+    if source.format == "codex":
+        read_codex_variables(reader, fields, expander.environ)
+    if env_file:
+        path = os.path.join(expander.place, EXPANSIONS[source.format](expander, env_file))
+        variables = _read_env_file(path, reader)
+        fields["env"] = {**variables, **fields["env"]}
+        digested.append(variables)
+        shown = f"{shown} (variables of {path})"
+    _check(source, fields, expander, reader)
+    if not reader.is_usable:
+        return None
+    reader.report_unused()
+    return ServerSpec(
+        name=source.name,
+        origin=source.path,
+        scope=source.scope,
+        place=source.place,
+        shown=shown,
+        digest=make_digest(*digested),
+        **{key: value for key, value in fields.items() if value is not None},
+    )
+
+
+def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:
+    expand = EXPANSIONS[source.format]
+    for key in _EXPANDED:
+        if fields.get(key):
+            fields[key] = expand_all(fields[key], lambda text: expand(expander, text))
+    if fields["transport"] == "stdio" and (source.place or fields.get("cwd")):
+        fields["cwd"] = os.path.join(source.place, fields.get("cwd") or "").rstrip("/")
+    if source.place:
+        fields["is_trusted"] = None
+
+
+def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: EntryReader) -> None:
+    """Add findings for what a server lacks."""
+    if not reader.is_usable:
+        return
+    if not source.name.strip():
+        reader.reject("it has no name")
+    if fields["transport"] == "stdio" and not fields["command"]:
+        reader.reject("it has neither a command nor a url")
+    elif fields["transport"] in ("http", "sse") and not fields["url"].startswith(
+        ("http://", "https://", "$")
+    ):
+        reader.reject("it needs a url that begins with http:// or https://")
+    if expander.inputs:
+        names = ", ".join(dict.fromkeys(expander.inputs))
+        reader.reject(
+            f"it asks for the input {names}, which only VS Code does",
+            "Add the server with mudroom mcp add, and use ${NAME} of an environment variable.",
+        )
+    for name in dict.fromkeys(expander.unset):
+        reader.add_note(
+            f"{name} has no value, so it stays in the text as it is",
+            f"Set the environment variable {name}." if name.isidentifier() else "",
+            is_problem=True,
+        )
+
+
+def _read_env_file(path: str, reader: EntryReader) -> dict[str, str]:
+    """Return the variables of lines such as `NAME=value`."""
+    try:
+        text = read_regular_file(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reader.add_note(
+            f"envFile {path} is not used: {getattr(error, 'strerror', None) or error}",
+            "Create the file, or remove envFile.",
+            is_problem=True,
+        )
+        return {}
+    variables: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and not name.startswith("#"):
+            variables[name.strip()] = value.strip().strip("\"'")
+    return variables
