@@ -335,6 +335,10 @@ class IsolatedFiles:
         """Store the files of the isolated workspace."""
         return self._open_workspaces().store_work(self._owner)
 
+    def store_files(self) -> str:
+        """Store the present files; return the id of their tree."""
+        return self._open_workspaces().store_present(self._owner).tree
+
     def find_work(self, run_id: str) -> Work | None:
         """Return the stored work of a run."""
         return self._open_workspaces().find_stored(run_id)

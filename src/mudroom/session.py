@@ -233,6 +233,8 @@ class Session(RunControls):
         budget: Budget | None = None,
         model: str | None = None,
         description: str = "",
+        check: str = "",
+        confirm_check: bool = False,
     ) -> Report[Outputs]:
         """Run one task in a clean context, beside the conversation.
 
@@ -242,9 +244,19 @@ class Session(RunControls):
             budget: fields that are None come from the agent, then from the session.
             model: a model string in place of the agent's.
             description: three to five words for screens.
+            check: command that must succeed with a copy of the files when the task has reached its
+                goal, or the reason of the report is ERROR.
+            confirm_check: the command is asked about like one of a model.
         """
         return await self._require_open().run_task(
-            prompt, outputs, agent, budget, model=model, description=description
+            prompt,
+            outputs,
+            agent,
+            budget,
+            model=model,
+            description=description,
+            check=check,
+            confirm_check=confirm_check,
         )
 
     async def map(

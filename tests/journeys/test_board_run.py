@@ -1,11 +1,13 @@
 """`mudroom board run` through the real command line, against a model server on loopback."""
 
 import asyncio
+import json
 import re
 
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Mudroom
+from .course import make_call
 
 RUN = ("board", "run", "--model", "anthropic:claude-sonnet-4-5")
 
@@ -111,9 +113,40 @@ async def test_an_unknown_agent_is_an_error_and_its_task_stays_ready(mudroom: Mu
     assert listed.out.startswith("[ ] #1 STEP parse\n")
 
 
-async def test_a_check_of_a_task_is_not_used_and_the_user_reads_so(mudroom: Mudroom) -> None:
-    await mudroom("board", "add", "STEP one", "--metadata", "check=make test")
-    async with ModelServer(lambda _: "done") as server:
+async def test_a_task_is_completed_only_if_its_check_succeeds(mudroom: Mudroom) -> None:
+    check = "echo looked for good.txt; test -e good.txt"
+    await mudroom("board", "add", "STEP one", "--metadata", f"check={check}")
+    prompts: list[str] = []
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if request.json["messages"][-1] != request.json["messages"][0]:
+            return "done"
+        prompts.append(str(request.json["messages"][0]))
+        if len(prompts) == 1:
+            return "done"
+        return [make_call("write", file_path="good.txt", content="good")]
+
+    async with ModelServer(answer) as server:
         done = await mudroom(*RUN, url=server.url)
     assert (done.code, done.out) == (0, "1 of 1 task completed\n"), done.err
-    assert "#1: its check 'make test' is not used" in done.err
+    assert len(prompts) == 2
+    assert "looked for good.txt" not in prompts[0].replace(check, "")
+    assert "a check failed: " in prompts[1] and "(exit code 1, " in prompts[1]
+    assert f"#1 is not done: a check failed: {check} (exit code 1, " in done.err
+    assert f"#1 is done; {check} green" in done.err
+
+
+async def test_the_check_of_an_imported_task_is_asked_about(mudroom: Mudroom) -> None:
+    check = "touch trace.txt"
+    rules = mudroom.project / ".claude/settings.json"
+    rules.parent.mkdir()
+    rules.write_text(json.dumps({"permissions": {"ask": ["Bash(touch *)"]}}))
+    folder = mudroom.project / ".tasks"
+    folder.mkdir()
+    task = {"id": 1, "subject": "STEP one", "status": "pending", "metadata": {"check": check}}
+    (folder / "task_1.json").write_text(json.dumps(task))
+    assert (await mudroom("board", "import")).code == 0
+    async with ModelServer(lambda _: "done") as server:
+        done = await mudroom(*RUN, url=server.url)
+    assert (done.code, done.out.splitlines()[0]) == (1, "0 of 1 task completed"), done.err
+    assert f"#1 is not done: the check '{check}' may not run: " in done.err

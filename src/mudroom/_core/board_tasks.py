@@ -31,7 +31,7 @@ class BoardTask(Struct, frozen=True, kw_only=True):
         report: result of its completion, or of the last failed attempt.
         metadata: further values. "agent" names the agent whose runs may claim the task; of the
             ready tasks, those with a higher "priority" come first; "check" is a command that
-            decides whether the work of a child on the task is merged.
+            decides whether the task is completed.
         is_imported: it comes from a file.
     """
 

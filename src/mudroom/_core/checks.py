@@ -4,37 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from .events import CheckFinished, StoredEvent
 
 CHECK = "merge check"
 """Name of a check in permission decisions."""
 
 
-class Check(Struct, frozen=True):
-    """A command that decides whether the work of children is merged.
-
-    Arguments:
-        command: a bash command; the exit code 0 is success.
-        seconds: its time limit.
-        is_from_user: true if the user gave it, so it needs no confirmation.
-    """
-
-    command: str
-    seconds: float
-    is_from_user: bool = False
-
-
 class CheckResults:
-    """The results of the checks of a session, and the commands that may run.
-
-    Attributes:
-        allowed: the commands.
-    """
+    """The results of the checks of a session, and the commands that may run."""
 
     def __init__(self) -> None:
-        self.allowed: set[str] = set()
+        self._allowed: set[str] = set()
         self._results: dict[tuple[str, str], CheckFinished] = {}
 
     def observe(self, event: StoredEvent) -> None:
@@ -54,3 +34,11 @@ class CheckResults:
             for event in past_events:
                 self.observe(event)
         return self._results.get((command, tree))
+
+    def allow(self, command: str) -> None:
+        """Note that a command may run: the user is not asked again."""
+        self._allowed.add(command)
+
+    def is_allowed(self, command: str) -> bool:
+        """Return whether `allow` was called with a command."""
+        return command in self._allowed

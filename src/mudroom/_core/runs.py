@@ -39,6 +39,20 @@ class Reason(StrEnum):
     LOST = "LOST"
 
 
+class Check(Struct, frozen=True, omit_defaults=True):
+    """A command that decides whether work is accepted.
+
+    Arguments:
+        command: a bash command; the exit code 0 is success.
+        seconds: its time limit.
+        is_from_user: true if the user gave it, so it needs no confirmation.
+    """
+
+    command: str
+    seconds: float
+    is_from_user: bool = False
+
+
 class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Complete input of a run; the run knows nothing else.
 
@@ -68,6 +82,8 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         message_ids: messages that are the prompt: this run begins because of them.
         board_task: id of the task of the board that the run works on; 0 for a run that another
             message or a call began.
+        check: must succeed with the files of the run at its end, or the run has not reached its
+            goal. None for a child run: its work has a check when it is merged.
     """
 
     run_id: str
@@ -93,6 +109,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_plan: bool = field(name="plan", default=False)
     message_ids: tuple[str, ...] = ()
     board_task: int = 0
+    check: Check | None = None
 
     @property
     def blocks(self) -> tuple[TextBlock | ImageBlock, ...]:

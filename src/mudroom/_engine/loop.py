@@ -14,6 +14,7 @@ from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError, shorten_text
 from .call_batch import CallOutcome
+from .children.checks import find_failed_check
 from .children.task_tool import prepare_team, restart_background_work
 from .compaction.requests import call_within_window, prepare_request
 from .finish import (
@@ -168,7 +169,8 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
     """Return the ending of a run that reached its goal.
 
     None continues the run: its outputs are refused, a hook has a note, a message is new, or
-    background commands go on. While a background child works, wait for a message first.
+    background commands go on. While a background child works, wait for a message first. The run
+    has not reached its goal if its check fails.
     """
     if await run.background.wait_for_message():
         return None
@@ -186,7 +188,10 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
         check_hook_result("before_finish", note, str)
     if note:
         run.add_note(note, origin="hook")
-    return None if note or run.inbox.has_unread else goal
+    if note or run.inbox.has_unread:
+        return None
+    error = await find_failed_check(run)
+    return Ending(Reason.ERROR, error) if error else goal
 
 
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:

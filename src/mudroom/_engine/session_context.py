@@ -57,6 +57,10 @@ class RecordedWork(Protocol):
         """Return what a run made of its isolated workspace."""
         ...
 
+    def find_error(self, run_id: str) -> str:
+        """Return the error with which a run ended, "" if it had none."""
+        ...
+
     def find_merge(self, child: str, call: str) -> WorkMerged | None:
         """Return the outcome of a merge; see `find_recorded_merge`."""
         ...

@@ -42,10 +42,12 @@ def format_details(task: BoardTask) -> str:
 
 
 def format_prompt(task: BoardTask, blockers: Iterable[BoardTask]) -> str:
-    """Return the prompt of a task: subject, description, and the reports that it depends on."""
+    """Return the prompt of a task: its texts, its last report, and those that it depends on."""
     parts = [task.subject]
     if task.description:
         parts.append(task.description)
+    if task.report:
+        parts.append(f"Report of the last attempt:\n{task.report[:_REPORT_LENGTH]}")
     for blocker in blockers:
         if blocker.report:
             title = f"Report of the completed task #{blocker.id} ({blocker.subject}):"

@@ -18,12 +18,14 @@ class RecordedWork:
     def __init__(self, events: Iterable[StoredEvent]) -> None:
         self._workspaces: dict[str, WorkspaceSpec] = {}
         self._works: dict[str, Work | None] = {}
+        self._errors: dict[str, str] = {}
         self._merges: list[WorkMerged] = []
         for event in events:
             if isinstance(event, RunStarted):
                 self._workspaces[event.run] = event.brief.workspace
             elif isinstance(event, RunFinished):
                 self._works[event.run] = event.report.work
+                self._errors[event.run] = event.report.error
             elif isinstance(event, WorkMerged):
                 self._merges.append(event)
 
@@ -34,6 +36,10 @@ class RecordedWork:
     def find_work(self, run_id: str) -> Work | None:
         """Return what a run made of its isolated workspace."""
         return self._works.get(run_id)
+
+    def find_error(self, run_id: str) -> str:
+        """Return the error with which a run ended, "" if it had none."""
+        return self._errors.get(run_id, "")
 
     def find_merge(self, child: str, call: str) -> WorkMerged | None:
         """Return the outcome of a merge; see `find_recorded_merge`."""

@@ -7,7 +7,7 @@ from typing import Any
 from .._core.agents import Agent, choose_child_model
 from .._core.budgets import Budget
 from .._core.messages import ImageBlock
-from .._core.runs import Brief
+from .._core.runs import Brief, Check
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from ..agent_catalog import find_agent
@@ -52,15 +52,24 @@ class BriefMaker:
         budget: Budget | None,
         model: str | None = None,
         description: str = "",
+        check: str = "",
+        *,
+        confirm_check: bool = False,
     ) -> Brief:
-        """Make the brief of a task beside the conversation."""
+        """Make the brief of a task beside the conversation; see `Session.task`."""
+        check_type("budget", budget, Budget | None, "task")
+        check_type("model", model, str | None, "task")
+        check_type("description", description, str, "task")
+        check_type("check", check, str, "task")
+        services = self._resources.services
         limits = (
-            (budget or Budget())
-            .with_defaults(agent.budget)
-            .with_defaults(self._resources.services.child_budget)
+            (budget or Budget()).with_defaults(agent.budget).with_defaults(services.child_budget)
         )
         resolved = self.resolve_model(agent, model)
-        return self.make_brief(prompt, agent, resolved, limits, description=description, depth=1)
+        more: dict[str, Any] = {"description": description, "depth": 1}
+        if check:
+            more["check"] = Check(check, services.check_seconds, is_from_user=not confirm_check)
+        return self.make_brief(prompt, agent, resolved, limits, **more)
 
     def make_brief(
         self,

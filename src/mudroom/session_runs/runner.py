@@ -170,16 +170,15 @@ class SessionRunner:
         outputs: OutputSpec[Outputs],
         agent: str | Agent,
         budget: Budget | None,
-        *,
-        model: str | None = None,
-        description: str = "",
+        **more: Any,
     ) -> Report[Outputs]:
-        """Run a task beside the conversation; see `Session.task`."""
-        check_type("budget", budget, Budget | None, "task")
-        check_type("model", model, str | None, "task")
-        check_type("description", description, str, "task")
+        """Run a task beside the conversation; see `Session.task`.
+
+        Arguments:
+            more: see `BriefMaker.make_task_brief`.
+        """
         specification, output_type = add_outputs(self._briefs.select_agent(agent), outputs)
-        brief = self._briefs.make_task_brief(prompt, specification, budget, model, description)
+        brief = self._briefs.make_task_brief(prompt, specification, budget, **more)
         request = self._make_request(output_type)
         report = await self._execute(self.resources.worker, brief, request)
         return convert_report(report, output_type)
@@ -194,7 +193,6 @@ class SessionRunner:
     ) -> list[Report[Outputs]]:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
         check_amount("parallel", parallel, "map", is_count=True, minimum=1)
-        check_type("budget", budget, Budget | None, "map")
         specification, output_type = add_outputs(self._briefs.select_agent(agent), outputs)
         checked = check_prompts(prompts)
         briefs = [self._briefs.make_task_brief(each, specification, budget) for each in checked]

@@ -101,6 +101,10 @@ class Isolation(Protocol):
         """Store the files of an isolated environment. Raises WorkspaceError."""
         ...
 
+    def store_files(self) -> str:
+        """Store the present files; return the id of their tree. Raises WorkspaceError."""
+        ...
+
     def find_work(self, run_id: str) -> Work | None:
         """Return the stored work of a run, None if there is none."""
         ...

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
-from ..._core.checks import CHECK, Check
+from ..._core.checks import CHECK
 from ..._core.events import CheckFinished, CheckStarted
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import ApprovalRequest, Isolation
+from ..._core.runs import Check
 from ..._core.tools import ToolCategory
+from ...errors import UsageError, WorkspaceError
 from ...projections.safe_text import sanitize
-from ..call_context import CallContext
+from ..run_context import RunContext
 from .decisions import decide
 
 _BASH = "bash"
@@ -22,7 +25,7 @@ _MAX_BYTES = 64 << 10
 
 
 async def run_check(
-    context: CallContext, isolation: Isolation, check: Check, tree: str, children: tuple[str, ...]
+    run: RunContext, isolation: Isolation, check: Check, tree: str, children: tuple[str, ...] = ()
 ) -> CheckFinished:
     """Return the result of a check with the files of a tree. It runs once for each tree.
 
@@ -31,7 +34,6 @@ async def run_check(
 
     Raises WorkspaceError if no command can run.
     """
-    run = context.run
     results = run.services.check_results
     past_events = run.services.past_events.get(run.run_id, ())
     if earlier := results.find(check.command, tree, past_events):
@@ -61,37 +63,65 @@ async def run_check(
     return event
 
 
-async def find_check_refusal(context: CallContext, check: Check) -> str:
+async def find_check_refusal(
+    run: RunContext, check: Check, purpose: str, call: ToolCallBlock | None = None
+) -> str:
     """Return why a check may not run, "" if it may. The user is asked at most once.
 
     A check is judged like a command. One that the user gave needs no confirmation.
+
+    Arguments:
+        purpose: what the check decides. call: the call that waits for it.
     """
-    run = context.run
-    allowed = run.services.check_results.allowed
-    if check.command in allowed:
+    if run.services.check_results.is_allowed(check.command):
         return ""
     tool = run.services.toolbox.get(_BASH)
     if tool is None:
         return "no command may run in this session"
-    call_id = context.call.id if context.call else ""
-    call = ToolCallBlock(call_id, _BASH, {"command": check.command})
-    verdict = run.environment.policy.judge(call, tool, call.arguments, run.brief)
+    call_id = call.id if call else ""
+    command = ToolCallBlock(call_id, _BASH, {"command": check.command})
+    verdict = run.environment.policy.judge(command, tool, command.arguments, run.brief)
     is_denied = verdict.verdict == "deny" and (verdict.rule or not check.is_from_user)
     if is_denied or (verdict.verdict == "ask" and not check.is_from_user):
         request = ApprovalRequest(
             run.run_id,
             run.brief.agent.name,
             _BASH,
-            call.arguments,
-            f"it decides whether the work of children is merged; {verdict.why}",
+            command.arguments,
+            f"it decides whether {purpose}; {verdict.why}",
             call_id,
             verdict.command_part,
             ToolCategory.RUN,
         )
         if refusal := await decide(run, CHECK, verdict, request):
             return refusal
-    allowed.add(check.command)
+    run.services.check_results.allow(check.command)
     return ""
+
+
+async def find_failed_check(run: RunContext) -> str:
+    """Check the present files of a run that has reached its goal, if its brief has a check.
+
+    Returns "" if the check succeeds, else why it does not.
+    """
+    check = run.brief.check
+    if check is None:
+        return ""
+    if run.services.recorded_work:
+        return run.services.recorded_work.find_error(run.run_id)
+    isolation = run.environment.isolation
+    if isolation is None:
+        return f"the check {check.command!r} needs a session that can isolate runs"
+    with run.meter.pause():  # the check has its own time limit
+        if refusal := await find_check_refusal(run, check, "the task is completed"):
+            return f"the check {check.command!r} may not run: {refusal}"
+        try:
+            async with isolation.lock:
+                tree = await asyncio.to_thread(isolation.store_files)
+            result = await run_check(run, isolation, check, tree)
+        except (UsageError, WorkspaceError) as error:
+            return f"the check {check.command!r} did not run: {error}"
+    return "" if result.is_green else f"a check failed: {describe_check(result)}"
 
 
 def describe_check(result: CheckFinished) -> str:

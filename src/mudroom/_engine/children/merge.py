@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ..._core.checks import Check
 from ..._core.counts import count_noun
 from ..._core.events import CheckFinished, WorkMerged
 from ..._core.ports import MERGE, NO_CHOICE, Isolation, MergeChoice, MergeConflict
-from ..._core.runs import Brief, Report, Work
+from ..._core.runs import Brief, Check, Report, Work
 from ...errors import BoardError, MudroomError
 from ..call_context import CallContext
 from ..run_context import RunContext

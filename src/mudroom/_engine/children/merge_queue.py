@@ -10,7 +10,6 @@ import asyncio
 
 from msgspec import Struct
 
-from ..._core.checks import Check
 from ..._core.events import CheckFinished, WorkMerged
 from ..._core.ports import (
     MERGE,
@@ -20,12 +19,15 @@ from ..._core.ports import (
     MergeConflict,
     MergePlan,
 )
-from ..._core.runs import Work
+from ..._core.runs import Check, Work
 from ..call_context import CallContext
 from ..changes.merged_files import ChangedMeanwhileError, write_merged_files
 from ..run_context import RunContext
 from .checks import find_check_refusal, run_check
 from .decisions import ask_for_merge, find_merge_denial
+
+_PURPOSE = "the work of children is merged"
+"""What a check decides."""
 
 _MAX_ATTEMPTS = 3
 """Plans of one merge: the user may change files while they are written."""
@@ -166,7 +168,7 @@ class MergeQueue:
         if check is None:
             await self._apply(steps)
             return
-        if refusal := await find_check_refusal(batch[0].context, check):
+        if refusal := await find_check_refusal(self._run, check, _PURPOSE, batch[0].context.call):
             text = f"the check {check.command!r} may not run: {refusal}"
             for step in steps:
                 self._decide(step.request, MergeOutcome(refusal=text))
@@ -222,9 +224,8 @@ class MergeQueue:
 
     async def _is_green(self, check: Check, steps: list[_Step]) -> bool:
         children = tuple(step.request.run_id for step in steps)
-        context = steps[0].request.context
         tree = steps[-1].plan.tree
-        return (await run_check(context, self._isolation, check, tree, children)).is_green
+        return (await run_check(self._run, self._isolation, check, tree, children)).is_green
 
     async def _return_red(self, check: Check, step: _Step, *, is_first: bool) -> None:
         """Refuse work with which the check fails.
@@ -234,11 +235,11 @@ class MergeQueue:
                 it.
         """
         request = step.request
-        red = await run_check(request.context, self._isolation, check, step.plan.tree, ())
+        red = await run_check(self._run, self._isolation, check, step.plan.tree)
         fails_without = False
         if is_first:
             base = step.plan.base
-            without = await run_check(request.context, self._isolation, check, base, ())
+            without = await run_check(self._run, self._isolation, check, base)
             fails_without = not without.is_green
         plan = await asyncio.to_thread(self._isolation.plan_merge, request.work)
         outcome = MergeOutcome(check=red, fails_without=fails_without)

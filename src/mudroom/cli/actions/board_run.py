@@ -136,15 +136,14 @@ class BoardRunner:
         if self._is_stopped:
             return
         self._print_line(format_task(task))
-        if task.check:
-            check = sanitize_line(task.check, _CHECK_LENGTH)
-            self._print_line(f"#{task.id}: its check {check!r} is not used by `mudroom board run`")
         try:
             blockers = [self._board.get(blocker) for blocker in task.blockers]
             report = await self._session.task(
                 format_prompt(task, blockers),
                 agent=task.agent or self._agent,
                 description=f"#{task.id} {task.subject}"[:60],
+                check=task.check,
+                confirm_check=task.is_imported,
             )
             self._finish(task, report)
         except UnknownName as error:
@@ -164,7 +163,8 @@ class BoardRunner:
         if ready is None:
             self._print_line(f"#{task.id} was returned to the board; its report is not used")
             return
-        self._print_line(f"#{task.id} is done{format_ready(ready)}")
+        check = f"; {sanitize_line(task.check, _CHECK_LENGTH)} green" if task.check else ""
+        self._print_line(f"#{task.id} is done{check}{format_ready(ready)}")
 
     def _release(self, task: BoardTask, reason: str) -> None:
         self._board.release(task, reason)

@@ -152,7 +152,7 @@ class IsolatedWorkspaces:
             base, files = start[0], StoredFiles(start[1])
             store.expect_marks()
         else:
-            files = self._store_present(parent)
+            files = self.store_present(parent)
             base = files.tree
         self._quota.check(store.measure_tree(files.tree))
         checkout = check_out(store, files.tree, place, run_id, same_path=same_path)
@@ -200,6 +200,16 @@ class IsolatedWorkspaces:
         self.store.keep(run_id, work)
         return work
 
+    def store_present(self, run_id: str) -> StoredFiles:
+        """Store the present files of a run, or of the user's folder."""
+        folder = self.find(run_id) if run_id else None
+        if run_id and folder is None:
+            raise WorkspaceError(f"run {run_id} has no isolated workspace")
+        with self._lock_index(run_id or SOURCE_INDEX):
+            if folder is None:
+                return self.store.store_source()
+            return self.store.store_files(folder.files, run_id)
+
     def find_stored(self, run_id: str) -> Work | None:
         """Return the work of a run that was stored, None if there is none."""
         record = self.store.find_kept(run_id)
@@ -218,7 +228,7 @@ class IsolatedWorkspaces:
     def remove_if_stored(self, run_id: str) -> None:
         """Remove the folder of a run if it is as the stored work; else a later start finds it."""
         stored = self.find_stored(run_id) if self.find(run_id) else None
-        if stored and self._store_present(run_id).tree == stored.tree:
+        if stored and self.store_present(run_id).tree == stored.tree:
             self.remove(run_id)
 
     def mark_merged(self, run_id: str) -> None:
@@ -240,7 +250,7 @@ class IsolatedWorkspaces:
             after: plan of work that is merged before, if the new plan is for both.
             choice: decides conflicts.
         """
-        ours = after.base if after else self._store_present(into).tree
+        ours = after.base if after else self.store_present(into).tree
         onto = after.tree if after else ours
         merge = merge_trees(self.store, work.base, onto, work.tree)
         kept: tuple[str, ...] = ()
@@ -290,16 +300,6 @@ class IsolatedWorkspaces:
     def find_id(self, data: bytes) -> str:
         """Return the id that git gives a content."""
         return self.store.find_id(data)
-
-    def _store_present(self, run_id: str) -> StoredFiles:
-        """Store the present files of a run, or of the user's folder."""
-        folder = self.find(run_id) if run_id else None
-        if run_id and folder is None:
-            raise WorkspaceError(f"run {run_id} has no isolated workspace")
-        with self._lock_index(run_id or SOURCE_INDEX):
-            if folder is None:
-                return self.store.store_source()
-            return self.store.store_files(folder.files, run_id)
 
     @contextmanager
     def _lock_index(self, name: str) -> Generator[None]:
