@@ -20,6 +20,7 @@ from mudroom.cli.output.text import (
     measure_width,
     paint,
     truncate,
+    wrap,
 )
 
 
@@ -83,6 +84,18 @@ def test_the_noun_agrees_with_its_count():
 def test_truncate_counts_two_columns_for_wide_characters(text: str, columns: int, shown: str):
     assert truncate(text, columns) == shown
     assert measure_width(shown) <= max(0, columns)
+
+
+def test_chinese_wraps_between_characters_and_not_before_punctuation():
+    text = "引文是在文件前 60 行内开始、像是说明文字的注释（或标题）；它之前可能还有 .gitignore"
+    for columns in range(10, 60):
+        rows = list(wrap(text, columns))
+        assert "".join(rows).replace(" ", "") == text.replace(" ", "")
+        assert all(measure_width(row) <= columns for row in rows)
+        assert not [row for row in rows[1:] if row[0] in "、；）"]
+        assert not [row for row in rows if row[-1] == "（"]
+        if columns >= 20:
+            assert all(measure_width(row) >= columns - 13 for row in rows[:-1])
 
 
 def test_truncate_can_use_an_ascii_ellipsis():

@@ -254,6 +254,21 @@ def test_a_continued_run_names_the_run_it_continues():
     assert "\ncontinues run 1\n" in render_transcript([RunStarted(at=0, run="2", brief=brief)], "2")
 
 
+@pytest.mark.parametrize("columns", [20, 40, 80])
+def test_on_a_terminal_the_transcript_wraps_between_words(columns: int):
+    text = "Read the files of the package and summarize what each does. 总结所有文件，然后报告。"
+    events = [run_started("1"), *turn_events("1", TextBlock(text)), run_finished("1")]
+    tree = RunTree.from_events(events)
+    (shown,) = render_transcripts(tree, events, ["1"], columns=columns, wraps=True)
+    rows = shown.split("assistant\n")[1].splitlines()
+    assert all(measure_width(row) <= columns and row.startswith("    ") for row in rows)
+    words = " ".join(rows).split()
+    assert [word for word in text.split() if word.isascii()] == [
+        word for word in words if word.isascii()
+    ]
+    assert "".join(words) == text.replace(" ", "")
+
+
 def test_the_full_transcript_omits_nothing():
     shown = render_transcript(make_session(), "1.1.1", full=True)
     assert shown.count("import os") == 315

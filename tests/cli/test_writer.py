@@ -41,7 +41,7 @@ from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom.cli.interactive.status_line import StatusLine
 from mudroom.cli.output.markdown import MarkdownBlocks, render_markdown
 from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import UNICODE
+from mudroom.cli.output.text import UNICODE, measure_width
 from mudroom.pricing import get_context_window
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
@@ -302,6 +302,15 @@ def test_tables_in_a_narrow_terminal_lose_no_character() -> None:
         assert "…" not in shown
         missing = [word for word in words.split() if word not in shown]
         assert not missing, f"{columns} columns: {shown}"
+
+
+def test_chinese_markdown_wraps_between_characters() -> None:
+    text = "当前目录中匹配 `*.py` 的8 个文件，**列出其中** 8 个，可能不含空文件和其他文件"
+    for columns in range(20, 60):
+        shown = re.sub(r"\x1b\[[\d;]*m", "", render_markdown(text, columns=columns, color=True))
+        rows = shown.rstrip("\n").split("\n")
+        assert "".join(rows).replace(" ", "") == re.sub(r"`|\*\*| ", "", text)
+        assert all(measure_width(row) >= columns - 10 for row in rows[:-1]), shown
 
 
 def test_a_table_has_one_blank_line_around_it() -> None:

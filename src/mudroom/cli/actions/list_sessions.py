@@ -145,6 +145,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
         "columns": _get_width(),
         "color": should_color(sys.stdout, color),
         "glyphs": choose_glyphs(sys.stdout.encoding),
+        "wraps": sys.stdout.isatty(),
     }
     text = SessionText(**style)
     shown: list[StoredEvent] = []

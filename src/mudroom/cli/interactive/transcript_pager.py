@@ -8,7 +8,7 @@ from ..._core.events import StoredEvent
 from ..._core.runs import InboxMessage
 from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
-from ..output.text import Glyphs, Line, measure_width, wrap
+from ..output.text import Glyphs, Line, wrap, wrap_line
 from ..output.transcript_lines import format_transcript
 
 
@@ -38,7 +38,7 @@ class TranscriptPager:
         if self._drawn != (len(self._events), columns):
             self._drawn = (len(self._events), columns)
             lines = format_transcript(self.run, self._events, columns=columns, glyphs=glyphs)
-            self._body = [part for line in lines for part in _wrap_line(line, columns)]
+            self._body = [part for line in lines for part in wrap_line(line, columns)]
         streaming: list[Line] = [
             [(f"  {part}", "")]
             for line in self.run.streamed_tail.splitlines()
@@ -57,18 +57,4 @@ class TranscriptPager:
                 [(f"message from {sender}, not read yet", "bold yellow")],
                 *([(f"    {row}", "")] for row in sanitize(message.text).split("\n")),
             ):
-                yield from _wrap_line(line, columns)
-
-
-def _wrap_line(line: Line, columns: int) -> Iterator[Line]:
-    """Split a line into lines that fit, all with the indentation of the first."""
-    line = [(text.expandtabs(4), style) for text, style in line]
-    if sum(measure_width(text) for text, _ in line) <= columns:
-        yield line
-        return
-    text = "".join(text for text, _ in line)
-    style = line[0][1] if len(line) == 1 else ""
-    words = text.lstrip(" ")
-    indent = text[: min(len(text) - len(words), columns // 2)]
-    for part in wrap(words, columns - len(indent)):
-        yield [(indent + part, style)]
+                yield from wrap_line(line, columns)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from ...projections.safe_text import sanitize
-from .text import STYLE_CODES, Line, wrap_last_lines
+from .text import BREAKS, STYLE_CODES, Line, wrap_last_lines
 from .theme import apply_theme
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 MAX_RENDERED_CHARACTERS = 8_000
 """Length of an unfinished block up to which it is rendered; a longer one is shown as it is."""
+
+_BREAK = "\x1f"
+"""A blank without width, at which rich may break a line; sanitized text has none."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
 _COLOR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
@@ -115,12 +118,12 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
         theme=Theme({"markdown.code": "bold cyan"}),  # readable on light and dark
     )
     console.print(_parse_markdown(text))
-    lines = [_strip_line(line) for line in page.getvalue().split("\n")]
+    lines = [_strip_line(line) for line in page.getvalue().replace(_BREAK, "").split("\n")]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + end
 
 
 def _parse_markdown(text: str) -> Markdown:
-    """Return Markdown with tables that wrap long words and cut no text."""
+    """Return Markdown that wraps Chinese between characters, with tables that cut no text."""
     from rich.markdown import Markdown, TableElement
     from rich.table import Table
 
@@ -135,7 +138,12 @@ def _parse_markdown(text: str) -> Markdown:
     class Page(Markdown):
         elements: ClassVar = {**Markdown.elements, "table_open": WrappedTable}
 
-    return Page(text, code_theme="ansi_dark")
+    page = Page(text, code_theme="ansi_dark")
+    for block in page.parsed:
+        for token in block.children or ():
+            if token.type in ("text", "code_inline"):
+                token.content = re.sub(BREAKS, _BREAK, token.content)
+    return page
 
 
 def _strip_line(line: str) -> str:

@@ -23,6 +23,19 @@ _NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
 It includes the glyphs, so that drawing them does not import a table of character widths.
 """
 
+_WIDE = "\u2e80-\ua4cf\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff"
+"""Chinese and Japanese characters: between two of them a line may break."""
+_OPENING = "（［｛《〈「『【〔“‘([{<"
+_CLOSING = "，。、；：！？％…）］｝》〉」』】〕ー”’,.;:!?%)\\]}>"
+BREAKS = (
+    rf"(?<=[{_WIDE}])(?<![{_OPENING}])(?![\s{_CLOSING}])"
+    rf"|(?<=[^\s{_OPENING}])(?![{_CLOSING}])(?=[{_WIDE}])"
+)
+"""Pattern of the empty text at the places without a blank where a line may break.
+
+It is compiled at its first use: that takes some milliseconds.
+"""
+
 ERASE_DOWN = "\x1b[2K\x1b[C\x1b[J\x1b[D"
 """Erases from the start of the row down.
 
@@ -127,8 +140,7 @@ def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]
     columns = max(2, columns)
     while measure_width(line) > columns:
         head = truncate(line, columns, "")
-        ends_word = line[len(head) : len(head) + 1] == " "
-        end = len(head) if ends_word else head.rfind(" ")
+        end = _find_break(line, len(head))
         if end <= 0:
             word = line.split(" ", 1)[0]
             end = len(word) if keeps_words and word.isascii() else len(head)
@@ -138,6 +150,31 @@ def wrap(line: str, columns: int, *, keeps_words: bool = False) -> Iterator[str]
         if not line:
             return
     yield line
+
+
+def _find_break(line: str, length: int) -> int:
+    """Return the last place up to `length` at which a line may break; 0 or less for none."""
+    if line[length : length + 1] == " ":
+        return length
+    blank = line.rfind(" ", 0, length)
+    if _NARROW(line, 0, length):
+        return blank
+    places = (match.start() for match in re.finditer(BREAKS, line[: length + 1]))
+    return max((place for place in places if blank < place <= length), default=blank)
+
+
+def wrap_line(line: Line, columns: int) -> Iterator[Line]:
+    """Wrap a line between words; all rows have its indentation."""
+    line = [(text.expandtabs(4), style) for text, style in line]
+    if sum(measure_width(text) for text, _ in line) <= columns:
+        yield line
+        return
+    text = "".join(text for text, _ in line)
+    style = line[0][1] if len(line) == 1 else ""
+    words = text.lstrip(" ")
+    indent = text[: min(len(text) - len(words), columns // 2)]
+    for part in wrap(words, columns - len(indent)):
+        yield [(indent + part, style)]
 
 
 def split_line(line: Line, columns: int) -> Iterator[Line]:

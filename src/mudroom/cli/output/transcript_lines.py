@@ -28,7 +28,7 @@ from ...projections.run_tree import RunTree
 from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
-from .text import UNICODE, Glyphs, Line, choose_agent_color, paint, truncate
+from .text import UNICODE, Glyphs, Line, choose_agent_color, paint, truncate, wrap, wrap_line
 from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
 MAX_LINES, MAX_CHARACTERS = 20, 2000
@@ -46,16 +46,25 @@ class SessionText:
     Arguments:
         columns: width of the screen.
         color: use colors.
+        wraps: wrap the ledger between words.
 
     Attributes:
         tree: the runs so far.
     """
 
-    def __init__(self, *, columns: int = 80, color: bool = False, glyphs: Glyphs = UNICODE) -> None:
+    def __init__(
+        self,
+        *,
+        columns: int = 80,
+        color: bool = False,
+        glyphs: Glyphs = UNICODE,
+        wraps: bool = False,
+    ) -> None:
         self.tree = RunTree()
         self._ledger = LedgerBuilder()
         self._style = TreeStyle(columns=columns, show_ids=True, glyphs=glyphs)
         self._color = color
+        self._wraps = wraps
         self._has_title = False
         self._shown_roots = 0
 
@@ -79,7 +88,9 @@ class SessionText:
         lines = list(self._format_roots(lambda root: True))
         ledger = self._ledger.ledger
         if ledger.children:
-            lines += [[("", "")], [(describe_ledger(ledger), "")]]
+            text = describe_ledger(ledger)
+            rows = wrap(text, self._style.columns) if self._wraps else [text]
+            lines += [[("", "")], *([(row, "")] for row in rows)]
         return paint(lines, color=self._color)
 
     def _format_roots(self, is_complete: Callable[[RunView], bool]) -> Iterator[Line]:
@@ -121,12 +132,14 @@ def render_transcripts(
     color: bool = False,
     glyphs: Glyphs = UNICODE,
     full: bool = False,
+    wraps: bool = False,
 ) -> Iterator[str]:
     """Yield each run as its model saw it: prompt, answers, tool calls, results.
 
     Arguments:
         events: those of the session, or only those of these runs.
         full: show results and arguments in full; otherwise the rest is counted in a note.
+        wraps: wrap lines between words.
 
     Raises UnknownName if the session has no such run.
     """
@@ -139,6 +152,8 @@ def render_transcripts(
         if run is None:
             raise UnknownName("run", run_id, tree.runs)
         lines = format_transcript(run, run_events, columns=columns, glyphs=glyphs, full=full)
+        if wraps:
+            lines = [row for line in lines for row in wrap_line(line, columns)]
         yield paint(lines, color=color)
 
 
