@@ -11,6 +11,7 @@ from contextlib import (
     AbstractContextManager,
     ExitStack,
     asynccontextmanager,
+    suppress,
 )
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +23,7 @@ from ._core.agents import WorkspaceKind, WorkspaceSpec
 from ._core.merge_events import Overlap
 from ._core.ports import NO_CHOICE, Environment, MergeChoice, MergePlan, Sandbox, Workspace
 from ._core.runs import Work
-from .errors import UsageError
+from .errors import UsageError, WorkspaceError
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
 from .tools import make_builtin_tools
@@ -81,7 +82,8 @@ def _clean_up_isolated(home: str) -> None:
     def clean_up() -> None:
         from .workspaces.isolated.kept_work import remove_abandoned
 
-        remove_abandoned(home)
+        with suppress(WorkspaceError):  # `mudroom doctor` says why they cannot be listed
+            remove_abandoned(home)
 
     threading.Thread(target=clean_up, name="workspace clean-up", daemon=True).start()
 

@@ -40,6 +40,25 @@ def leave_work(project: Path, run_id: str, files: dict[str, str | bytes]) -> Non
     del workspaces  # a kill ends its lock, too
 
 
+@pytest.mark.parametrize("command", [["workspaces"], ["workspaces", "overlap"]])
+def test_a_state_folder_that_is_a_file_is_an_error(
+    command: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    home = tmp_path / "home"
+    home.touch()
+    monkeypatch.setenv("MUDROOM_HOME", str(home))
+    assert run(command) != 0
+    shown = capsys.readouterr()
+    assert f"cannot be listed: Not a directory ({home}/isolated)." in shown.err
+    assert "set MUDROOM_HOME to another folder" in shown.err
+    assert shown.out == ""
+    run(["doctor"])
+    assert "FAIL  isolated workspaces: " in capsys.readouterr().out
+
+
 def test_work_of_a_killed_process_is_listed_shown_and_merged(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,13 +29,13 @@ from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
 from mudroom._core.tools import ToolResult
 from mudroom._engine.inbox.notification import make_notification
-from mudroom.cli.interactive.completion import PromptCompleter
-from mudroom.cli.interactive.input_line.mentions import (
-    MentionCompletions,
+from mudroom.cli.actions.prompts.mentions import (
+    describe_unknown_mentions,
     expand_mentions,
-    find_mention,
     split_message,
 )
+from mudroom.cli.interactive.completion import PromptCompleter
+from mudroom.cli.interactive.input_line.mentions import MentionCompletions, find_mention
 from mudroom.cli.interactive.input_line.paste import PasteStore
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom.cli.interactive.status_line import StatusLine
@@ -355,6 +355,28 @@ def test_a_named_child_goes_before_a_file_and_an_agent_of_the_same_name(tmp_path
         "Send this to alice with the send_message tool.",
         "Give this to the agent alice with the task tool.",
     ]
+
+
+def test_a_mention_that_means_nothing_has_a_hint_if_it_is_like_a_name_or_comes_first(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "alise").touch()
+
+    def list_hints(line: str) -> list[str]:
+        return list(
+            describe_unknown_mentions(
+                line, folder=str(tmp_path), agents=["explore"], teammates=["alice"]
+            )
+        )
+
+    nothing = "is no agent, named child or file here. It is sent as text."
+    assert list_hints("@allice look") == [f"@allice {nothing} Did you mean alice?"]
+    assert list_hints("ask @agent-explor") == [f"@agent-explor {nothing} Did you mean explore?"]
+    assert list_hints("@pytest.fixture stays") == [
+        f"@pytest.fixture {nothing} Known: alice, explore."
+    ]
+    for line in ("use @pytest.fixture", "@Alice hi", "@explore x", "@alise", "me@alicia.org"):
+        assert list_hints(line) == []
 
 
 @pytest.mark.parametrize(

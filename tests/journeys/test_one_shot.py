@@ -47,6 +47,28 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: 
     )
 
 
+async def test_mentions_mean_the_same_as_at_the_prompt_and_data_has_none(mudroom: Mudroom) -> None:
+    prompts: list[str] = []
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        prompts.append(request.body.decode())
+        return "ok"
+
+    words = "@explore read @f0.txt, then ask @exploer"
+    async with ModelServer(answer) as server:
+        done = await mudroom("-p", words, *MODEL, url=server.url, stdin=b"@plan and @f1.txt")
+    assert done.code == 0
+    assert "f0.txt: attached, 301 lines, 3.6 kB\n" in done.err
+    assert "@exploer is no agent, named child or file here. It is sent as text." in done.err
+    assert "Did you mean explore?" in done.err
+    (prompt,) = prompts
+    assert "Give this to the agent explore with the task tool." in prompt
+    assert "MUD-0" in prompt
+    assert "@plan and @f1.txt" in prompt
+    assert "to the agent plan" not in prompt
+    assert "MUD-1" not in prompt
+
+
 async def test_quiet_prints_only_the_answer(mudroom: Mudroom) -> None:
     async with ModelServer(answer_as_family) as server:
         done = await mudroom("--print", "PARENT", "-q", *MODEL, url=server.url)

@@ -66,7 +66,7 @@ def test_it_installs_with_hashes_and_then_the_project_itself(machine: Machine) -
     done = machine.run()
     assert (
         done.returncode == 0
-        and done.stderr == "installing into .venv (once)\n"
+        and done.stderr == "installing into .venv (once; about half a minute)\n"
         and done.stdout == ""
     )
     assert (

@@ -24,6 +24,12 @@ def list_teammates(tree: RunTree) -> list[Teammate]:
     return tree.roster.list_current_of_roots(tree.latest_root, *tasks)
 
 
+def list_names(tree: RunTree) -> list[str]:
+    """Return the names of the named children that can work."""
+    teammates = list_teammates(tree)
+    return [each.name for each in teammates if not (each.is_replaced or each.is_stopped)]
+
+
 def list_idle(tree: RunTree) -> list[Teammate]:
     """Return the named children that a message starts again."""
     return [teammate for teammate in list_teammates(tree) if teammate.is_idle]

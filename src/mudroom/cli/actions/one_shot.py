@@ -8,12 +8,15 @@ from ..._core.agents import Mode
 from ..._core.events import StoredEvent
 from ..._platform.event_loop import run_event_loop
 from ...errors import UsageError
+from ...projections.current_team import list_names
+from ...projections.run_tree import RunTree
 from ..output.log_notices import show_log
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import load_permissions
 from .open_session import create_session, name_session
+from .prompts import prepare_prompt, run_prepared
 from .read_prompt import read_prompt
 from .session_start import StartOptions
 from .session_store import delete_expired_sessions
@@ -32,17 +35,17 @@ def run_print_mode(words: str | None, options: StartOptions, *, wait_for_stdin: 
         wait_for_stdin: read stdin to its end without a timeout.
     """
     prompt = read_prompt(words, sys.stdin, wait=wait_for_stdin, warn=print_notice)
-    has_data = words is not None and prompt != words
-    return run_event_loop(run_one_shot(prompt, options, has_data=has_data))
+    return run_event_loop(run_one_shot(prompt, options, words=words or ""))
 
 
-async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: bool = False) -> int:
+async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str = "") -> int:
     """Run one prompt and return the exit code.
 
     Arguments:
         prompt: None only finishes an interrupted run.
-        has_data: the prompt has data of another program; without a permission mode, nothing may
-            be changed.
+        words: beginning of the prompt that comes from the command line, "" for none. Only its
+            mentions count. What follows it is data of another program; without a permission mode,
+            nothing may be changed then.
     """
     settings = options.settings
     schema = None
@@ -50,6 +53,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
         from .parse_json_flags import load_json_schema
 
         schema = load_json_schema(settings.json_schema)
+    has_data = bool(words) and prompt != words
     default_mode = Mode.DONT_ASK if has_data else Mode.DEFAULT
     loaded = load_permissions(settings, options.cwd, default_mode=default_mode)
     recorded: list[StoredEvent] = []
@@ -69,6 +73,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
             denial_hint=DATA_HINT if has_data and not settings.permission_mode else "",
         )
         reporter.add_past_events(recorded, session.unfinished_runs)
+        teammates = list_names(RunTree.from_events(recorded)) if "@" in words else []
         recorded.clear()
         if session.unfinished_runs and not options.quiet:
             print_notice("finishing the interrupted run first")
@@ -76,7 +81,10 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, has_data: b
         with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
             report = await session.resume_unfinished()
             if prompt is not None and not signals:
-                report = await session.run(prompt, outputs=schema)
+                prepared = await prepare_prompt(session, settings, words, teammates=teammates)
+                data = prompt.removeprefix(words)
+                warn = reporter.print_notice
+                report = await run_prepared(session, prepared, data, warn, outputs=schema)
         if report is None:
             raise UsageError("no run of this session was interrupted", where=session.id)
         if report.is_interrupted and not signals:

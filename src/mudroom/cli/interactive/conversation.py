@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AsyncExitStack, contextmanager
 
 from msgspec import Struct
 
 from ..._core.events import AnyEvent, RunFinished, StoredEvent
-from ..._core.messages import ImageBlock, TextBlock
 from ..._core.run_ids import is_child_id
 from ..._core.runs import Report
 from ..._engine.compaction.summary import has_summary
 from ...config import Settings
-from ...errors import JournalError, MudroomError, UsageError, suggest_names
+from ...errors import JournalError, MudroomError, suggest_names
 from ...journals.sessions import open_store, stream_events
-from ...projections.current_team import list_teammates
+from ...projections.current_team import list_names
 from ...projections.file_changes import FileChanges
 from ...projections.ledger import PromptLedgers, describe_ledger
 from ...projections.open_work import OpenWork, describe_work, list_open_work
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
+from ..actions.prompts import prepare_prompt, run_prepared
+from ..actions.prompts.mentions import split_message
 from ..output.report import describe_changed_files, describe_interrupt, explain_failure
 from ..output.text import Line
-from .input_line.mentions import MentionCompletions, expand_mentions, split_message
-from .prompts.attachments import load_attachments
+from .input_line.mentions import MentionCompletions
 from .prompts.other_programs import describe_nearest
 from .prompts.prompt_files import PromptFile, load_prompt_files
 from .questions.approvals import ApprovalPrompt
@@ -131,8 +131,7 @@ class Conversation:
 
     def list_teammate_names(self) -> list[str]:
         """Return the names of the named children that can work."""
-        teammates = list_teammates(self.tree)
-        return [each.name for each in teammates if not (each.is_replaced or each.is_stopped)]
+        return list_names(self.tree)
 
     async def read_run(self, run_id: str) -> list[StoredEvent]:
         """Return the recorded events of a run. If they cannot be read, print the error."""
@@ -284,32 +283,16 @@ class Conversation:
 
     async def _run_prompt(self, line: str) -> None:
         teammates = self.list_teammate_names()
-        attachments = await asyncio.to_thread(
-            load_attachments, self.session, self.settings, line, without=teammates
-        )
-        for note in attachments.notes:
-            self.print_text(note, "dim")
-        prompt = expand_mentions(
-            line,
-            folder=self.session.cwd,
-            agents=self._list_agent_names(),
-            teammates=teammates,
-            attached=attachments.words,
-        )
+        prompt = await prepare_prompt(self.session, self.settings, line, teammates=teammates)
         parts = self._prompt_parts
         self._prompt_parts = []
-        text = "\n\n".join([*parts, prompt]) + attachments.text
+        prompt.text = "\n\n".join([*parts, prompt.text])
         with self._mark_busy():
-            report = await self._run_with_images(text, attachments.images)
+            report = await run_prepared(self.session, prompt, "", self._print_note)
         self._print_ending(report)
 
-    async def _run_with_images(self, text: str, images: Sequence[ImageBlock]) -> Report:
-        if images:
-            try:
-                return await self.session.run([TextBlock(text), *images])
-            except UsageError as error:
-                self.print_text(f"The images are not sent, only their paths: {error}", "yellow")
-        return await self.session.run(text)
+    def _print_note(self, note: str) -> None:
+        self.print_text(note, "dim")
 
     async def compact(self, focus: str) -> None:
         """Replace the conversation by a summary. Esc stops this and leaves it unchanged.

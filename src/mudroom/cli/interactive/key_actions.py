@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.buffer import Buffer
 
 from ...errors import UsageError
+from ..actions.prompts.mentions import split_message
 from ..output.scrollback import Scrollback
 from .child_actions import ChildActions, print_wrapped
 from .input_line.line_queue import LineQueue
-from .input_line.mentions import split_message
 from .input_line.paste import PasteStore
 from .panel import Panel
 from .questions.choice import Choice, match_answer

@@ -20,6 +20,7 @@ MAX_RENDERED_CHARACTERS = 8_000
 _BREAK = "\x1f"
 """A blank without width, at which rich may break a line; sanitized text has none."""
 
+_BREAKS_IN_TABLES = rf"{BREAKS}|(?<=\w/)(?=\w)"
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
 _COLOR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
 _STYLE_NAMES = {code: name for name, code in STYLE_CODES.items()}
@@ -123,7 +124,10 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
 
 
 def _parse_markdown(text: str) -> Markdown:
-    """Return Markdown that wraps Chinese between characters, with tables that cut no text."""
+    """Return Markdown that wraps Chinese between characters.
+
+    Tables cut no text, and wrap paths after a slash.
+    """
     from rich.markdown import Markdown, TableElement
     from rich.table import Table
 
@@ -139,10 +143,15 @@ def _parse_markdown(text: str) -> Markdown:
         elements: ClassVar = {**Markdown.elements, "table_open": WrappedTable}
 
     page = Page(text, code_theme="ansi_dark")
+    breaks = BREAKS
     for block in page.parsed:
+        if block.type == "table_open":
+            breaks = _BREAKS_IN_TABLES
+        elif block.type == "table_close":
+            breaks = BREAKS
         for token in block.children or ():
             if token.type in ("text", "code_inline"):
-                token.content = re.sub(BREAKS, _BREAK, token.content)
+                token.content = re.sub(breaks, _BREAK, token.content)
     return page
 
 

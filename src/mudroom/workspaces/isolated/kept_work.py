@@ -195,7 +195,15 @@ def _store_and_remove(home: str, folder: Path) -> int:
 
 
 def _list_sessions(home: str) -> list[Path]:
+    """Return the folders of the sessions. Raises WorkspaceError if they cannot be listed."""
+    folder = get_isolated_folder(home)
     try:
-        return sorted(path for path in get_isolated_folder(home).iterdir() if path.is_dir())
-    except OSError:
-        return []  # there is no such folder, or it cannot be read: `doctor` says so
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise WorkspaceError(
+            f"isolated workspaces cannot be listed: {error.strerror}",
+            where=str(folder),
+            remedy="Check its permissions, or set MUDROOM_HOME to another folder.",
+        ) from error

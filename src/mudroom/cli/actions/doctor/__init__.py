@@ -22,7 +22,7 @@ from ...._core.ports import Model, RequestConfig
 from ...._platform.system_clock import SystemClock
 from ...._version import __version__
 from ....agent_files import count_by_severity
-from ....errors import JournalError, MudroomError, UsageError
+from ....errors import JournalError, MudroomError, UsageError, WorkspaceError
 from ....journals.sessions import open_store, read_events
 from ....learnt_windows import LearntWindows
 from ....model_registry import ModelRegistry, choose_default_model, explain_unusable
@@ -141,10 +141,14 @@ def _check_journals(home: str) -> Check:
 def _check_workspaces(home: str) -> Iterator[Check]:
     from ....workspaces.isolated.kept_work import list_kept, measure_kept
 
-    kept_size = measure_kept(home)
+    try:
+        kept_size = measure_kept(home)
+        kept = list_kept(home)
+    except WorkspaceError as error:
+        yield Check("isolated workspaces", "fail", str(error))
+        return
     if not kept_size.sessions:
         return
-    kept = list_kept(home)
     not_merged = sum(work.state == "not merged" for work in kept)
     result = (
         f"{format_size(kept_size.size)} of {count_noun(kept_size.sessions, 'session')} in "

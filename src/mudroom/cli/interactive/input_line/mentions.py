@@ -1,20 +1,15 @@
-"""Mentions in a prompt: expansion of `@file`, `@agent` and `@teammate`; their completions."""
+"""Completions of mentions in a prompt: `@file`, `@agent` and `@teammate`."""
 
 from __future__ import annotations
 
-import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from ....projections.team import normalize_name
+from ...actions.prompts.mentions import AGENT_PREFIX, MENTION
 
-_MENTION = re.compile(r"(?<![\w@/.])@([^\s,;!?()\"'`<>]+)")
-_MENTION_AT_END = re.compile(_MENTION.pattern.removesuffix("+)") + r"*)\Z")
-
-AGENT_PREFIX = "agent-"
-"""Optional prefix of an agent's name, to tell it from a file."""
+_MENTION_AT_END = re.compile(MENTION.pattern.removesuffix("+)") + r"*)\Z")
 
 MAX_OFFERS = 50
 """Maximum number of files in one list of completions."""
@@ -24,63 +19,6 @@ MAX_FILES = 20_000
 
 CACHE_SECONDS = 10.0
 """Seconds for which the list of files is kept."""
-
-
-def find_mentions(prompt: str) -> list[str]:
-    """Return the mentions of a prompt without their "@"."""
-    return [match[1].rstrip(".:") for match in _MENTION.finditer(prompt)]
-
-
-def split_message(line: str, teammates: Collection[str]) -> tuple[str, str]:
-    """Return the name and the text of a line such as "@alice look"; ("", "") of other lines.
-
-    Arguments:
-        teammates: names that begin a message.
-    """
-    word, *text = line.strip().split(maxsplit=1)
-    name = normalize_name(word.rstrip(".:,"))
-    if word.startswith("@") and text and name in teammates:
-        return name, text[0]
-    return "", ""
-
-
-def expand_mentions(
-    prompt: str,
-    *,
-    folder: str,
-    agents: Collection[str],
-    teammates: Collection[str] = (),
-    attached: Collection[str] = (),
-) -> str:
-    """Return the prompt for the model.
-
-    A mentioned file becomes its path. For a mentioned agent or teammate, an instruction is added
-    at the end. Any other mention stays as it is.
-
-    Arguments:
-        folder: base of relative paths.
-        agents: names of the known agents.
-        teammates: names of the named children; they go before files and agents.
-        attached: files whose content is sent, too; they stay as they are.
-    """
-    mentioned: dict[str, None] = {}
-
-    def expand(match: re.Match[str]) -> str:
-        word = match[1].rstrip(".:")
-        name = word.removeprefix(AGENT_PREFIX)
-        if (teammate := normalize_name(word)) in teammates:
-            mentioned[f"Send this to {teammate} with the send_message tool."] = None
-            return match[0]
-        if word in attached:
-            return match[0]
-        if os.path.lexists(os.path.join(folder, word)):
-            return match[1]
-        if name in agents:
-            mentioned[f"Give this to the agent {name} with the task tool."] = None
-        return match[0]
-
-    text = _MENTION.sub(expand, prompt)
-    return "\n\n".join([text, *mentioned])
 
 
 def find_mention(text: str) -> str | None:

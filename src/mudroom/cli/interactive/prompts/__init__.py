@@ -1,1 +1,1 @@
-"""Prompts of the user: attached files, commands of files, names of other programs' commands."""
+"""Prompts of files, and the names of other programs' commands."""

@@ -12,10 +12,10 @@ from ....errors import UsageError, WorkspaceError
 from ....projections.differences import diff_texts
 from ....projections.file_changes import FileChange
 from ....projections.safe_text import sanitize, sanitize_line
+from ...actions.prompts.attachments import remove_attachments
 from ...output.text import Line, split_line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation
-from ..prompts.attachments import remove_attachments
 
 MAX_LINES = 400
 """Lines shown of the differences; the rest is counted."""

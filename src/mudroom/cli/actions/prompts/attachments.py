@@ -20,9 +20,9 @@ from ....projections.safe_text import sanitize_line
 from ....session import Session
 from ....tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ....tools.read import READ
-from ...actions.load_permissions import load_permissions
-from ...actions.permissions import make_policy
-from ..input_line.mentions import find_mentions
+from ..load_permissions import load_permissions
+from ..permissions import make_policy
+from .mentions import find_mentions
 
 MAX_TEXT_BYTES = 100_000
 """Largest text file that is attached; of a larger one the model reads parts."""
