@@ -385,6 +385,9 @@ def test_a_mention_that_means_nothing_has_a_hint_if_it_is_like_a_name_or_comes_f
         ("@alice look up", ("alice", "look up")),
         ("@Alice: look\nup", ("alice", "look\nup")),
         ("@alice", ("", "")),
+        ("@小红，看看", ("小红", "看看")),
+        ("@小红 看看。", ("小红", "看看。")),
+        ("@小红看看", ("", "")),
         ("alice look", ("", "")),
         ("@alicia look", ("", "")),
         ("look @alice now", ("", "")),
@@ -393,7 +396,7 @@ def test_a_mention_that_means_nothing_has_a_hint_if_it_is_like_a_name_or_comes_f
 def test_a_line_that_begins_with_a_named_child_is_a_message(
     line: str, message: tuple[str, str]
 ) -> None:
-    assert split_message(line, ["alice"]) == message
+    assert split_message(line, ["alice", "小红"]) == message
 
 
 @pytest.mark.parametrize(

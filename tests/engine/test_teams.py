@@ -18,6 +18,7 @@ from mudroom._engine.team_registry import MAX_RUNS
 from mudroom._engine.team_text import check_name, make_agent_name
 from mudroom.errors import UnknownName
 from mudroom.models.scripted import Answer, Request, call
+from mudroom.projections.team import normalize_name
 from mudroom.testing.clock import VirtualLoop
 
 Arguments = dict[str, Any]
@@ -56,6 +57,26 @@ async def test_a_message_starts_the_next_run_of_a_named_child_in_its_conversatio
     assert [str(message.content) for message in last.messages][1].count("the door is green") == 1
     (notification,) = list_notifications(stage)
     assert "<name>alice</name>" in notification and "the window is blue" in notification
+
+
+async def test_a_name_may_have_letters_of_any_script(stage: Stage) -> None:
+    script = {
+        "PARENT": [[name("小红", "CHILD")], [send("@小红", "and now?")], "I wait.", "the end"],
+        "CHILD": ["the first report", "the second report"],
+    }
+    async with stage.open(script) as session:
+        await session.run("PARENT")
+        await check_record(stage)
+    assert stage.results[1].text == "Sent to 小红, who works again with it (run 1.2.1)."
+    assert stage.reports["1.2.1"].text == "the second report"
+
+
+def test_a_name_has_one_form() -> None:
+    assert normalize_name(" @Ａlice Ｂ ") == "alice-b"
+    assert normalize_name("É") == normalize_name("E\u0301")
+    for code in range(0x3000):
+        once = normalize_name(f"a{chr(code)}b")
+        assert normalize_name(once) == once
 
 
 async def test_a_child_at_work_reads_a_message_by_name_with_its_next_request(stage: Stage) -> None:
@@ -150,6 +171,10 @@ async def test_a_child_that_its_parent_waits_for_is_told_to_end_with_its_questio
         ("lead", "'lead' is reserved"),
         ("9lives", "'9lives' is not a letter and up to 31"),
         ("a" * 33, "is not a letter and up to 31"),
+        ("红" * 33, "is not a letter and up to 31"),
+        ("小/红", "is not a letter and up to 31"),
+        ("a\u3164", "is not a letter and up to 31"),
+        ("a\u202e", "is not a letter and up to 31"),
     ],
 )
 async def test_a_wrong_name_is_refused(stage: Stage, wrong: str, reason: str) -> None:
@@ -307,7 +332,7 @@ async def test_after_a_rewind_wait_lists_the_last_run_that_remains(stage: Stage)
 
 def test_an_agent_with_a_name_of_other_letters_gives_a_valid_name() -> None:
     assert check_name(make_agent_name("研究员")) == ""
-    assert make_agent_name("研究员") == "teammate-1"
+    assert make_agent_name("研究员") == "研究员"
 
 
 async def test_after_a_rewind_an_answered_plan_is_open_again(stage: Stage) -> None:

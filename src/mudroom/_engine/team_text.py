@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from .._core.runs import Brief
+from ..projections.team import normalize_name
 from .team_registry import ALL, PARENT, PARENT_NAMES
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+_MAX_NAME = 32
+_INVISIBLE_LETTERS = "\u115f\u1160"
 _RESERVED = {*PARENT_NAMES, ALL, "all", "user", "mudroom"}
 
 _TEAM_TEXT = (
@@ -45,14 +48,22 @@ def check_name(name: str) -> str:
     """Return the reason why a child may not have a name, "" if it may."""
     if name in _RESERVED:
         return f"name: {name!r} is reserved; choose another one"
-    if not _NAME.fullmatch(name):
+    has_letter_first = name[:1].isalpha()
+    if not has_letter_first or len(name) > _MAX_NAME or not all(map(_is_allowed, name)):
         return f"name: {name!r} is not a letter and up to 31 letters, digits, - or _"
     return ""
 
 
+def _is_allowed(character: str) -> bool:
+    """Return whether a name may have a character: a letter of any script, a digit, "-" or "_"."""
+    kind = unicodedata.category(character)[0]
+    return character in "-_" or (kind in "LMN" and character not in _INVISIBLE_LETTERS)
+
+
 def make_agent_name(agent: str) -> str:
     """Return the name of a child that has that of its agent."""
-    name = re.sub(r"[^a-z0-9_-]+", "-", agent.lower()).strip("-_0123456789")[:24]
+    letters = (each if _is_allowed(each) else "-" for each in normalize_name(agent))
+    name = re.sub("-+", "-", "".join(letters)).strip("-_0123456789")[:24]
     return f"{name or 'teammate'}-1" if not name or check_name(name) else name
 
 

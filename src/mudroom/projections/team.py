@@ -9,6 +9,7 @@ for teammate in roster.list_teammates("1"):
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
@@ -36,8 +37,12 @@ MESSAGE_TOOL = "send_message"
 
 
 def normalize_name(text: str) -> str:
-    """Return a name as children have it: in lower case, without "@" and spaces."""
-    return "-".join(text.strip().lower().removeprefix("@").split())
+    """Return a name as children have it: in lower case, without "@" and spaces.
+
+    Letters in several forms, such as full-width ones, have one form.
+    """
+    words = unicodedata.normalize("NFKC", text).strip().lower().removeprefix("@").split()
+    return unicodedata.normalize("NFKC", "-".join(words))
 
 
 class TeammateState(StrEnum):

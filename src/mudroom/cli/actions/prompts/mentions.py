@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator
 from ....errors import suggest_names
 from ....projections.team import normalize_name
 
-MENTION = re.compile(r"(?<![\w@/.])@([^\s,;!?()\"'`<>]+)")
+MENTION = re.compile(r"(?<![A-Za-z0-9_@/.])@([^\s,;!?()\"'`<>，。；：！？、“”‘’]+)")
+_MESSAGE = re.compile(r"(@[^\s:.,，。：、]+)(?:[:.,]?\s+|[，。：、]\s*)(\S.*)", re.DOTALL)
 
 AGENT_PREFIX = "agent-"
 """Optional prefix of an agent's name, to tell it from a file."""
@@ -26,10 +27,9 @@ def split_message(line: str, teammates: Collection[str]) -> tuple[str, str]:
     Arguments:
         teammates: names that begin a message.
     """
-    word, *text = line.strip().split(maxsplit=1)
-    name = normalize_name(word.rstrip(".:,"))
-    if word.startswith("@") and text and name in teammates:
-        return name, text[0]
+    match = _MESSAGE.fullmatch(line.strip())
+    if match and (name := normalize_name(match[1])) in teammates:
+        return name, match[2]
     return "", ""
 
 
