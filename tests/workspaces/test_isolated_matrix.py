@@ -294,14 +294,23 @@ async def test_links(tmp_path: Path, land: Land) -> None:
     await land(project, "readlink inside to-folder outside > seen; echo more >> to-folder/x")
     assert (project / "seen").read_text() == f"a\nfolder\n{secret}\n"
     assert (project / "folder/x").read_text() == "x\nmore\n"
+    await land(project, "ln -sf folder/x inside; ln -s ../a folder/new; rm to-folder")
+    assert os.readlink(project / "inside") == "folder/x"
+    assert (project / "folder/new").read_text() == "a\n"
+    assert not os.path.lexists(project / "to-folder")
+    await land(project, "rm outside; echo text > outside; ln -sfn folder a")
+    assert not (project / "outside").is_symlink()
+    assert (project / "outside").read_text() == "text\n"
+    assert os.readlink(project / "a") == "folder"
     before = read_files(project)
     for command, path in (
-        ("ln -sf folder/x inside", "inside"),
         ("ln -s /etc/passwd new", "new"),
-        ("rm outside; echo text > outside", "outside"),
+        ("ln -s ../secret up", "up"),
+        ("ln -s folder/../../secret up", "up"),
+        ("ln -s .git/hooks hooks", "hooks"),
         ("rm -r folder; ln -s . folder", "folder"),
     ):
-        result = await land(project, f"echo child >> a; {command}")
+        result = await land(project, f"echo child >> outside; {command}")
         assert "[merge: not done" in result
         assert path in result
         assert read_files(project) == before

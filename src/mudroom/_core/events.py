@@ -248,7 +248,8 @@ class FileWriteIntended(Event, frozen=True, tag="file_write_intended"):
     """A tool call is about to change a file.
 
     Arguments:
-        before, after: sha256 of the file's bytes, "" if there is no file.
+        before, after: sha256 of the file's bytes, "" if there is no file; of a link "link:" and the
+            sha256 of its path.
     """
 
     call_id: str

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
 from hashlib import sha256
+from stat import S_IFMT, S_ISLNK
 from typing import Any
 
 from .._core.ports import ContentCheck, Workspace, WorkspaceWrapper
 from ..errors import WorkspaceError
-
-_BLOCK_SIZE = 1 << 20
-"""Bytes read at once to hash a file."""
+from .changes.content_hashes import hash_entry, hash_file, hash_link
 
 
 class RecordedWorkspace(WorkspaceWrapper):
@@ -43,18 +42,22 @@ class RecordedWorkspace(WorkspaceWrapper):
         check: ContentCheck | None = None,
     ) -> bool:
         """Write a whole file. Return True if the file is new."""
-        with self._announce(path, sha256(data).hexdigest()):
+        after = sha256(data).hexdigest()
+        if S_ISLNK(mode or 0):
+            after = hash_link(data)
+        with self._announce(path, after, follows=not S_IFMT(mode or 0)):
             return self.inner.write(path, data, mode=mode, check=check)
 
     def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
         """Remove a file."""
-        with self._announce(path, ""):
+        with self._announce(path, "", follows=False):
             self.inner.remove(path, check=check)
 
     @contextmanager
-    def _announce(self, path: str, after: str) -> Generator[None]:
+    def _announce(self, path: str, after: str, *, follows: bool) -> Generator[None]:
         located = self.inner.locate(path)
-        self._before_write(located, hash_file(self.inner, located), after)
+        before = hash_file(self.inner, located) if follows else hash_entry(self.inner, located)
+        self._before_write(located, before, after)
         is_written = False
         try:
             yield
@@ -96,21 +99,6 @@ class WriteBarrier:
         if self._running:
             self._idle = asyncio.Event()
             await self._idle.wait()
-
-
-def hash_file(workspace: Workspace, path: str) -> str:
-    """Return the sha256 of a file's bytes, "" if it does not exist or cannot be read."""
-    digest = sha256()
-    offset = 0
-    try:
-        while block := workspace.read(path, offset, _BLOCK_SIZE):
-            digest.update(block)
-            offset += len(block)
-            if len(block) < _BLOCK_SIZE:
-                break
-    except WorkspaceError:
-        return ""
-    return digest.hexdigest()
 
 
 def run_from_any_thread(

@@ -37,10 +37,10 @@ from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
 from .call_context import CallContext
+from .changes.content_hashes import hash_present
 from .compaction.record_file import rebuild_context
 from .compaction.requests import apply_edit
 from .compaction.summary import find_summary_runs
-from .file_writes import hash_file
 from .inbox.notification import is_notification, make_notification
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
@@ -314,7 +314,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     workspace.remove_unfinished(write.path)
     if tool.needs_children:
         return None  # a merge of the child's files, which the call continues
-    current = hash_file(workspace, write.path)
+    current = hash_present(workspace, write.path, write.before, write.after)
     if current == write.after:
         text = f"{write.path} was changed as asked, right before an interruption."
         return ToolResult(text, changes=(write.path,))

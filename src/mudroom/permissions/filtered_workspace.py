@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from .._core.ports import FileInfo, Workspace, WorkspaceWrapper
+from .._core.ports import FileInfo, LinkTarget, Workspace, WorkspaceWrapper
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 
@@ -47,6 +47,10 @@ class FilteredWorkspace(WorkspaceWrapper):
             os.close(descriptor)
             raise
         return descriptor
+
+    def read_link(self, path: str) -> LinkTarget | None:
+        """Return the path in a link, None for anything else."""
+        return self.inner.local.read_link(path) if self.inner.local else None
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read a part of a file. Raises WorkspaceError if it may not be read."""

@@ -26,11 +26,32 @@ def write_atomically(
 
     Arguments:
         folder: descriptor. old: facts about the file that is replaced, None for a new file.
-        mode: permission bits; None keeps those of the old file. check: see `Workspace.write`.
+        mode, check: see `Workspace.write`.
     """
     temporary = _make_name()
+    if mode is not None and stat.S_ISLNK(mode):
+        os.symlink(data, os.fsencode(temporary), dir_fd=folder)
+    else:
+        _write_file(folder, temporary, data, old, mode)
+    try:
+        if check is None:
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            replace_checked(folder, temporary, name, check)
+            with suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+        os.fsync(folder)
+    except BaseException:
+        os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def _write_file(
+    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None
+) -> None:
+    """Write a new file and make it durable. It is removed again after an error."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
+    descriptor = os.open(name, flags, 0o666, dir_fd=folder)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -42,15 +63,8 @@ def write_atomically(
             if mode is not None:
                 os.fchmod(descriptor, mode & 0o777)
             os.fsync(descriptor)
-        if check is None:
-            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        else:
-            replace_checked(folder, temporary, name, check)
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=folder)
-        os.fsync(folder)
     except BaseException:
-        os.unlink(temporary, dir_fd=folder)
+        os.unlink(name, dir_fd=folder)
         raise
 
 

@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Callable
 
-from .._core.ports import ContentCheck, FileChangedError
+from .._core.ports import ContentCheck, FileChangedError, LinkTarget
 
 _NO_REPLACE = 1
 _EXCHANGE = 2
@@ -63,12 +63,28 @@ def remove_checked(folder: int, name: str, temporary: str, check: ContentCheck) 
     raise FileChangedError(name)
 
 
+def read_link(folder: int, name: str) -> LinkTarget | None:
+    """Return the path in a link of an open folder, None for anything else."""
+    try:
+        return LinkTarget(os.fsencode(os.readlink(name, dir_fd=folder)))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return None
+
+
 def _read(folder: int, name: str) -> bytes | None:
-    """Return the content of a regular file, None if there is none."""
+    """Return the content of a regular file or of a link, None if there is none."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return read_link(folder, name)
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
 

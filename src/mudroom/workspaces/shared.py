@@ -12,10 +12,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from .._core.ports import ContentCheck, FileInfo
+from .._core.ports import ContentCheck, FileInfo, LinkTarget
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 from ._atomic_write import remove_file, remove_temporary_files, write_atomically
+from ._checked_rename import read_link
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
 from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
@@ -137,17 +138,33 @@ class SharedWorkspace:
         try:
             self._check_opened_folder(folder, path)
             old = _stat_entry(folder, name)
-            if old is not None and stat.S_ISLNK(old.st_mode):
+            is_link = old is not None and stat.S_ISLNK(old.st_mode)
+            if is_link and not stat.S_IFMT(mode or 0):
                 target = self._read_link_target(located)
                 return self.write(target, data, mode=mode, check=check)
-            if old is not None:
+            if old is not None and not is_link:
                 _check_writable(path, folder, name, old.st_mode)
-            write_atomically(folder, name, data, old, mode, check)
+            write_atomically(folder, name, data, None if is_link else old, mode, check)
         except OSError as error:
             raise explain(error, path, self._root) from error
         finally:
             os.close(folder)
         return old is None
+
+    def read_link(self, path: str) -> LinkTarget | None:
+        """Return the path in a link beneath the root, None for anything else."""
+        located = self._locate(path)
+        parent, name = os.path.split(located)
+        try:
+            folder = self._open_located(parent or ".", FOLDER_FLAGS)
+        except WorkspaceError:
+            return None  # the folder does not exist
+        try:
+            return read_link(folder, name or ".")
+        except OSError as error:
+            raise explain(error, path, self._root) from error
+        finally:
+            os.close(folder)
 
     def remove(self, path: str, *, check: ContentCheck | None = None) -> None:
         """Remove a regular file, or a link. Raises WorkspaceError."""

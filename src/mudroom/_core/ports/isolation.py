@@ -24,13 +24,15 @@ class MergedFile(Struct, frozen=True):
         path: relative to the workspace.
         before: id of the present content; "" for no file.
         after: id of the merged content; "" to remove the file.
-        mode: permission bits of the merged file.
+        mode: git's mode of the merged file, of a removed one before: type and permission bits.
+        was_link: true if the present file is a link.
     """
 
     path: str
     before: str
     after: str
     mode: int
+    was_link: bool = False
 
 
 class MergeConflict(Struct, frozen=True):
@@ -39,7 +41,8 @@ class MergeConflict(Struct, frozen=True):
     Arguments:
         path: relative to the workspace.
         kind: "both-modified", "both-added", "binary", "modified-deleted", "renamed", "file-folder",
-            "type", "link", "protected", "marked" (it has conflict marks) or "changed-meanwhile".
+            "type", "link" (it may lead out of the folder), "protected", "marked" (it has conflict
+            marks) or "changed-meanwhile".
         base, ours, theirs: ids of the three contents; "" for no file.
         text: id of the file with both sides between conflict marks; "" if there is none.
     """

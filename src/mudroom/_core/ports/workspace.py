@@ -10,7 +10,14 @@ from msgspec import Struct
 from ...errors import WorkspaceError
 
 ContentCheck = Callable[[bytes | None], bool]
-"""Function that says whether a content is the expected one; None stands for no file."""
+"""Function that says whether a content is the expected one; None stands for no file.
+
+It gets a LinkTarget for a link that is not followed.
+"""
+
+
+class LinkTarget(bytes):
+    """The path in a link."""
 
 
 class FileChangedError(WorkspaceError):
@@ -43,6 +50,10 @@ class LocalFiles(Protocol):
 
         Raises WorkspaceError for a path that leads out, also when a link changes meanwhile.
         """
+        ...
+
+    def read_link(self, path: str) -> LinkTarget | None:
+        """Return the path in a link beneath the workspace, None for anything else."""
         ...
 
 
@@ -93,7 +104,9 @@ class Workspace(Protocol):
         """Write a whole file atomically and create missing folders. Return True if it is new.
 
         Arguments:
-            mode: permission bits; None keeps those of the old file.
+            mode: permission bits; None keeps those of the old file. With the bits of a file type, a
+                link at the path is replaced, not followed; for S_IFLNK, `data` is the path in a new
+                link.
             check: judges the content that is replaced. If it refuses, the file stays as it is, and
                 FileChangedError is raised.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from stat import S_ISLNK
 
 from ..._core.counts import count_noun
 from ..._core.ports import Isolation, MergedFile, MergePlan
@@ -35,9 +36,12 @@ def preview_merge(plan: MergePlan, isolation: Isolation) -> tuple[PreviewLine, .
 
 
 def _describe(file: MergedFile) -> str:
+    kind = "link" if (S_ISLNK(file.mode) if file.after else file.was_link) else "file"
     if not file.before:
-        return f"new file {file.path}"
-    return file.path if file.after else f"removed file {file.path}"
+        return f"new {kind} {file.path}"
+    if not file.after:
+        return f"removed {kind} {file.path}"
+    return f"link {file.path}" if kind == "link" or file.was_link else file.path
 
 
 def _compare(file: MergedFile, isolation: Isolation) -> Iterator[PreviewLine]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from ..._core.ports import FileChangedError, Isolation, MergedFile, MergePlan, Workspace
+from ..._core.ports import (
+    FileChangedError,
+    Isolation,
+    LinkTarget,
+    MergedFile,
+    MergePlan,
+    Workspace,
+)
 from ...errors import MudroomError
-
-_UNREADABLE = "unreadable"
-"""In place of the id of a content that cannot be read; equal to no id."""
 
 
 class ChangedMeanwhileError(Exception):
@@ -46,7 +50,7 @@ def _write(file: MergedFile, isolation: Isolation, target: Workspace) -> None:
     """Write a file, or remove it, if it is as the plan expects, also while the user writes it."""
 
     def is_expected(data: bytes | None) -> bool:
-        return file.before == ("" if data is None else isolation.find_id(data))
+        return _is_planned(file, isolation, data)
 
     try:
         if file.after:
@@ -58,17 +62,27 @@ def _write(file: MergedFile, isolation: Isolation, target: Workspace) -> None:
 
 
 def _require_unchanged(workspace: Workspace, isolation: Isolation, file: MergedFile) -> None:
-    if _find_present_id(workspace, isolation, file.path) != file.before:
+    link = workspace.local.read_link(file.path) if workspace.local else None
+    try:
+        data = link or _read(workspace, file.path)
+    except MudroomError:
+        raise ChangedMeanwhileError(file) from None
+    if not _is_planned(file, isolation, data):
         raise ChangedMeanwhileError(file)
 
 
-def _find_present_id(workspace: Workspace, isolation: Isolation, path: str) -> str:
-    """Return the id of the present content of a file, "" if there is none."""
+def _is_planned(file: MergedFile, isolation: Isolation, data: bytes | None) -> bool:
+    """Return whether the present content of a file is that of the plan; None for no file."""
+    if data is None:
+        return not file.before
+    is_same_type = isinstance(data, LinkTarget) == file.was_link
+    return is_same_type and isolation.find_id(data) == file.before
+
+
+def _read(workspace: Workspace, path: str) -> bytes | None:
+    """Return the present content of a file, None if there is none."""
     try:
         size = workspace.stat(path).size
     except MudroomError:
-        return ""
-    try:
-        return isolation.find_id(workspace.read(path, 0, size + 1))
-    except MudroomError:
-        return _UNREADABLE
+        return None
+    return workspace.read(path, 0, size + 1)

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..._core.ports import Workspace
 from ..._platform.private_files import make_private_folder, replace_private_file
 from ...errors import WorkspaceError
+from .content_hashes import read_entry
 
 MAX_VERSION_BYTES = 8 << 20
 """Size of a file up to which its content is kept."""
@@ -38,7 +39,7 @@ class FileVersions:
         if not sha256 or target.exists():
             return
         try:
-            data = workspace.read(path, 0, MAX_VERSION_BYTES + 1)
+            data = read_entry(workspace, path, MAX_VERSION_BYTES + 1, sha256)
             if len(data) <= MAX_VERSION_BYTES:
                 make_private_folder(target.parent)
                 replace_private_file(target, data)

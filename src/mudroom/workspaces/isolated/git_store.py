@@ -17,7 +17,7 @@ from .git import Git, remove_stale_lock, split_at_nul
 from .recent_files import forget_recent_files, trust_index
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, SOURCE_INDEX, UNFINISHED, TreeStore, check_size
-from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, list_parents
+from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link, list_parents
 
 _NO_CONVERSION = "* -text -eol -ident -filter -working-tree-encoding !merge !diff\n"
 """Attributes with precedence over all files `.gitattributes`."""
@@ -296,6 +296,7 @@ def _read_change(facts: str, path: str) -> FileChange:
         before="" if status == "A" else before,
         after="" if is_deleted else after,
         mode=int(old_mode if is_deleted else new_mode, 8),
+        was_link=is_link(int(old_mode, 8)),
     )
 
 

@@ -57,6 +57,7 @@ class FileChange(Struct, frozen=True):
         status: "added", "modified", "deleted" or "type" (a file became a link, or a link a file).
         before, after: object ids; "" for no file. mode: git's mode of the file after the change,
             of a deleted file before.
+        was_link: true if the file was a link before.
     """
 
     path: str
@@ -64,6 +65,7 @@ class FileChange(Struct, frozen=True):
     before: str
     after: str
     mode: int
+    was_link: bool = False
 
 
 def compare_entries(
@@ -79,9 +81,15 @@ def _compare(path: str, before: TreeEntry | None, after: TreeEntry | None) -> Fi
         assert after is not None
         return FileChange(path, "added", "", after.id, after.mode)
     if after is None:
-        return FileChange(path, "deleted", before.id, "", before.mode)
+        return FileChange(path, "deleted", before.id, "", before.mode, is_link(before.mode))
     is_same_type = before.mode & FILE_TYPE == after.mode & FILE_TYPE
-    return FileChange(path, "modified" if is_same_type else "type", before.id, after.id, after.mode)
+    status = "modified" if is_same_type else "type"
+    return FileChange(path, status, before.id, after.id, after.mode, is_link(before.mode))
+
+
+def is_link(mode: int) -> bool:
+    """Return whether git's mode of a file is that of a link."""
+    return mode & FILE_TYPE == LINK
 
 
 def list_parents(paths: Iterable[str]) -> set[str]:

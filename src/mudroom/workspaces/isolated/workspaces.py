@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Collection, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,15 +20,14 @@ from ..._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, Me
 from ..._core.runs import Work
 from ..._platform.path_text import path_to_text
 from ..._platform.private_files import make_private_folder, replace_private_file
-from ..._platform.protected_names import find_protected_component
 from ...errors import WorkspaceError
 from .checkout import check_out
-from .conflict_marks import find_marked
 from .merge import choose_side, merge_trees
+from .obstacles import find_obstacles
 from .open_store import has_store, open_store
 from .quota import DEFAULT_BYTES, Quota
 from .store import SOURCE_INDEX, TreeStore
-from .trees import FILE_TYPE, LINK, FileChange, StoredFiles, WorkingFiles
+from .trees import StoredFiles, WorkingFiles
 
 SOURCE_FILE = "source"
 """Name of the file with the path of the user's folder."""
@@ -264,17 +263,18 @@ class IsolatedWorkspaces:
             )
             return MergePlan(conflicts=conflicts, base=ours, tree=merge.tree)
         changes = self.store.list_changes(ours, merge.tree)
-        marked = find_marked(self.store, changes) if self.store.may_have_marks else set[str]()
+        obstacles = find_obstacles(self.store, changes)
         conflicts = tuple(
             MergeConflict(path_to_text(change.path), kind, ours=change.before, theirs=change.after)
-            for change in changes
-            if (kind := _find_obstacle(change, marked))
+            for change, kind in obstacles
         )
         if conflicts:
             return MergePlan(conflicts=conflicts, base=ours, tree=merge.tree)
         changes.sort(key=lambda change: (not change.after, bool(change.before), change.path))
         files = tuple(
-            MergedFile(path_to_text(change.path), change.before, change.after, change.mode & 0o777)
+            MergedFile(
+                path_to_text(change.path), change.before, change.after, change.mode, change.was_link
+            )
             for change in changes
         )
         return MergePlan(files, base=ours, tree=merge.tree, kept=kept)
@@ -330,12 +330,3 @@ def _wait_for_lock(descriptor: int, path: str) -> None:
                     remedy="Wait until its merge has ended, then apply the work.",
                 ) from None
         time.sleep(_POLL_SECONDS)
-
-
-def _find_obstacle(change: FileChange, marked: Collection[str]) -> str:
-    """Return the kind of conflict of a file that a merge may not write, "" if it may."""
-    if find_protected_component(change.path):
-        return "protected"
-    if change.path in marked:
-        return "marked"
-    return "link" if change.mode & FILE_TYPE == LINK else ""

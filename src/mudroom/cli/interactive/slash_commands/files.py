@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 
 from ...._core.counts import count_noun
 from ...._core.ports import Workspace
+from ...._engine.changes.content_hashes import hash_present, is_link_hash, read_entry
 from ...._engine.changes.versions import MAX_VERSION_BYTES, FileVersions, find_versions_folder
-from ...._engine.file_writes import hash_file
 from ....errors import UsageError, WorkspaceError
 from ....projections.differences import diff_texts
 from ....projections.file_changes import FileChange
@@ -58,7 +59,8 @@ def _format_change(conversation: Conversation, change: FileChange, only_prompt: 
     before = versions.read(change.before)
     after = versions.read(change.after) if only_prompt else None
     if after is None:
-        after = read_file(conversation.session.workspace, change.path)
+        hashes = (change.before, change.after)
+        after = read_file(conversation.session.workspace, change.path, *hashes)
     name = sanitize_line(change.path)
     if before is None:
         return [[(f"{name}: the earlier content was not kept", "bold")]]
@@ -145,7 +147,7 @@ def _restore_files(
     kept: list[str] = []
     for change in changes:
         data = versions.read(change.before)
-        current = hash_file(workspace, change.path)
+        current = hash_present(workspace, change.path, change.before, change.after)
         if current == change.before:
             continue
         if data is None or current != change.after:
@@ -153,7 +155,7 @@ def _restore_files(
             continue
         try:
             if change.before:
-                workspace.write(change.path, data)
+                workspace.write(change.path, data, mode=_choose_mode(change))
             else:
                 workspace.remove(change.path)
             restored.append(change.path)
@@ -170,14 +172,21 @@ def _restore_files(
     )
 
 
+def _choose_mode(change: FileChange) -> int | None:
+    """Return the mode of a restored file: only a file that replaces a link needs one."""
+    if is_link_hash(change.before):
+        return stat.S_IFLNK
+    return stat.S_IFREG | 0o644 if is_link_hash(change.after) else None
+
+
 def open_versions(conversation: Conversation) -> FileVersions:
     """Return the earlier contents of the session's files."""
     return FileVersions(find_versions_folder(conversation.settings.home, conversation.session.id))
 
 
-def read_file(workspace: Workspace, path: str) -> bytes:
-    """Return the content of a file, b"" if there is none."""
+def read_file(workspace: Workspace, path: str, *hashes: str) -> bytes:
+    """Return the content of a file, b"" if there is none. `hashes`: see `read_entry`."""
     try:
-        return workspace.read(path, 0, MAX_VERSION_BYTES)
+        return read_entry(workspace, path, MAX_VERSION_BYTES, *hashes)
     except WorkspaceError:
         return b""
