@@ -19,6 +19,7 @@ from mudroom.cli.actions.parse_json_flags import load_json_schema
 from mudroom.cli.main import run
 from mudroom.config import load_home
 from mudroom.errors import UsageError
+from mudroom.integrations.usable_programs import load_usable_programs
 from mudroom.permissions.settings import load_permission_files
 from mudroom.permissions.trust import TRUST_FILE, load_trusted
 
@@ -42,8 +43,8 @@ TEXTS = {
     "empty": b"",
     "agent": b"---\ndescription: Works.\n---\nWork.",
 }
-SETTINGS = [".claude/settings.json", ".claude/settings.local.json", ".mcp.json"]
-OTHERS = [".gemini/settings.json", ".codex/config.toml", "opencode.json"]
+SETTINGS = [".claude/settings.json", ".claude/settings.local.json"]
+OTHERS = [".mcp.json", ".gemini/settings.json", ".codex/config.toml", "opencode.json"]
 AGENTS = [".claude/agents/a.md", ".codex/agents/a.toml", ".claude/skills/a/SKILL.md", "AGENTS.md"]
 
 
@@ -78,7 +79,7 @@ def test_a_settings_file_that_cannot_be_used_is_named(name: str, kind: str, fold
     assert not loaded.rules
 
 
-@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("kind", [*PLACES, "NUL", "deep list"])
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("owner", ["project", "home"])
 def test_settings_of_other_programs_that_cannot_be_read_are_named(
@@ -86,9 +87,19 @@ def test_settings_of_other_programs_that_cannot_be_read_are_named(
 ) -> None:
     if owner == "home" and name == "opencode.json":
         name = ".config/opencode/opencode.json"
+    if owner == "home" and name == ".mcp.json":
+        name = ".claude.json"
+        if kind == "large":
+            pytest.skip("the limit of this file is higher")
     path = put(folder / owner / name, kind)
-    loaded = load_permission_files(str(folder / "project"), user_home=str(folder / "home"))
-    assert [f"({path})" in note for note in loaded.notices] == [True]
+    programs = load_usable_programs(
+        str(folder / "project"),
+        home=str(folder / "state"),
+        user_home=str(folder / "home"),
+        environ={},
+    )
+    assert [note.startswith(f"{path}: the file is not used") for note in programs.notices] == [True]
+    assert "Correct the file." in programs.notices[0]
 
 
 @pytest.mark.parametrize("kind", [*PLACES, *sorted(TEXTS.keys() - {"empty"})])

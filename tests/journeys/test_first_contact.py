@@ -57,19 +57,19 @@ async def test_tools_of_other_programs_are_accepted_and_named_as_not_available(
     assert "the rule has no effect, this tool is not available here: deny" in done.err
 
 
-async def test_unused_hooks_and_mcp_servers_are_named(mudroom: Mudroom) -> None:
+async def test_untrusted_hooks_and_mcp_servers_are_counted(mudroom: Mudroom) -> None:
     (mudroom.project / ".claude").mkdir()
     (mudroom.project / ".claude" / "settings.json").write_text(
-        '{"hooks": {"PreToolUse": [{"matcher": "Bash"}]}, "permissions": {"deny": ["Bsh"]}}'
+        '{"hooks": {"Stop": [{"hooks": [{"command": "x"}]}]}, "permissions": {"deny": ["Bsh"]}}'
     )
     (mudroom.project / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "b"}}}')
     start = await mudroom("-p", "how many lines?", *OFFLINE, "-o", "json")
     assert json.loads(start.out)["subtype"] == "success"
+    assert start.err.count("not used: 1 MCP server and 1 hook of this folder") == 1
+    assert "mudroom trust add, or --trust" in start.err
     permissions = await mudroom("permissions")
     doctor = await mudroom("doctor")
     for text in (start.err, permissions.out, doctor.out):
-        assert text.count("not used: hooks (") == 1
-        assert "MCP servers (" in text and ".mcp.json)" in text
         assert "unknown tool 'Bsh'" in text
 
 

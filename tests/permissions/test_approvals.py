@@ -338,12 +338,12 @@ async def test_a_folder_with_agent_files_is_asked_about_once(tmp_path: Path) -> 
     assert names == [".claude"]
     no = ScriptedUI("no")
     folder = str(project)
-    assert not (await ask_for_trust(no, settings, folder, names)).trust
+    assert not (await ask_for_trust(no, settings, folder, names)).settings.trust
     once = ScriptedUI("yes")
-    assert (await ask_for_trust(once, settings, folder, names)).trust
+    assert (await ask_for_trust(once, settings, folder, names)).settings.trust
     assert not trust.is_trusted(settings.home, folder)
     always = ScriptedUI("always")
-    assert (await ask_for_trust(always, settings, folder, names)).trust
+    assert (await ask_for_trust(always, settings, folder, names)).settings.trust
     assert trust.is_trusted(settings.home, folder)
     assert find_untrusted_files(settings, str(project)) == []
 

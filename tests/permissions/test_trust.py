@@ -105,36 +105,6 @@ def test_a_file_cannot_enable_bypass_but_can_forbid_it(tmp_path: Path) -> None:
     assert loaded.mode is Mode.ACCEPT_EDITS and loaded.forbids_bypass and loaded.notices
 
 
-@pytest.mark.parametrize("where", ["project", "user"])
-@pytest.mark.parametrize(
-    ("name", "text", "named"),
-    [
-        (".gemini/settings.json", '{"mcpServers": {"a": {}}, "hooks": {"b": []}}', "hooks, MCP"),
-        (".gemini/settings.json", '{// a comment\n"mcpServers": {\n"a": {}}}', "MCP"),
-        (".gemini/settings.json", '{"mcpServers": {}, "theme": "mcp"}', ""),
-        (".cursor/mcp.json", '{"mcpServers": {"a": {"url": "http://x"}}}', "MCP"),
-        (".cursor/hooks.json", '{"version": 1, "hooks": {"stop": []}}', "hooks"),
-        ("opencode.json", '{"mcp": {"a": {"type": "local"}}}', "MCP"),
-        ("opencode.jsonc", '{"mcp": {/* none */ "a": {}}}', "MCP"),
-        (".codex/config.toml", 'model = "x"\n[mcp_servers.a]\ncommand = "b"\n', "MCP"),
-        (".codex/hooks.json", '{"hooks": {"Stop": []}}', "hooks"),
-    ],
-)
-def test_unused_hooks_and_mcp_servers_of_other_programs_are_named(
-    tmp_path: Path, where: str, name: str, text: str, named: str
-) -> None:
-    path = tmp_path / where / name
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    (tmp_path / "project" / ".git").mkdir(parents=True)
-    loaded = settings.load_permission_files(
-        str(tmp_path / "project"), user_home=str(tmp_path / "user")
-    )
-    tables = [f"{'MCP servers' if kind == 'MCP' else kind} ({path})" for kind in named.split(", ")]
-    wanted = f"not used: {', '.join(tables)}. Only programs can add these"
-    assert [note[: len(wanted)] for note in loaded.notices] == ([wanted] if named else [])
-
-
 def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None:
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     (tmp_path / "repo" / "a" / "b").mkdir(parents=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from typing import Any, cast
@@ -38,21 +37,6 @@ class Finding(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}" + (f". {self.remedy}" if self.remedy else "")
-
-
-def list_places(folder: str) -> list[str]:
-    """Return the real paths of `folder` and its parents up to the root of the repository.
-
-    Only `folder` if it is in no repository.
-    """
-    start = os.path.realpath(folder)
-    places = [start]
-    while not os.path.exists(os.path.join(places[-1], ".git")):
-        parent = os.path.dirname(places[-1])
-        if parent == places[-1]:
-            return [start]
-        places.append(parent)
-    return places
 
 
 def read_json(path: str, findings: list[Finding]) -> dict[str, Any]:

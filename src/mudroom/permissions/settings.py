@@ -6,7 +6,6 @@ The user's file applies in full. The files of a project can only add restriction
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,23 +19,7 @@ from ..errors import UsageError
 from .rules import RULE_VERDICTS, Rule, Verdict, parse_rule
 
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
-MCP_FILE = ".mcp.json"
 USER_FILE = ".claude/settings.json"
-OTHER_PROGRAM_FILES = (
-    ".codex/config.toml",
-    ".codex/hooks.json",
-    ".cursor/hooks.json",
-    ".cursor/mcp.json",
-    ".gemini/settings.json",
-    "opencode.json",
-    "opencode.jsonc",
-)
-"""Settings of other programs, in a project or in the user's home folder."""
-OPENCODE_USER_FILES = (".config/opencode/opencode.json", ".config/opencode/opencode.jsonc")
-# A key with a filled table, in JSON with or without comments, or in TOML.
-_UNUSED_TABLE = re.compile(
-    r'"(hooks|mcpServers|mcp)"\s*:\s*\{(?!\s*\})|^\s*\[+(hooks|mcp_servers)\b', re.MULTILINE
-)
 
 
 class PermissionSettings(Struct, frozen=True):
@@ -64,8 +47,8 @@ class _RuleLists(Struct, rename="camel"):
 
 class _SettingsFile(Struct, rename="camel"):
     permissions: _RuleLists = msgspec.field(default_factory=_RuleLists)
+    # Not used here: it makes sure that a file whose hooks cannot be decoded is reported once.
     hooks: Any = None
-    mcp_servers: Any = None
 
 
 def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
@@ -83,48 +66,21 @@ def load_permission_files(folder: str, *, user_home: str) -> PermissionSettings:
     forbids_bypass = False
     user_file = Path(user_home, USER_FILE) if user_home else None
     paths = [user_file] if user_file else []
-    project_files = _list_project_files(folder, (*PROJECT_FILES, MCP_FILE))
-    paths += [path for path in project_files if path != user_file]
-    unused: list[str] = []
+    paths += [path for path in _list_project_files(folder) if path != user_file]
     for path in paths:
         is_user_file = path == user_file
         settings, text = _read(path, notices)
-        if settings.hooks:
-            unused.append(f"hooks ({path})")
-        if settings.mcp_servers:
-            unused.append(f"MCP servers ({path})")
-        if path.name == MCP_FILE:
-            continue
         lists = settings.permissions
         rules.extend(_parse_rules(path, lists, text, is_user_file, notices))
         mode = _apply_mode(path, lists.default_mode, mode, is_user_file, notices)
         forbids_bypass |= lists.disable_bypass_permissions_mode == "disable"
-    unused.extend(_find_unused_tables(folder, user_home, notices))
-    if unused:
-        notices.append(
-            f"not used: {', '.join(unused)}. Only programs can add these to mudroom:"
-            " Session(hooks=..., tool_sources=...)."
-        )
     return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notices))
 
 
-def _find_unused_tables(folder: str, user_home: str, notices: list[str]) -> Iterator[str]:
-    """Yield the hooks and MCP servers in settings of other programs, with their files."""
-    names = (*OTHER_PROGRAM_FILES, *OPENCODE_USER_FILES) if user_home else ()
-    user_files = [Path(user_home, name) for name in names]
-    for path in dict.fromkeys([*user_files, *_list_project_files(folder, OTHER_PROGRAM_FILES)]):
-        text = (_read_bytes(path, notices) or b"").decode("utf-8", "replace")
-        tables = {match[1] or match[2] for match in _UNUSED_TABLE.finditer(text)}
-        if "hooks" in tables:
-            yield f"hooks ({path})"
-        if tables - {"hooks"}:
-            yield f"MCP servers ({path})"
-
-
-def _list_project_files(folder: str, names: tuple[str, ...]) -> Iterator[Path]:
+def _list_project_files(folder: str) -> Iterator[Path]:
     start = Path(os.path.realpath(folder))
     for place in (start, *start.parents):
-        yield from (place / name for name in names)
+        yield from (place / name for name in PROJECT_FILES)
         if (place / ".git").exists():
             return
 

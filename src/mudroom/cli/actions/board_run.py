@@ -23,6 +23,7 @@ from .board import open_board
 from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .open_session import create_session
+from .programs.load_programs import load_programs
 
 _ATTEMPTS = 2
 """Runs for one task in this process. A failed task waits for the next `mudroom board run`."""
@@ -57,7 +58,8 @@ async def _run_board(
             screen.print_above(lambda: print_notice(text))
 
     with open_board(cwd) as board:
-        session = create_session(settings, cwd, loaded)
+        programs = load_programs(settings, cwd)
+        session = create_session(settings, cwd, loaded, programs=programs)
         async with session:
             for notice in session.notices:
                 print_line(notice)

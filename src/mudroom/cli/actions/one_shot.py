@@ -16,6 +16,7 @@ from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import load_permissions
 from .open_session import create_session, name_session
+from .programs.load_programs import load_programs
 from .prompts import prepare_prompt, run_prepared
 from .read_prompt import read_prompt
 from .session_start import StartOptions
@@ -57,7 +58,8 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
     default_mode = Mode.DONT_ASK if has_data else Mode.DEFAULT
     loaded = load_permissions(settings, options.cwd, default_mode=default_mode)
     recorded: list[StoredEvent] = []
-    session = create_session(settings, options.cwd, loaded, options.start)
+    programs = load_programs(settings, options.cwd)
+    session = create_session(settings, options.cwd, loaded, options.start, programs=programs)
     session.watch_history(recorded.append)
     async with session:
         await name_session(session, settings.home, options.start)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
@@ -13,22 +13,31 @@ from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
 from .session_start import NEW_SESSION, SessionStart
 
+if TYPE_CHECKING:
+    from ...integrations.usable_programs import UsablePrograms
+
 
 def create_session(
     settings: Settings,
     cwd: str,
     loaded: LoadedPermissions,
     start: SessionStart = NEW_SESSION,
+    *,
+    programs: UsablePrograms | None = None,
     **options: Any,
 ) -> Session:
     """Create a session without opening it.
 
     Arguments:
+        programs: MCP servers and hooks of files, from `load_programs`.
         options: session options in place of those of the settings.
 
     Other arguments as for `make_session_options`.
     """
     notices = list(loaded.notices)
+    if programs:
+        notices += programs.notices
+        notices += describe_idle(programs)
     session = Session(**make_session_options(settings, cwd, loaded, notices, start) | options)
     session.notices.extend(notices)
     return session
@@ -71,6 +80,19 @@ def make_session_options(
         "prices": settings.output_format != "text",
         "environ": os.environ,
     }
+
+
+def describe_idle(programs: UsablePrograms) -> list[str]:
+    """Return a notice about the servers and hooks that are listed, but not started."""
+    from ...integrations.usable_programs import describe_count
+
+    programs_to_use = (*programs.servers, *programs.hooks)
+    if not programs_to_use:
+        return []
+    return [
+        f"not used: {describe_count(programs_to_use)}. Only programs can add these to mudroom:"
+        " Session(hooks=..., tool_sources=...)."
+    ]
 
 
 async def name_session(session: Session, home: str, start: SessionStart) -> None:

@@ -11,13 +11,14 @@ from ...session import Session
 from ..actions.load_permissions import load_permissions
 from ..actions.open_session import create_session, name_session
 from ..actions.preload import preload_context_windows
+from ..actions.programs.load_programs import load_programs
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
 from ..output.log_notices import show_log
 from ..output.start_notices import describe_sandbox, select_new_notices
 from .conversation import Conversation, NextStep
 from .questions.approvals import ApprovalPrompt
-from .questions.trust_question import ask_for_trust, find_untrusted_files
+from .questions.trust_question import TrustAnswer, ask_for_trust, find_untrusted_files
 from .recap import choose_session, print_exit_line, print_recap, read_tree
 from .slash_commands.registry import COMMANDS
 from .ui import UI
@@ -45,16 +46,16 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
         start = replace(start, resume=await choose_session(ui, settings.home, options.cwd))
         if not start.resume:
             return ui.exit_code
-    settings, shown = await _decide_trust(ui, settings, options.cwd, start.resume)
+    answer, shown = await _decide_trust(ui, settings, options.cwd, start.resume)
+    settings = answer.settings
     approver = ApprovalPrompt(ui, settings.home)
+    fixed: dict[str, Any] = {"programs": answer.programs, "approver": approver, "prices": True}
     step = NextStep()
     previous = ""
     while step.exit_code is None:
         loaded = load_permissions(settings, options.cwd, can_ask=True)
         chosen: dict[str, Any] = {"model": step.model} if step.model else {}
-        session = create_session(
-            settings, options.cwd, loaded, start, approver=approver, prices=True, **chosen
-        )
+        session = create_session(settings, options.cwd, loaded, start, **fixed, **chosen)
         conversation = Conversation(session, ui, settings, COMMANDS)
         conversation.status.mode = loaded.permissions.mode
         async with session, conversation.resources:
@@ -86,20 +87,22 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
 
 async def _decide_trust(
     ui: SessionUI, settings: Settings, cwd: str, resumed: str
-) -> tuple[Settings, str]:
+) -> tuple[TrustAnswer, str]:
     """Ask for trust if the folder needs it, below the resumed conversation.
 
-    Returns the settings, and the id of the session that is shown already or "".
+    Returns the answer, and the id of the session that is shown already or "". The programs are
+    those of the question, also for the next sessions: a file that changes meanwhile adds none.
 
     Arguments:
         resumed: id of the session to resume, "" for none.
     """
     names = find_untrusted_files(settings, cwd)
-    if not names:
-        return settings, ""
+    programs = load_programs(settings, cwd)
+    if not names and not (programs and programs.untrusted):
+        return TrustAnswer(settings, programs), ""
     if resumed:
         print_recap(ui.scrollback, await read_tree(settings.home, resumed), resumed)
-    return await ask_for_trust(ui, settings, cwd, names), resumed
+    return await ask_for_trust(ui, settings, cwd, names, programs), resumed
 
 
 async def _print_notices(conversation: Conversation, session: Session, quiet: bool) -> None:

@@ -8,23 +8,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import suggest_names
-from ..config_files import EntryReader, Finding, list_places, make_digest, read_json, read_toml
+from ..config_files import EntryReader, Finding, make_digest, read_json, read_toml
+from ..file_names import CURSOR_HOOKS, HOOK_FILES, Dialect, list_places
 from ..mcp_servers.spec import Scope
-from .events import CODEX_EVENTS, FIRING_EVENTS, GEMINI_EVENTS, OTHER_EVENTS
-from .spec import Dialect, HookKind, HookSpec
+from .event_names import CODEX_EVENTS, FIRING_EVENTS, GEMINI_EVENTS, OTHER_EVENTS
+from .spec import HookKind, HookSpec
 
-PROJECT_FILES: tuple[tuple[str, Dialect], ...] = (
-    (".claude/settings.local.json", "claude"),
-    (".claude/settings.json", "claude"),
-    (".codex/hooks.json", "codex"),
-    (".codex/config.toml", "codex"),
-    (".gemini/settings.json", "gemini"),
-)
-"""Files of a project; those of the user have the same names below the home folder."""
-CURSOR_FILE = ".cursor/hooks.json"
-_ALL_FILES: tuple[tuple[str, Dialect], ...] = (*PROJECT_FILES, (CURSOR_FILE, "claude"))
 _KINDS: tuple[str, ...] = get_args(HookKind)
 _MILLISECOND = 0.001
 
@@ -71,17 +63,12 @@ def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
     return LoadedHooks(hooks, findings)
 
 
-def list_hook_files(places: list[str], user_home: str) -> list[str]:
-    """Return the paths of all files that can declare hooks."""
-    return [file.path for files in _list_files(places, user_home) for file in files]
-
-
 def _list_files(places: list[str], user_home: str) -> Iterator[list[_HookFile]]:
     """Yield the files of the user, then those of each folder."""
     home = os.path.realpath(user_home) if user_home else ""
     if home:
         yield [
-            _HookFile(os.path.join(home, name), dialect, "user", "") for name, dialect in _ALL_FILES
+            _HookFile(os.path.join(home, name), dialect, "user", "") for name, dialect in HOOK_FILES
         ]
     for place in places:
         if place != home:
@@ -92,12 +79,12 @@ def _list_files(places: list[str], user_home: str) -> Iterator[list[_HookFile]]:
                     "local" if ".local." in name else "project",
                     place,
                 )
-                for name, dialect in _ALL_FILES
+                for name, dialect in HOOK_FILES
             ]
 
 
 def _read_table(file: _HookFile, findings: list[Finding]) -> dict[str, Any]:
-    if file.path.endswith(CURSOR_FILE):
+    if file.path.endswith(CURSOR_HOOKS):
         if read_json(file.path, findings).get("hooks"):
             findings.append(
                 Finding(
@@ -105,10 +92,12 @@ def _read_table(file: _HookFile, findings: list[Finding]) -> dict[str, Any]:
                 )
             )
         return {}
-    if file.path.endswith(".toml"):
-        table = read_toml(file.path, findings)
-    else:
-        table = read_json(file.path, findings)
+    unreadable: list[Finding] = []
+    read = read_toml if file.path.endswith(".toml") else read_json
+    table = read(file.path, unreadable)
+    # The start of a session has a notice of the permission rules about such a file of Claude Code.
+    is_claude = file.dialect == "claude"
+    findings += [replace(finding, is_problem=not is_claude) for finding in unreadable]
     features = EntryReader(table.get("features") or {}, file.path, "features", [])
     config = EntryReader(table.get("hooksConfig") or {}, file.path, "hooksConfig", [])
     is_off = features.read_flag("hooks") is False or config.read_flag("enabled") is False

@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from ..file_names import Dialect
 from ..mcp_servers.spec import Scope
 
 HookKind = Literal["command", "http", "mcp_tool", "prompt", "agent"]
-Dialect = Literal["claude", "codex", "gemini"]
-"""The program whose names of tools and forms of input and output a hook expects."""
 
 
 class HookSpec(Struct, frozen=True, kw_only=True):
@@ -32,6 +31,7 @@ class HookSpec(Struct, frozen=True, kw_only=True):
         once: whether it runs only the first time in a session.
         in_background: whether the run continues without its result.
         blocks_on_failure: whether a failure of the hook itself blocks.
+        dialect: the program whose names of tools and forms of input and output it expects.
         options: further fields of the kinds mcp_tool, prompt and agent, as in the file.
         file_event: name of the event in the file, if the dialect has another one.
         shown: command, address or prompt as in the file, for screens.

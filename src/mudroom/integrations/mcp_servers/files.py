@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -11,35 +10,9 @@ import msgspec
 from msgspec import Struct
 
 from ..config_files import Finding, read_bytes, read_json, read_toml
+from ..file_names import CLAUDE_STATE, PROJECT_SERVERS, USER_SERVERS
 from .spec import Scope
 
-PROJECT_FILES = (
-    (".mcp.json", "claude"),
-    (".cursor/mcp.json", "cursor"),
-    (".vscode/mcp.json", "vscode"),
-    (".gemini/settings.json", "gemini"),
-    (".codex/config.toml", "codex"),
-    ("opencode.json", "opencode"),
-    ("opencode.jsonc", "opencode"),
-    (".opencode/opencode.json", "opencode"),
-    (".opencode/opencode.jsonc", "opencode"),
-)
-"""Files of a project, highest precedence first, and the program that defines their form."""
-CLAUDE_STATE = ".claude.json"
-USER_FILES = (
-    (".cursor/mcp.json", "cursor"),
-    (
-        "Library/Application Support/Code/User/mcp.json"
-        if sys.platform == "darwin"
-        else ".config/Code/User/mcp.json",
-        "vscode",
-    ),
-    (".gemini/settings.json", "gemini"),
-    (".codex/config.toml", "codex"),
-    (".config/opencode/opencode.json", "opencode"),
-    (".config/opencode/opencode.jsonc", "opencode"),
-)
-"""Files in the user's home folder besides CLAUDE_STATE."""
 CLAUDE_SETTINGS = (".claude/settings.local.json", ".claude/settings.json")
 _KEYS = {"vscode": "servers", "codex": "mcp_servers", "opencode": "mcp"}
 _ONLY_SERVERS = (".mcp.json", "/mcp.json")
@@ -69,7 +42,7 @@ def list_entries(
         places: folders of the project, nearest first.
         own_file: file of mudroom's own, in the form of `.mcp.json`; "" for none.
     """
-    user_files = [(os.path.join(user_home, name), form) for name, form in USER_FILES if user_home]
+    user_files = [(os.path.join(user_home, name), form) for name, form in USER_SERVERS if user_home]
     state_path = os.path.join(user_home, CLAUDE_STATE) if user_home else ""
     state = _read_state(state_path, findings) if user_home else _ClaudeState()
     for name, entry in state.read_project(places, state_path, findings):
@@ -96,7 +69,7 @@ def _list_project_entries(
     Arguments:
         taken: paths of the user's files. disabled: servers of `.mcp.json` that are turned off.
     """
-    for name, form in PROJECT_FILES:
+    for name, form in PROJECT_SERVERS:
         path = os.path.join(place, name)
         if path in taken:
             continue
@@ -225,12 +198,3 @@ def _as_table(value: object) -> dict[str, Any]:
 def _as_names(value: object) -> set[str]:
     names = cast("list[object]", value) if isinstance(value, list) else []
     return {name for name in names if isinstance(name, str)}
-
-
-def has_files(places: list[str], user_home: str, own_file: str) -> bool:
-    """Return whether a file exists that can declare servers."""
-    paths = [os.path.join(place, name) for place in places for name, _ in PROJECT_FILES]
-    if user_home:
-        names = (CLAUDE_STATE, *(name for name, _ in USER_FILES))
-        paths += [os.path.join(user_home, name) for name in names]
-    return any(os.path.lexists(path) for path in [*paths, *filter(None, [own_file])])

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..._platform.regular_files import read_regular_file
-from ..config_files import EntryReader, Finding, list_places, make_digest
+from ..config_files import EntryReader, Finding, make_digest
+from ..file_names import list_places
 from .files import ServerEntry, list_entries
 from .formats import FORMATS, Fields, describe_server, read_codex_variables
 from .spec import ServerSpec

@@ -1,16 +1,22 @@
-"""The question whether to trust a folder that contains agent files."""
+"""The question whether to trust a folder that contains agent files, MCP servers or hooks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from ....config import Settings
 from ....permissions import trust
 from ...actions.load_permissions import is_trusted
+from ...output.text import Line
 from ..ui import QuestionUI
+from .question_lines import escape_hidden
+
+if TYPE_CHECKING:
+    from ....integrations.usable_programs import UsablePrograms
 
 _AGENT_PATHS = (
     ".agents",
@@ -20,9 +26,15 @@ _AGENT_PATHS = (
     ".opencode",
     ".qwen",
     ".goose",
-    ".mcp.json",
 )
 """Files and folders of a project that can configure agents."""
+
+
+class TrustAnswer(NamedTuple):
+    """The settings and programs after the question; None for no programs."""
+
+    settings: Settings
+    programs: UsablePrograms | None
 
 
 def find_untrusted_files(settings: Settings, cwd: str) -> list[str]:
@@ -32,23 +44,72 @@ def find_untrusted_files(settings: Settings, cwd: str) -> list[str]:
 
 
 async def ask_for_trust(
-    ui: QuestionUI, settings: Settings, cwd: str, names: Sequence[str]
-) -> Settings:
-    """Ask whether to trust a folder; return the updated settings.
+    ui: QuestionUI,
+    settings: Settings,
+    cwd: str,
+    names: Sequence[str],
+    programs: UsablePrograms | None = None,
+) -> TrustAnswer:
+    """Ask whether to trust a folder, with all commands that it would start.
 
     Arguments:
-        names: the agent files that the folder contains.
+        names: the agent files that the folder contains, if it is not trusted.
+        programs: the MCP servers and hooks; those that are not trusted are asked for.
     """
-    title = (
-        f"{os.path.realpath(cwd)} contains {', '.join(names)}. Do you trust this folder? "
-        "Until you do, its agents are read-only."
-    )
+    needs_programs = programs is not None and bool(programs.untrusted)
+    what = "this folder" if names else "these programs"
     items = [
-        ("always", "yes, always trust this folder"),
+        ("always", f"yes, always trust {what}"),
         ("yes", "yes, this time only"),
         ("no", "no"),
     ]
-    choice = await ui.choose(title, items)
-    if choice == "always":
+    title = _format_title(cwd, names, programs)
+    body = list(_format_body(programs)) if programs else []
+    choice = await ui.choose(title, items, body=body)
+    is_trusted_now = choice in ("always", "yes")
+    if choice == "always" and names:
         trust.trust_folder(settings.home, cwd)
-    return replace(settings, trust=choice in ("always", "yes"))
+    if names:
+        settings = replace(settings, trust=is_trusted_now)
+    if programs and needs_programs and is_trusted_now:
+        if choice == "always":
+            programs.remember_trust(settings.home)
+        programs = programs.trust_all()
+    return TrustAnswer(settings, programs)
+
+
+def _format_title(cwd: str, names: Sequence[str], programs: UsablePrograms | None) -> str:
+    folder = os.path.realpath(cwd)
+    untrusted = programs.untrusted if programs else ()
+    if not untrusted:
+        return (
+            f"{folder} contains {', '.join(names)}. Do you trust this folder? "
+            "Until you do, its agents are read-only."
+        )
+    from ....integrations.usable_programs import describe_count
+
+    count = describe_count(untrusted)
+    if not names:
+        return (
+            f"{folder} declares {count} that you have not trusted, or that have changed. "
+            "Do you trust these programs? They run outside the sandbox."
+        )
+    return (
+        f"{folder} contains {', '.join(names)}, and declares {count}. Do you trust this folder? "
+        "Until you do, its agents are read-only, and none of these programs starts. "
+        "They run outside the sandbox."
+    )
+
+
+def _format_body(programs: UsablePrograms) -> Iterator[Line]:
+    """Yield the name and the whole command of each program, by file."""
+    from ....integrations.usable_programs import describe_program
+
+    origin = ""
+    for program in programs.untrusted:
+        if program.origin != origin:
+            origin = program.origin
+            yield [(f"  {escape_hidden(origin)}", "dim")]
+        yield [(f"    {escape_hidden(describe_program(program))}: ", "")]
+        for line in escape_hidden(program.shown).split("\n"):
+            yield [(f"      {line}", "bold")]

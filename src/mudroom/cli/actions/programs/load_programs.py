@@ -1,0 +1,48 @@
+"""MCP servers and hooks of a folder and of the user, as the settings allow them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from ....config import Settings, find_user_file
+from ....integrations.file_names import has_program_files
+
+if TYPE_CHECKING:
+    from ....integrations.usable_programs import UsablePrograms
+
+OWN_SERVERS = "mcp.json"
+"""File of the user's servers, beside the user's settings of mudroom."""
+
+
+def find_own_servers() -> str:
+    """Return the path of mudroom's own file of MCP servers."""
+    return str(find_user_file(os.environ).with_name(OWN_SERVERS))
+
+
+def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
+    """Return the servers and hooks that files declare; None if there is no such file.
+
+    The flag --trust trusts those of the folder. The same setting in a file does not: it is about
+    agents of all folders, and no setting may start programs that the user has not seen.
+    """
+    user_home = os.environ.get("HOME", "")
+    if not has_program_files(cwd, user_home, find_own_servers()):
+        return None
+    from ....integrations.usable_programs import load_usable_programs
+
+    return load_usable_programs(
+        cwd,
+        home=settings.home,
+        user_home=user_home,
+        environ=os.environ,
+        own_file=find_own_servers(),
+        trusts_all=settings.trust and settings.get_origin("trust") == "flag",
+    )
+
+
+def require_programs(settings: Settings, cwd: str) -> UsablePrograms:
+    """Return the servers and hooks that files declare; an empty value if there is no such file."""
+    from ....integrations.usable_programs import UsablePrograms
+
+    return load_programs(settings, cwd) or UsablePrograms()

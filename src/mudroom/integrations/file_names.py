@@ -1,0 +1,83 @@
+"""Files that can declare MCP servers and hooks.
+
+The start of a session looks for them, so this module is quick to import.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Literal
+
+Dialect = Literal["claude", "codex", "gemini"]
+"""The program whose names of tools and forms of input and output a hook expects."""
+PROJECT_SERVERS = (
+    (".mcp.json", "claude"),
+    (".cursor/mcp.json", "cursor"),
+    (".vscode/mcp.json", "vscode"),
+    (".gemini/settings.json", "gemini"),
+    (".codex/config.toml", "codex"),
+    ("opencode.json", "opencode"),
+    ("opencode.jsonc", "opencode"),
+    (".opencode/opencode.json", "opencode"),
+    (".opencode/opencode.jsonc", "opencode"),
+)
+"""Files of a project with MCP servers, highest precedence first, with their readers."""
+CLAUDE_STATE = ".claude.json"
+USER_SERVERS = (
+    (".cursor/mcp.json", "cursor"),
+    (
+        "Library/Application Support/Code/User/mcp.json"
+        if sys.platform == "darwin"
+        else ".config/Code/User/mcp.json",
+        "vscode",
+    ),
+    (".gemini/settings.json", "gemini"),
+    (".codex/config.toml", "codex"),
+    (".config/opencode/opencode.json", "opencode"),
+    (".config/opencode/opencode.jsonc", "opencode"),
+)
+"""Files in the user's home folder with MCP servers, besides CLAUDE_STATE."""
+CURSOR_HOOKS = ".cursor/hooks.json"
+HOOK_FILES: tuple[tuple[str, Dialect], ...] = (
+    (".claude/settings.local.json", "claude"),
+    (".claude/settings.json", "claude"),
+    (".codex/hooks.json", "codex"),
+    (".codex/config.toml", "codex"),
+    (".gemini/settings.json", "gemini"),
+    (CURSOR_HOOKS, "claude"),
+)
+"""Files of a project with hooks; those of the user have the same names below the home folder."""
+
+
+def list_places(folder: str) -> list[str]:
+    """Return the real paths of `folder` and its parents up to the root of the repository.
+
+    Only `folder` if it is in no repository.
+    """
+    start = os.path.realpath(folder)
+    places = [start]
+    while not os.path.exists(os.path.join(places[-1], ".git")):
+        parent = os.path.dirname(places[-1])
+        if parent == places[-1]:
+            return [start]
+        places.append(parent)
+    return places
+
+
+def has_program_files(folder: str, user_home: str, own_file: str) -> bool:
+    """Return whether a file exists that can declare servers or hooks for a folder."""
+    return any(map(os.path.lexists, _list_files(folder, user_home, own_file)))
+
+
+def _list_files(folder: str, user_home: str, own_file: str) -> Iterator[str]:
+    for place in list_places(folder):
+        names = (*PROJECT_SERVERS, *HOOK_FILES)
+        yield from (os.path.join(place, name) for name, _ in names)
+    if user_home:
+        yield os.path.join(user_home, CLAUDE_STATE)
+        names = (*USER_SERVERS, *HOOK_FILES)
+        yield from (os.path.join(user_home, name) for name, _ in names)
+    if own_file:
+        yield own_file

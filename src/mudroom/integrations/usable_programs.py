@@ -1,0 +1,200 @@
+"""Selection of the MCP servers and hooks that a session may use: trusted, and each only once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from .._core.counts import count_noun
+from .config_files import Finding
+from .hook_programs.event_names import explain_never_fires
+from .hook_programs.load import load_hooks
+from .hook_programs.spec import HookSpec
+from .mcp_servers.load import load_servers
+from .mcp_servers.spec import ServerSpec
+from .program_trust import load_trusted_programs, trust_programs
+
+Program = ServerSpec | HookSpec
+NOT_TRUSTED = "not trusted"
+
+
+class ListedServer(Struct, frozen=True):
+    """A server, and why it is not used, "" if it is."""
+
+    spec: ServerSpec
+    reason: str = ""
+
+
+class ListedHook(Struct, frozen=True):
+    """A hook, and why it is not used, "" if it is."""
+
+    spec: HookSpec
+    reason: str = ""
+
+
+class UsablePrograms(Struct, frozen=True):
+    """All servers and hooks that files declare, and which of them a session uses.
+
+    Arguments:
+        findings: remarks about the files.
+    """
+
+    listed_servers: tuple[ListedServer, ...] = ()
+    listed_hooks: tuple[ListedHook, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def servers(self) -> tuple[ServerSpec, ...]:
+        """The servers to use."""
+        return tuple(item.spec for item in self.listed_servers if not item.reason)
+
+    @property
+    def hooks(self) -> tuple[HookSpec, ...]:
+        """The hooks to use."""
+        return tuple(item.spec for item in self.listed_hooks if not item.reason)
+
+    @property
+    def untrusted(self) -> tuple[Program, ...]:
+        """The servers and hooks that are not used because the user has not trusted them."""
+        items = (*self.listed_servers, *self.listed_hooks)
+        return tuple(item.spec for item in items if item.reason == NOT_TRUSTED)
+
+    def trust_all(self) -> UsablePrograms:
+        """Return the programs as they are if the user trusts those of the folder."""
+        return UsablePrograms(
+            tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
+            tuple(_judge_hooks((item.spec for item in self.listed_hooks), None)),
+            self.findings,
+        )
+
+    def remember_trust(self, home: str) -> list[Program]:
+        """Trust the present programs of the folder for ever, and return them.
+
+        Arguments:
+            home: mudroom's state folder.
+        """
+        hooks = _select_running(item.spec for item in self.listed_hooks)
+        programs = [*(item.spec for item in self.listed_servers), *hooks]
+        for place, digests in _group_by_place(programs).items():
+            trust_programs(home, place, digests)
+        return [program for program in programs if program.place]
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """A line about what is not trusted, and one about problems in files, if there are any."""
+        lines: list[str] = []
+        if untrusted := self.untrusted:
+            lines.append(
+                f"not used: {describe_count(untrusted)} of this folder, which are not trusted."
+                " See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
+            )
+        problems = [finding for finding in self.findings if finding.is_problem]
+        if problems:
+            more = f" ({count_noun(len(problems) - 1, 'more problem')}: mudroom doctor)"
+            lines.append(f"{problems[0]}{more if len(problems) > 1 else ''}")
+        return tuple(lines)
+
+
+def load_usable_programs(
+    folder: str,
+    *,
+    home: str,
+    user_home: str,
+    environ: Mapping[str, str],
+    own_file: str = "",
+    trusts_all: bool = False,
+) -> UsablePrograms:
+    """Load the servers and hooks for a folder, and decide which of them are used. Start nothing.
+
+    Those of the user's files need no trust. Those of a folder are used if the user has trusted
+    exactly the present set of its programs.
+
+    Arguments:
+        home: mudroom's state folder, with the list of trusted programs.
+        trusts_all: trust the programs of the folder without the list.
+
+    Other arguments as for `load_servers`.
+    """
+    loaded = load_servers(folder, user_home=user_home, environ=environ, own_file=own_file)
+    hooks, findings = load_hooks(folder, user_home=user_home)
+    trusted: set[str] | None = None
+    if not trusts_all:
+        trusted = _list_trusted_places(home, [*loaded.servers, *_select_running(hooks)])
+    return UsablePrograms(
+        tuple(_judge_servers(loaded.servers, trusted)),
+        tuple(_judge_hooks(hooks, trusted)),
+        tuple(dict.fromkeys([*loaded.findings, *findings])),
+    )
+
+
+def _select_running(hooks: Iterable[HookSpec]) -> list[HookSpec]:
+    """Return the hooks that run at some time."""
+    return [hook for hook in hooks if not explain_never_fires(hook.event, hook.kind)]
+
+
+def _group_by_place(programs: Iterable[Program]) -> dict[str, set[str]]:
+    """Return the digests of programs that need trust, by their folder."""
+    digests: dict[str, set[str]] = {}
+    for program in programs:
+        if program.place:
+            digests.setdefault(program.place, set()).add(program.digest)
+    return digests
+
+
+def describe_count(programs: Iterable[Program]) -> str:
+    """Return the counts as text, such as "1 MCP server and 2 hooks"."""
+    listed = list(programs)
+    servers = sum(isinstance(program, ServerSpec) for program in listed)
+    counts = ((servers, "MCP server"), (len(listed) - servers, "hook"))
+    return " and ".join(count_noun(count, noun) for count, noun in counts if count)
+
+
+def describe_program(program: Program) -> str:
+    """Return the name of a server, or the event and matcher of a hook."""
+    if isinstance(program, ServerSpec):
+        return f"MCP server {program.name}"
+    event = program.file_event or program.event
+    return f"hook {event}" + (f" for {program.matcher}" if program.matcher else "")
+
+
+def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
+    """Return the folders whose present programs are those that the user has trusted."""
+    digests = _group_by_place(programs)
+    trusted = load_trusted_programs(home) if digests else {}
+    return {place for place, present in digests.items() if trusted.get(place) == frozenset(present)}
+
+
+def _is_untrusted(program: Program, trusted: set[str] | None) -> bool:
+    return bool(program.place) and trusted is not None and program.place not in trusted
+
+
+def _judge_servers(
+    servers: Iterable[ServerSpec], trusted: set[str] | None
+) -> Iterator[ListedServer]:
+    """Yield the servers; of those with one name, only the first trusted one is used."""
+    used: dict[str, ServerSpec] = {}
+    for server in servers:
+        if _is_untrusted(server, trusted):
+            yield ListedServer(server, NOT_TRUSTED)
+        elif first := used.get(server.name):
+            yield ListedServer(server, f"{first.origin} has the same name and takes precedence")
+        else:
+            used[server.name] = server
+            yield ListedServer(server)
+
+
+def _judge_hooks(hooks: Iterable[HookSpec], trusted: set[str] | None) -> Iterator[ListedHook]:
+    """Yield the hooks; of identical ones, only the first is used."""
+    used: dict[str, HookSpec] = {}
+    for hook in hooks:
+        never = explain_never_fires(hook.event, hook.kind)
+        if never:
+            yield ListedHook(hook, never)
+        elif _is_untrusted(hook, trusted):
+            yield ListedHook(hook, NOT_TRUSTED)
+        elif first := used.get(hook.digest):
+            yield ListedHook(hook, f"the same hook is in {first.origin}")
+        else:
+            used[hook.digest] = hook
+            yield ListedHook(hook)
