@@ -15,6 +15,8 @@ from ._core.budgets import Budget, check_amount
 from ._core.compaction import CompactionOptions
 from ._core.ports import (
     Approver,
+    HookCallback,
+    HookFunction,
     Hooks,
     Journal,
     Model,
@@ -26,6 +28,7 @@ from ._core.ports import (
 from ._core.tools import Tool
 from ._core.type_checks import check_type
 from .errors import UnknownName, UsageError, quote_value
+from .integrations.hook_programs.spec import HookSpec
 from .permissions.rules import Permissions
 
 A = TypeVar("A")
@@ -109,7 +112,11 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
         store: session store to create or resume the session in, instead of the files in `home`.
         approver: decides on tool calls that need confirmation; default: all are refused.
-        hooks: functions that the engine calls before and after tools, children and runs.
+        hooks: functions that the engine calls before and after tools, children and runs: an object,
+            or functions by the event of a settings file, such as "PreToolUse". These take and
+            return what a hook program reads and writes.
+        hook_programs: programs and addresses of settings files to call. Nothing is read from files
+            here, and no trust is asked for.
         tool_sources: sources of further tools, opened and closed with the session.
         sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
             if none works, each command needs confirmation), "off", or a Sandbox object.
@@ -143,7 +150,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     journal: str | Journal = "sqlite"
     store: SessionStore | None = None
     approver: Approver | None = None
-    hooks: Hooks | None = None
+    hooks: Hooks | Mapping[str, Sequence[HookFunction | HookCallback]] | None = None
+    hook_programs: Sequence[HookSpec] = ()
     tool_sources: Sequence[ToolSource] = ()
     sandbox: str | Sandbox = "auto"
     workspace: Workspace | None = None
