@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ._core.runs import Reason, Report
     from ._core.tools import Effect, Tool, ToolResult
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
+    from .integrations.mcp_servers.spec import ServerSpec
     from .options import SessionOptions
     from .permissions.rules import Permissions
     from .projections.ledger import Ledger
@@ -72,6 +73,7 @@ _NAMES_BY_MODULE = {
     "_core.runs": "Reason Report",
     "_core.tools": "Effect Tool ToolResult",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
+    "integrations.mcp_servers.spec": "ServerSpec",
     "options": "SessionOptions",
     "permissions.rules": "Permissions",
     "projections.ledger": "Ledger",
@@ -107,6 +109,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Tool",
     "ToolResult",
     "ToolContext",
+    "ServerSpec",
     "Effect",
     "Approver",
     "ApprovalRequest",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import agent_files, pricing
 from ._core.agents import Agent
@@ -37,7 +38,6 @@ from .journals.session_journal import SessionJournal
 from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
-    add_hooks,
     choose_board_offer,
     collect_tools,
     explain_missing_search,
@@ -45,6 +45,7 @@ from .open_adapters import (
     make_web_tools,
     open_board,
     open_journal,
+    open_servers,
     open_store,
     open_versions,
 )
@@ -94,9 +95,11 @@ class SessionResources(Struct, frozen=True, kw_only=True):
         return self.board.name if self.board and self.board_offer == "all" else ""
 
     async def close(self) -> None:
-        """End worker processes; close connections, tool sources, board, sandbox and journal."""
+        """End worker processes and servers; close tool sources, board, sandbox and journal."""
         await self.worker.close()
         await self.tool_sources.close()
+        if self.services.servers:
+            await self.services.servers.close()
         if self.board:
             await self.board.close()
         self.services.environments.shared.sandbox.close()
@@ -181,10 +184,10 @@ class _Builder:
         self._board_offer = choose_board_offer(self._options, agents)
         if self._board_offer:
             self._board = open_board(self._home, self._folder, self._options.id)
-        services = self._build_services(
-            catalog, journal, watchers, past_events, toolbox, limits, child_models
+        services = replace(
+            self._build_services(catalog, journal, watchers, past_events, toolbox, limits),
+            child_models=child_models,
         )
-        services = add_hooks(self._options, services, model, self._environ, self._home)
         sources = SessionToolSources(
             self._options.tool_sources,
             toolbox,
@@ -222,7 +225,6 @@ class _Builder:
         past_events: dict[str, list[StoredEvent]],
         toolbox: dict[str, Tool],
         limits: ListingLimits,
-        child_models: Mapping[str, str],
     ) -> SessionServices:
         """Open the services and fill the toolbox."""
         options = self._options
@@ -240,6 +242,7 @@ class _Builder:
             redact=Redactor({**os.environ, **self._environ}),
             mark_report=mark_injection,
             toolbox=toolbox,
+            servers=open_servers(options, self._folder, self._home, self._environ),
             agents=catalog.agents,
             spill_folder=spill_folder,
             environment_text=describe_platform(self._folder),
@@ -253,7 +256,7 @@ class _Builder:
             compute_price=pricing.calculate_cost,
             reports_costs=options.prices,
             past_events=past_events,
-            child_models=child_models,
+            hooks=options.hooks,
             watchers=watchers,
             change_watch=ChangeWatch(self._home),
             live_overlaps=LiveOverlaps(self._clock),
@@ -365,6 +368,8 @@ class _Builder:
                 where="worker",
                 remedy='Use worker="local", or leave the objects out.',
             )
+        if options.mcp_servers:
+            self._notices.append("children in worker processes have no tools of MCP servers")
         from .worker_services import make_process_worker
 
         return make_process_worker(

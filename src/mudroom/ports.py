@@ -74,7 +74,6 @@ from ._core.ports import (
     Environment,
     Environments,
     FileInfo,
-    HookCallback,
     Hooks,
     Journal,
     Model,
@@ -97,7 +96,6 @@ from ._core.ports import (
     Workspace,
 )
 from ._core.runs import Brief, InboxMessage
-from .errors import StoppedByHook
 
 __all__ = [
     "ApprovalDecision",
@@ -110,7 +108,6 @@ __all__ = [
     "Environments",
     "FileInfo",
     "Grant",
-    "HookCallback",
     "Hooks",
     "InboxMessage",
     "Journal",
@@ -126,7 +123,6 @@ __all__ = [
     "SessionInfo",
     "SessionStore",
     "StopReason",
-    "StoppedByHook",
     "StreamChunk",
     "ToolContext",
     "ToolHookDecision",

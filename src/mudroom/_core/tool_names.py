@@ -31,6 +31,11 @@ _ALIASES = {
     "skill": "activate_skill load_skill",
     "ask_user": "askuserquestion question",
 }
+SERVER_PREFIX = "mcp__"
+"""Begin of the names of tools of servers: `mcp__SERVER__TOOL`."""
+FORWARDING_TOOL = "mcp_call"
+"""Tool that calls another tool by name. The record has the name of the other tool."""
+
 _ONLY_ELSEWHERE = """
 notebookedit exitplanmode enterplanmode slashcommand lsp toolsearch
 save_memory apply_patch update_plan codesearch
@@ -90,3 +95,8 @@ def is_known_elsewhere(name: str) -> bool:
     """Return whether a tool of another program, or of an MCP server, has this name."""
     is_listed = normalize_tool_name(name) in _ALIASES or name.lower() in _ONLY_ELSEWHERE.split()
     return is_listed or name.startswith("mcp__")
+
+
+def choose_result_name(called: str, executed: str) -> str:
+    """Return the name in the result of a call: that of the call if it named another tool."""
+    return called if called == FORWARDING_TOOL else executed

@@ -44,8 +44,9 @@ class ToolPattern(Struct, frozen=True):
         """Return whether the pattern names this tool."""
         if name in (self.tool, self.written_name):
             return True
-        return "*" in self.written_name and (
-            fnmatchcase(name, self.written_name) or fnmatchcase(name, self.tool)
+        return any(
+            "*" in pattern and fnmatchcase(name, pattern)
+            for pattern in (self.written_name, self.tool)
         )
 
 
@@ -60,9 +61,10 @@ def parse_tool_pattern(text: str) -> ToolPattern:
         return ToolPattern(text, text, text, is_valid=False)
     bang, name, opening, calls, closing = match.groups(default="")
     calls = calls.strip()
+    is_server = name.startswith("mcp__") and name.count("__") == 1 and not name.endswith("*")
     return ToolPattern(
         text,
-        normalize_tool_name(name),
+        f"{name}__*" if is_server else normalize_tool_name(name),
         name,
         "" if calls in _ALL_CALLS else calls,
         has_brackets=bool(opening),
@@ -93,6 +95,48 @@ def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[
         if any(pattern.matches_tool(name) for pattern in included)
         and not any(pattern.matches_tool(name) for pattern in excluded)
     )
+
+
+def list_server_patterns(tools: Iterable[str]) -> tuple[str, ...]:
+    """Return the entries of a brief's tools that are about tools of servers."""
+    return tuple(text for text in tools if text.startswith(("mcp__", "!mcp__")))
+
+
+def narrow_server_patterns(
+    granted: Iterable[str], patterns: Iterable[str] | None
+) -> tuple[str, ...]:
+    """Return what an agent's patterns select of granted server patterns.
+
+    The tools of a server may not be known yet, so the result has patterns, too: what is granted
+    and selected, and what is excluded of it.
+    """
+    granted = tuple(granted)
+    if patterns is None or not granted:
+        return granted
+    parsed = parse_tool_patterns(patterns)
+    included = [pattern for pattern in parsed if not pattern.is_excluded]
+    excluded = [
+        pattern.tool for pattern in parsed if pattern.is_excluded and not pattern.has_brackets
+    ]
+    kept: dict[str, None] = {}
+    for grant in granted:
+        if grant.startswith("!"):
+            continue
+        for pattern in included:
+            if pattern.matches_tool(grant):
+                kept[grant] = None
+            elif fnmatchcase(pattern.tool, grant):
+                kept[pattern.tool] = None
+    selected = [
+        grant for grant in kept if not any(fnmatchcase(grant, pattern) for pattern in excluded)
+    ]
+    before = [grant[1:] for grant in granted if grant.startswith("!")]
+    exclusions = dict.fromkeys(
+        f"!{pattern}"
+        for pattern in (*before, *excluded)
+        if any(fnmatchcase(pattern, grant) or fnmatchcase(grant, pattern) for grant in selected)
+    )
+    return (*selected, *exclusions) if selected else ()
 
 
 def list_call_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:

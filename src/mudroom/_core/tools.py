@@ -64,7 +64,6 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
             engine sets both.
         spill: path of the whole output if `text` is only its head and tail.
         images: for the model, after the text. A model that takes no images gets a placeholder.
-        context: text of hooks for the model, after the result.
 
     Example:
         @tool
@@ -83,7 +82,6 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
     images: tuple[ImageBlock, ...] = ()
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
-    context: str = ""
 
     def __post_init__(self) -> None:
         """Raise TypeError for a field of another type: a record could not hold it."""
@@ -91,7 +89,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
             raise TypeError("error of a ToolResult must be a bool, and detail a dict")
         if isinstance(self.reads, str) or isinstance(self.changes, str):
             raise TypeError("reads and changes of a ToolResult must be sequences of texts")
-        texts = (self.text, self.display, self.spill, self.context, *self.reads, *self.changes)
+        texts = (self.text, self.display, self.spill, *self.reads, *self.changes)
         for kind in set(map(type, texts)):
             if not issubclass(kind, str):
                 raise TypeError(f"a ToolResult has {kind.__name__} in place of a text")
@@ -99,8 +97,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
 
 def clean_result(result: ToolResult) -> ToolResult:
     """Return a result in a form that can be recorded and sent to a model."""
-    own = (result.text, result.display, result.spill, result.context)
-    texts = (*own, *result.reads, *result.changes)
+    texts = (result.text, result.display, result.spill, *result.reads, *result.changes)
     if all(map(str.isascii, texts)) and is_clean_json(result.detail):
         return result
     return replace(
@@ -111,14 +108,12 @@ def clean_result(result: ToolResult) -> ToolResult:
         reads=tuple(map(clean_text, result.reads)),
         changes=tuple(map(clean_text, result.changes)),
         spill=clean_text(result.spill),
-        context=clean_text(result.context),
     )
 
 
 def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResultBlock:
     """Return the result of a tool call as the model reads it."""
-    text = f"{result.text}\n\n{result.context}" if result.context else result.text
-    return ToolResultBlock(call_id, name, text, result.error, images=result.images)
+    return ToolResultBlock(call_id, name, result.text, result.error, images=result.images)
 
 
 def find_no_key(_: object) -> str | None:
@@ -160,6 +155,9 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
             or None.
         argument_aliases: other names of arguments, each with its name in `parameters`.
         needs_confirmation: a user must approve each call.
+        confirmation_reason: why a user must approve each call even if a rule allows it, or "".
+        forward: takes the arguments, returns the name and the arguments of the tool to call in
+            place of this one. Raises ValueError for arguments that name none.
         make_reminder: takes a ToolContext, returns a note to add to the results of a turn, or None.
         category: see ToolCategory; None means READ for a pure tool, else no category.
         path_argument: name of the argument that is a path; permission rules match it. An empty
@@ -203,6 +201,8 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     get_key: Callable[[Any], str | None] = find_no_key
     argument_aliases: Mapping[str, str] = {}
     needs_confirmation: bool = False
+    confirmation_reason: str = ""
+    forward: Callable[[dict[str, Any]], tuple[str, dict[str, Any]]] | None = None
     make_reminder: Callable[[Any], str | None] | None = None
     category: ToolCategory | None = None
     path_argument: str = ""

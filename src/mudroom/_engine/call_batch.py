@@ -25,6 +25,7 @@ class CallBatch:
 
     Attributes:
         calls: the calls in order, by id.
+        called_names: names in the calls of the model, by id.
         started: ids of calls that an earlier process started, each with the file write that was
             recorded for it, or None.
         working: tool and start of the calls that work now, by id; seconds of a monotonic clock.
@@ -32,6 +33,7 @@ class CallBatch:
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
         self.calls = {call.id: call for call in calls}
+        self.called_names = {call.id: call.name for call in calls}
         self.started: dict[str, FileWriteIntended | None] = {}
         self.working: dict[str, tuple[str, float]] = {}
         self._outcomes: dict[str, CallOutcome] = {}

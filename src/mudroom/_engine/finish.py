@@ -142,8 +142,6 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
-    if hooks := run.services.hooks:
-        await hooks.on_run_end(run.brief, report)
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     return report
 

@@ -17,6 +17,7 @@ from .._core.token_counts import (
     estimate_message_tokens,
     estimate_tokens,
 )
+from .._core.tool_names import choose_result_name
 from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
 from .context_policy import Thresholds
@@ -30,6 +31,7 @@ from .meters.meter import Meter
 from .meters.run_timer import RunTimer
 from .phase import Phase, RunControl
 from .recorder import Recorder
+from .server_tools.toolset import RunTools, ServerTools
 from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 from .team_text import format_team
@@ -39,8 +41,8 @@ class RunContext:
     """The objects of one run, each with one job. Nothing of another run is in them.
 
     Attributes:
-        tools: tools of the brief that exist; a source may have lost some. Without those that the
-            provider runs.
+        tools: tools of the brief that the model gets; a source may have lost some. Without those
+            that the provider runs. Tools of servers that it finds by `mcp_find` are found, too.
         memo: state of the run's tools, by tool name.
         batch: tool calls of the last answer.
     """
@@ -66,7 +68,8 @@ class RunContext:
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
         offered = {name: toolbox[name] for name in brief.tools if name in toolbox}
-        self.tools = {name: tool for name, tool in offered.items() if not tool.is_server_tool}
+        own = {name: tool for name, tool in offered.items() if not tool.is_server_tool}
+        self.tools = RunTools(own, ServerTools(brief.tools, services.servers))
         if brief.agent.outputs is not None:
             self.tools[EMIT_TOOL] = self.outputs.make_tool()
         self.memo: dict[str, Any] = {}
@@ -226,8 +229,14 @@ class RunContext:
         for each in outcomes:
             if REQUESTED_FOCUS in each.result.detail:
                 self.conversation.shortening.requested_focus = each.result.detail[REQUESTED_FOCUS]
+        names = self.batch.called_names
         self.conversation.queue_results(
-            [make_result_block(each.call_id, each.name, each.result) for each in outcomes]
+            [
+                make_result_block(
+                    each.call_id, choose_result_name(names[each.call_id], each.name), each.result
+                )
+                for each in outcomes
+            ]
         )
         self.evidence.add(outcomes)
         self.evidence.claimed_tasks.add(outcomes, self.turn)

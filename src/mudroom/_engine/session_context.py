@@ -23,6 +23,7 @@ from .._core.ports import (
     Journal,
     Model,
     Toolbox,
+    ToolServers,
 )
 from .._core.request_heads import RequestHeads
 from .._core.runs import Brief, Work
@@ -95,7 +96,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     Arguments:
         session: session id.
         get_model: returns the Model of a model string.
-        toolbox: all tools by name.
+        toolbox: all tools by name, without those of servers.
+        servers: servers with further tools; None for none.
         agents: agents that `task` may call, by name.
         spill_folder: folder for output that is too long for a model.
         environments: opens the workspace, sandbox and policy of each run.
@@ -139,6 +141,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     clock: Clock
     approver: Approver
     toolbox: Toolbox
+    servers: ToolServers | None = None
     agents: Mapping[str, Agent]
     spill_folder: str
     environment_text: str

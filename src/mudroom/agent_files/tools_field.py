@@ -181,8 +181,8 @@ def resolve_tool_name(
         name = f"mcp__{gemini[1]}__{gemini[2]}"
     elif name in ("mcp_*", "mcp__*"):
         name = "mcp__*"
-    elif name.startswith("mcp__") and name.count("__") == 1:
-        name = f"{name}__*"
+    elif name.startswith("mcp__"):
+        name = parse_tool_pattern(name).tool
     if name == "*" or name.startswith("mcp__"):
         return name
     tool = normalize_tool_name(name)

@@ -129,7 +129,7 @@ class RulePolicy:
         """Decide on a call in a permission mode. The strictest verdict of its parts counts."""
         if (
             self._allows_all
-            and not tool.needs_confirmation
+            and not (tool.needs_confirmation or tool.confirmation_reason)
             and tool.category is not ToolCategory.WRITE
             and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
         ):
@@ -164,10 +164,13 @@ class RulePolicy:
             for rule in self._rules[verdict]:
                 if not self._matcher.applies(rule, tool):
                     continue
+                if verdict is Verdict.ALLOW and tool.confirmation_reason:
+                    continue
                 if self._matcher.matches(rule, tool, arguments):
                     return CallFinding(verdict, kind, f"a rule says {verdict}", rule)
-        if tool.needs_confirmation:
-            return CallFinding(Verdict.ASK, kind, "the tool asks for confirmation")
+        if tool.needs_confirmation or tool.confirmation_reason:
+            why = tool.confirmation_reason or "the tool asks for confirmation"
+            return CallFinding(Verdict.ASK, kind, why)
         path = get_call_path(tool, arguments)
         if kind == CallKind.EDIT and path and not self._context.is_file_inside(path):
             why = f"{path} is outside the workspace (set it with -C, or cwd in a program)"

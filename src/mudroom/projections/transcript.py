@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from .._core.events import (
     NoteInjected,
     RunResumed,
@@ -23,6 +25,7 @@ from .._core.messages import (
     UserBlock,
     UserMessage,
 )
+from .._core.tool_names import choose_result_name
 from .._core.tools import make_result_block
 
 
@@ -113,7 +116,7 @@ class TranscriptBuilder:
         """Return the next user message, None while a call has no result or if it is empty."""
         if any(call.id not in self._results for call in self._open_calls):
             return None
-        results = [self._results[call.id] for call in self._open_calls]
+        results = [_name_like_call(self._results[call.id], call) for call in self._open_calls]
         content = (*results, *self._pending_content)
         return UserMessage(content) if content else None
 
@@ -125,6 +128,11 @@ class TranscriptBuilder:
         self._open_calls = ()
         self._results = {}
         self._pending_content = []
+
+
+def _name_like_call(result: ToolResultBlock, call: ToolCallBlock) -> ToolResultBlock:
+    name = choose_result_name(call.name, result.name)
+    return result if name == result.name else replace(result, name=name)
 
 
 def _repeats_request(event: StoredEvent) -> bool:

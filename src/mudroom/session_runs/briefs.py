@@ -8,6 +8,7 @@ from .._core.agents import Agent, choose_child_model
 from .._core.budgets import Budget
 from .._core.messages import ImageBlock
 from .._core.runs import Brief, Check
+from .._core.tool_patterns import narrow_server_patterns
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from ..agent_catalog import find_agent
@@ -96,18 +97,22 @@ class BriefMaker:
             agent=agent,
             prompt=content.text,
             content=content.blocks,
-            tools=narrow_tools(
-                self._resources.services.toolbox,
-                agent.tools,
-                depth=budget.depth or 0,
-                is_root=depth == 0,
-            ),
+            tools=self._choose_tools(agent, budget, is_root=depth == 0),
             model=model,
             budget=budget,
             depth=depth,
             mode=(agent.mode or mode).limit_to(mode),
             **more,
         )
+
+    def _choose_tools(self, agent: Agent, budget: Budget, *, is_root: bool) -> tuple[str, ...]:
+        """Return the tools that an agent selects, and the patterns of the servers it may use."""
+        services = self._resources.services
+        tools = narrow_tools(
+            services.toolbox, agent.tools, depth=budget.depth or 0, is_root=is_root
+        )
+        servers = services.servers.patterns if services.servers else ()
+        return (*tools, *narrow_server_patterns(servers, agent.tools))
 
     def _check_images(self, content: PromptContent, model: str) -> None:
         """Raise UsageError if a prompt has an image that no model of the string takes."""

@@ -22,18 +22,25 @@ from .._core.events import RunStarted
 from .._core.messages import Usage
 from .._core.ports import Environment, Worker
 from .._core.runs import Brief, InboxMessage, Reason, Report
+from .._core.tool_patterns import list_server_patterns
 from .._engine.loop import execute
 from .._engine.meters.meter import Meter
 from .._engine.phase import OPEN_PHASES, RunControl
 from .._engine.recorded_conversations import find_report
 from .._engine.resume import sum_estimates, walk_descendants
 from .._engine.run_context import RunContext
+from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
 
 LOST_COPY = (
     "Your copy of the folder was lost in an interruption and made again: "
     "the changes that you made before are gone."
+)
+
+MISSING_TOOLS = (
+    "Tools that you may use are missing. Do not guess their results; say so in your report.\n"
+    "{lines}"
 )
 
 MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report if it matters."
@@ -268,9 +275,11 @@ class LocalWorker:
             # The age of a resumed run counts from its first start, and so does its time limit.
             meter.set_limits(brief.budget)
         environments = self._services.environments
+        missing_tools = await self._load_tools(brief)
         if brief.workspace.kind is WorkspaceKind.SHARED:
             # Most runs: without a context manager, a run takes less memory.
             handle.run = self._make_run(brief, meter, control, environments.shared)
+            _send_notice(handle.run, missing_tools)
             return await execute(handle.run)
         async with AsyncExitStack() as stack:
             try:
@@ -280,14 +289,21 @@ class LocalWorker:
                 handle.run = self._make_run(brief, meter, control, environments.shared)
                 return await execute(handle.run, failure=str(error))
             handle.run = self._make_run(brief, meter, control, environment)
-            text = ""
+            texts = [missing_tools]
             if past and brief.workspace.kind is WorkspaceKind.COPY:
-                text = LOST_COPY
+                texts.append(LOST_COPY)
             elif environment.missing:
-                text = MISSING_FILES.format(missing=environment.missing)
-            if text:
-                handle.run.inbox.put(InboxMessage(uuid.uuid4().hex, text, "mudroom"))
+                texts.append(MISSING_FILES.format(missing=environment.missing))
+            _send_notice(handle.run, "\n".join(filter(None, texts)))
             return await execute(handle.run)
+
+    async def _load_tools(self, brief: Brief) -> str:
+        """Learn the tools of servers that the model gets in full; return why some are missing."""
+        servers = self._services.servers
+        if servers is None or not (granted := list_server_patterns(brief.tools)):
+            return ""
+        missing = await servers.load(list_full_patterns(granted, servers))
+        return MISSING_TOOLS.format(lines="\n".join(missing)) if missing else ""
 
     def _make_run(
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
@@ -302,3 +318,8 @@ class LocalWorker:
         )
         meter.charge(report.usage, report.usd, sum_estimates(past, report.run_id))
         meter.add_usage(Usage(), 0.0, children)
+
+
+def _send_notice(run: RunContext, text: str) -> None:
+    if text:
+        run.inbox.put(InboxMessage(uuid.uuid4().hex, text, "mudroom"))

@@ -7,7 +7,7 @@ from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVer
 from .board import Board
 from .clock import Clock
 from .environment import Environment, Environments
-from .hooks import HookCallback, HookFunction, Hooks, ToolHookDecision
+from .hooks import Hooks, ToolHookDecision
 from .isolation import (
     MERGE,
     NO_CHOICE,
@@ -20,7 +20,7 @@ from .isolation import (
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .sandbox import CommandResult, Sandbox
-from .tools import Toolbox, ToolContext, ToolSource
+from .tools import Toolbox, ToolContext, ToolServers, ToolSource
 from .worker import RunHandle, Worker
 from .workspace import (
     ContentCheck,
@@ -46,8 +46,6 @@ __all__ = [
     "Environments",
     "FileChangedError",
     "FileInfo",
-    "HookCallback",
-    "HookFunction",
     "Hooks",
     "Isolation",
     "Journal",
@@ -71,6 +69,7 @@ __all__ = [
     "StreamChunk",
     "ToolContext",
     "ToolHookDecision",
+    "ToolServers",
     "ToolSource",
     "Toolbox",
     "Worker",

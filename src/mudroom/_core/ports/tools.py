@@ -130,5 +130,45 @@ class ToolSource(Protocol):
         ...
 
 
+class ToolServers(Protocol):
+    """Servers whose tools a session learns when a run needs them.
+
+    Unlike a source of tools, a server starts only when a run needs a tool of it.
+    """
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Tool pattern of each server, such as `mcp__git__*`."""
+        ...
+
+    @property
+    def full_patterns(self) -> tuple[str, ...]:
+        """Patterns of the servers whose tools models always get in full."""
+        ...
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Patterns of the servers whose tools are not known yet."""
+        ...
+
+    @property
+    def instructions(self) -> Mapping[str, str]:
+        """Instructions of the servers, by pattern."""
+        ...
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools that are known now, by name."""
+        ...
+
+    async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
+        """Learn the tools that patterns name; return why some are missing, a line for each."""
+        ...
+
+    async def close(self) -> None:
+        """End all servers."""
+        ...
+
+
 Toolbox = Mapping[str, Tool]
 """Tools by name."""

@@ -11,7 +11,13 @@ from ..._core.agents import Agent, Mode, WorkspaceKind, WorkspaceSpec, choose_ch
 from ..._core.budgets import Grant
 from ..._core.events import RunStarted, WorkMerged
 from ..._core.runs import Brief, InboxMessage
-from ..._core.tool_patterns import list_call_patterns, parse_tool_patterns, select_tools
+from ..._core.tool_patterns import (
+    list_call_patterns,
+    list_server_patterns,
+    narrow_server_patterns,
+    parse_tool_patterns,
+    select_tools,
+)
 from ..._core.tools import Tool, ToolCategory
 from ...projections.team import MESSAGE_TOOL
 from ..call_context import CallContext
@@ -209,12 +215,15 @@ def _choose_tools(
     on_request = [name for name, tool in toolbox.items() if tool.offered_to == "request"]
     available = dict.fromkeys((*run.brief.tools, *select_tools(on_request, agent_of_parent.tools)))
     parent_tools = select_tools(available, agent_of_parent.child_tools)
-    return narrow_tools(
+    tools = narrow_tools(
         {name: toolbox[name] for name in parent_tools if name in toolbox},
         agent.tools,
         depth=grant.budget.depth or 0,
         is_named=is_named,
     )
+    granted = list_server_patterns(run.brief.tools)
+    granted = narrow_server_patterns(granted, agent_of_parent.child_tools)
+    return (*tools, *narrow_server_patterns(granted, agent.tools))
 
 
 def _choose_mode(run: RunContext, agent: Agent, *, is_plan: bool) -> Mode:

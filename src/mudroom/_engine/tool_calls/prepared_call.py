@@ -7,8 +7,13 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import ToolHookDecision
-from ..._core.tool_names import REPLACEMENTS, STAND_INS, add_implied_arguments, normalize_tool_name
+from ..._core.tool_names import (
+    REPLACEMENTS,
+    SERVER_PREFIX,
+    STAND_INS,
+    add_implied_arguments,
+    normalize_tool_name,
+)
 from ..._core.tools import Tool, ToolResult
 from ...errors import suggest_names
 from ..run_context import RunContext
@@ -18,17 +23,12 @@ MAX_QUOTED_ARGUMENTS = 200
 
 
 class PreparedCall(Struct, frozen=True):
-    """A tool call after lookup and check: it can run, or `refusal` says why not.
-
-    Arguments:
-        hook: the decision of a hook about the call, if there is one.
-    """
+    """A tool call after lookup and check: it can run, or `refusal` says why not."""
 
     call: ToolCallBlock
     tool: Tool | None = None
     arguments: Any = None
     refusal: ToolResult | None = None
-    hook: ToolHookDecision | None = None
 
     @property
     def name(self) -> str:
@@ -49,7 +49,8 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     if name not in run.tools and name in STAND_INS:
         name, arguments = STAND_INS[name]
         call = structs.replace(call, arguments=arguments)
-    tool = run.tools.get(name)
+    # A tool of a server counts as the server lists it now.
+    tool = run.tools.find(name) if name.startswith(SERVER_PREFIX) else run.tools.get(name)
     if tool is None:
         hint = REPLACEMENTS.get(name.lower()) or suggest_names(call.name, run.tools)
         return refuse_call(call, None, f"There is no tool {call.name!r} here. {hint}")
@@ -58,6 +59,9 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         text = f"The arguments of {name} were not a JSON object: {quoted!r}."
         return refuse_call(call, tool, f"{text} Send the call again with valid JSON.")
     try:
+        if tool.forward:
+            name, arguments = tool.forward(call.arguments)
+            return prepare_call(run, structs.replace(call, name=name, arguments=arguments))
         arguments = tool.rename_arguments(add_implied_arguments(call.name, call.arguments))
         return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:

@@ -38,6 +38,7 @@ def create_session(
     if programs:
         notices += programs.notices
         notices += describe_idle(programs)
+        options = {"mcp_servers": programs.servers, **options}
     session = Session(**make_session_options(settings, cwd, loaded, notices, start) | options)
     session.notices.extend(notices)
     return session
@@ -83,15 +84,14 @@ def make_session_options(
 
 
 def describe_idle(programs: UsablePrograms) -> list[str]:
-    """Return a notice about the servers and hooks that are listed, but not started."""
+    """Return a notice about the hooks that are listed, but not started."""
     from ...integrations.usable_programs import describe_count
 
-    programs_to_use = (*programs.servers, *programs.hooks)
-    if not programs_to_use:
+    if not programs.hooks:
         return []
     return [
-        f"not used: {describe_count(programs_to_use)}. Only programs can add these to mudroom:"
-        " Session(hooks=..., tool_sources=...)."
+        f"not used: {describe_count(programs.hooks)}. Only programs can add these to mudroom:"
+        " Session(hooks=...)."
     ]
 
 

@@ -20,10 +20,12 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     Arguments:
         name: as in the file; tools are called `mcp__NAME__TOOL`.
         origin: path of the file, or the name of the option.
-        command: program of a stdio server.
+        scope: where the configuration comes from.
+        transport: "stdio" for a program, "http" for an address; "sse" is not supported.
+        command: program of a stdio server. args: its arguments.
         env: variables that the server gets besides the usual ones.
         cwd: working directory, "" for that of the session.
-        url: address of an HTTP or SSE server.
+        url: address of an HTTP or SSE server. headers: of its requests.
         headers_helper: command that prints further headers as a JSON object.
         bearer_token_variable: environment variable that holds a token.
         start_timeout: seconds until the server must be ready.
@@ -36,6 +38,10 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         shown: command or address as in the file, for screens.
         place: folder whose content the file is, which needs trust; "" for a file of the user.
         digest: identifies the definition in the file; the trust of a folder refers to it.
+
+    Example:
+        git = ServerSpec(name="git", origin="mcp_servers", scope="option", command="mcp-server-git")
+        Session(mcp_servers=[git])
     """
 
     name: str

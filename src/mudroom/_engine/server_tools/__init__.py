@@ -1,0 +1,5 @@
+"""Tools of servers in one run.
+
+toolset.py     which tools the model gets in full; the tools mcp_find and mcp_call
+catalogue.py   the tools as texts
+"""

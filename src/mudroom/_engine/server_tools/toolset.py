@@ -1,0 +1,207 @@
+"""Tools of servers in one run: given to the model in full, or found and called by two tools.
+
+The definitions of many tools would fill the context. So `mcp_find` returns them when the model
+looks for one, and `mcp_call` calls it. The engine replaces a call of `mcp_call` by the call of the
+tool that it names before anything else sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..._core.ports import ToolServers
+from ..._core.tool_names import FORWARDING_TOOL, SERVER_PREFIX
+from ..._core.tool_patterns import list_server_patterns, select_tools
+from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ...errors import suggest_names
+from .catalogue import (
+    MAX_TEXT,
+    count_bytes,
+    describe_no_hit,
+    format_catalogue,
+    format_tool,
+    get_server,
+    search,
+)
+
+MAX_FULL_BYTES = 4_000
+"""Bytes of definitions up to which a model gets all of them, unless its agent names them."""
+
+_FIND = (
+    "Find tools of MCP servers: returns their descriptions and parameters. Call one with mcp_call."
+    " Servers and tools: {catalogue}"
+)
+_CALL = "Call a tool of an MCP server. Look up its parameters with mcp_find first."
+
+
+class FindArguments(Struct, frozen=True):
+    """Arguments of mcp_find."""
+
+    query: str = ""
+    server: str = ""
+
+
+class ServerTools:
+    """The tools of servers that one run may use.
+
+    Arguments:
+        tools: those of the brief; its entries about servers are patterns.
+        servers: None if the session has none.
+
+    Attributes:
+        offered: the tools that the model gets, by name.
+    """
+
+    def __init__(self, tools: Sequence[str], servers: ToolServers | None) -> None:
+        self._servers = servers
+        self._patterns = list_server_patterns(tools) if servers else ()
+        self._shown: set[str] = set()
+        self.offered: dict[str, Tool] = self._choose_offered() if self._patterns else {}
+
+    def find(self, name: str) -> Tool | None:
+        """Return a tool of a server, None if the run may not use it or it is not known."""
+        if self._servers is None or not select_tools([name], self._patterns):
+            return None
+        return self._servers.tools.get(name)
+
+    def _list_known(self) -> dict[str, Tool]:
+        assert self._servers
+        tools = self._servers.tools
+        return {name: tools[name] for name in select_tools(tools, self._patterns)}
+
+    def _choose_offered(self) -> dict[str, Tool]:
+        assert self._servers
+        full_patterns = list_full_patterns(self._patterns, self._servers)
+        known = self._list_known()
+        full = {name: known[name] for name in select_tools(known, full_patterns)}
+        others = {name: tool for name, tool in known.items() if name not in full}
+        unlisted = [each for each in self._servers.unlisted if self._may_use(each)]
+        if not unlisted and sum(map(count_bytes, others.values())) <= MAX_FULL_BYTES:
+            return known
+        return {**full, **{tool.name: tool for tool in self._make_tools(others, unlisted)}}
+
+    def _may_use(self, server: str) -> bool:
+        return any(
+            fnmatchcase(each, server) or fnmatchcase(server, each) for each in self._patterns
+        )
+
+    def _make_tools(self, tools: Mapping[str, Tool], unlisted: Sequence[str]) -> tuple[Tool, Tool]:
+        catalogue = format_catalogue(list(tools), unlisted)
+        return (
+            Tool(
+                name="mcp_find",
+                description=_FIND.format(catalogue=catalogue),
+                parameters=_FIND_PARAMETERS,
+                parse=lambda arguments: msgspec.convert(arguments, FindArguments, strict=False),
+                run=self._run_find,
+                effect=Effect.PURE,
+                category=ToolCategory.READ,
+                title_argument="query",
+            ),
+            Tool(
+                name=FORWARDING_TOOL,
+                description=_CALL,
+                parameters=_CALL_PARAMETERS,
+                parse=dict,
+                run=_refuse,
+                forward=self._forward,
+            ),
+        )
+
+    async def _run_find(self, _: object, arguments: FindArguments) -> ToolResult:
+        assert self._servers
+        patterns = [each for each in self._patterns if not each.startswith("!")]
+        server = arguments.server.removeprefix(SERVER_PREFIX)
+        if server:
+            pattern = f"{SERVER_PREFIX}{server}__*"
+            patterns = [each for each in patterns if fnmatchcase(each, pattern)] or patterns
+        missing = await self._servers.load(patterns)
+        known = self._list_known()
+        if server and any(get_server(name) == server for name in known):
+            known = {name: tool for name, tool in known.items() if get_server(name) == server}
+        hits = search(known, arguments.query)
+        parts = [format_tool(tool) for tool in hits] or [describe_no_hit(known)]
+        return ToolResult(
+            "\n\n".join((*missing, *self._list_instructions(hits), *parts)),
+            error=bool(missing) and not hits,
+            display=f"{len(hits)} tools" if hits else "",
+        )
+
+    def _list_instructions(self, tools: Sequence[Tool]) -> list[str]:
+        """Return the instructions of the servers of tools, once in the run."""
+        assert self._servers
+        texts: list[str] = []
+        for pattern, text in self._servers.instructions.items():
+            if pattern in self._shown or not any(fnmatchcase(each.name, pattern) for each in tools):
+                continue
+            self._shown.add(pattern)
+            texts.append(f"Instructions of {get_server(pattern)}: {text[:MAX_TEXT]}")
+        return texts
+
+    def _forward(self, arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        requested = arguments.get("tool")
+        if not isinstance(requested, str) or not requested:
+            raise ValueError("tool: is missing")
+        inner: object = arguments.get("arguments") or {}
+        if isinstance(inner, str):
+            try:
+                inner = msgspec.json.decode(inner)
+            except msgspec.DecodeError:
+                pass
+        if not isinstance(inner, dict):
+            raise ValueError("arguments: is not an object")
+        name = requested if requested.startswith(SERVER_PREFIX) else f"{SERVER_PREFIX}{requested}"
+        if self.find(name) is None:
+            hint = suggest_names(name, self._list_known())
+            raise ValueError(f"tool: there is no {requested!r}. {hint} Find tools with mcp_find.")
+        return name, cast("dict[str, Any]", inner)
+
+
+class RunTools(dict[str, Tool]):
+    """The tools that the model of a run gets, by name."""
+
+    def __init__(self, own: Mapping[str, Tool], server_tools: ServerTools) -> None:
+        super().__init__({**own, **server_tools.offered})
+        self._server_tools = server_tools
+
+    def find(self, name: str) -> Tool | None:
+        """Return a tool that the run may call; one of a server as the server lists it now."""
+        return self._server_tools.find(name) or self.get(name)
+
+
+def list_full_patterns(patterns: Sequence[str], servers: ToolServers) -> tuple[str, ...]:
+    """Return the patterns of tools that a model gets in full: exact names, and some servers."""
+    exclusions = [each for each in patterns if each.startswith("!")]
+    chosen = [
+        each
+        for each in patterns
+        if each not in exclusions and ("*" not in each or each in servers.full_patterns)
+    ]
+    return (*chosen, *exclusions) if chosen else ()
+
+
+async def _refuse(_: object, arguments: object) -> ToolResult:
+    return ToolResult("mcp_call needs the name of a tool of a server.", error=True)
+
+
+_FIND_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "description": "words of the name or the task"},
+        "server": {"type": "string"},
+    },
+    "required": ["query"],
+}
+_CALL_PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "tool": {"type": "string", "description": "name, such as mcp__git__git_log"},
+        "arguments": {"type": "object", "description": "as its parameters say"},
+    },
+    "required": ["tool", "arguments"],
+}

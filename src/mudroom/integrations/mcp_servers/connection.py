@@ -1,0 +1,345 @@
+"""Connection to one MCP server: opened at the first use, in a task of its own, and shared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from ...errors import MudroomError
+from .headers import collect_headers
+from .listing import ListedTool, Listing, ServerResult
+from .server_process import ServerProcess, start_server_process
+from .spec import ServerSpec
+
+if TYPE_CHECKING:
+    from . import package_client
+    from .stdio_transport import StdioTransport
+
+IDLE_SECONDS = 300.0
+"""Seconds of a call without progress until it fails."""
+MAX_STARTS = 3
+"""Starts of a server within START_WINDOW until it counts as failed."""
+START_WINDOW = 60.0
+"""Seconds."""
+_END_SECONDS = 3.0
+"""Longest time until a connection that is closed has ended."""
+
+INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
+
+ServerState = Literal["not started", "starting", "ready", "failed"]
+
+
+class ServerError(MudroomError):
+    """A server cannot be used, or a call of it failed."""
+
+
+class _Link:
+    """One open connection: its task, and the client once it is ready."""
+
+    def __init__(self) -> None:
+        self.client: asyncio.Future[package_client.Client] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self.stop = asyncio.Event()
+        self.process: ServerProcess | None = None
+        self.transport: StdioTransport | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True if calls can use it, now or when it is ready."""
+        return self.task is not None and not self.task.done() and not self.stop.is_set()
+
+    async def describe_end(self, error: Exception) -> str:
+        """Return why the connection ended. `error`: of the request that noticed it."""
+        from . import package_client
+
+        if self.transport and self.transport.fault:
+            return self.transport.fault
+        if self.process and self.stop.is_set():
+            return await self.process.describe_end()
+        return package_client.describe_error(error)
+
+
+class _OpenCall:
+    """Time limits of one call: the whole call, and the time without a sign of life."""
+
+    def __init__(self, seconds: float, idle_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._idle_seconds = idle_seconds
+        self._last = self._loop.time() + seconds
+        self.timeout = asyncio.timeout_at(self._compute_deadline())
+
+    def _compute_deadline(self) -> float:
+        return min(self._last, self._loop.time() + self._idle_seconds)
+
+    def extend(self) -> None:
+        """Begin the time without a sign of life again."""
+        if not self.timeout.expired():
+            self.timeout.reschedule(self._compute_deadline())
+
+    def describe_timeout(self) -> str:
+        """Return which limit was reached."""
+        if self._loop.time() >= self._last:
+            return f"the call took more than {self._seconds:g} s"
+        return f"it sent nothing for {self._idle_seconds:g} s"
+
+
+class Connection:
+    """Connection to one server.
+
+    The package needs a connection to be opened and closed in the same task, so each has a task of
+    its own. A server that ended starts again with the next call, but not too often.
+
+    Arguments:
+        folder: working directory of the process, and the workspace.
+        environ: variables of the session.
+        on_listing: called with the tools whenever the server listed them.
+
+    Attributes:
+        state: of the connection. reason: why it failed.
+        starts: number of starts so far.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        folder: str,
+        environ: Mapping[str, str],
+        on_listing: Callable[[Listing], object],
+        *,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self.spec = spec
+        self.state: ServerState = "not started"
+        self.reason = ""
+        self.starts = 0
+        self._folder = folder
+        self._environ = environ
+        self._on_listing = on_listing
+        self._idle_seconds = idle_seconds
+        self._link: _Link | None = None
+        self._recent_starts: deque[float] = deque(maxlen=MAX_STARTS)
+        self._calls: set[_OpenCall] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, None if there is none."""
+        link = self._link
+        return link.process.pid if link and link.process and link.is_open else None
+
+    @property
+    def last_lines(self) -> str:
+        """Last lines of the error output of the process."""
+        link = self._link
+        return link.process.get_last_lines() if link and link.process else ""
+
+    async def open(self) -> None:
+        """Start the server if it does not run, and wait until it is ready. Raises ServerError."""
+        await self._get_client()
+
+    async def call(
+        self, tool: ListedTool, arguments: dict[str, Any], on_progress: Callable[[str], object]
+    ) -> ServerResult:
+        """Call a tool. Raises ServerError.
+
+        A call that was sent is sent again only if the server ended and is trusted, and says that
+        it may be repeated.
+        """
+        may_repeat = self.spec.is_trusted and (tool.is_read_only or tool.is_idempotent)
+        try:
+            return await self._call_once(tool.name, arguments, on_progress)
+        except _ConnectionLost as error:
+            if not may_repeat:
+                raise ServerError(str(error)) from error
+        return await self._call_once(tool.name, arguments, on_progress)
+
+    async def _call_once(
+        self, name: str, arguments: dict[str, Any], on_progress: Callable[[str], object]
+    ) -> ServerResult:
+        client = await self._get_client()
+        link = self._link
+        assert link
+        from . import package_client
+
+        call = _OpenCall(self.spec.call_timeout, self._idle_seconds)
+
+        def report(line: str) -> None:
+            call.extend()
+            on_progress(line)
+
+        try:
+            async with call.timeout:
+                self._calls.add(call)
+                return await package_client.call_tool(client, name, arguments, report)
+        except TimeoutError as error:
+            text = f"server {self.spec.name}: {call.describe_timeout()}"
+            raise ServerError(text, remedy="Try a smaller step, or do without.") from error
+        except Exception as error:  # noqa: BLE001  the package raises many kinds
+            await self._raise_for(link, error)
+        finally:
+            self._calls.discard(call)
+
+    async def _raise_for(self, link: _Link, error: Exception) -> NoReturn:
+        """Raise the error of a call, with the end of the server if that is the cause."""
+        from . import package_client
+
+        name = self.spec.name
+        if not package_client.is_lost(error):
+            raise ServerError(f"server {name}: {package_client.describe_error(error)}") from error
+        link.stop.set()
+        raise _ConnectionLost(
+            f"server {name} ended ({await link.describe_end(error)})",
+            remedy="It is not known whether the call had an effect. The next call starts it again.",
+        ) from error
+
+    async def _get_client(self) -> package_client.Client:
+        if self._is_closed:
+            raise ServerError(f"server {self.spec.name}: the session is closed")
+        if self._link is None or not self._link.is_open:
+            self._link = self._start()
+        link = self._link
+        try:
+            async with asyncio.timeout(self.spec.start_timeout):
+                return await asyncio.shield(link.client)
+        except TimeoutError as error:
+            self._fail(f"it was not ready within {self.spec.start_timeout:g} s")
+            if link.task:
+                link.task.cancel()
+            raise self._make_error() from error
+
+    def _start(self) -> _Link:
+        """Begin to open a connection. Raises ServerError if it failed too often."""
+        now = asyncio.get_running_loop().time()
+        times = self._recent_starts
+        if len(times) == MAX_STARTS and now - times[0] < START_WINDOW:
+            self._fail(self.reason or f"it ended {MAX_STARTS} times in {START_WINDOW:g} s")
+            raise self._make_error()
+        times.append(now)
+        self.starts += 1
+        self.state = "starting"
+        self.reason = ""
+        link = _Link()
+        link.task = asyncio.create_task(self._run_link(link))
+        return link
+
+    def _fail(self, reason: str) -> None:
+        self.state = "failed"
+        self.reason = reason
+
+    def _make_error(self) -> ServerError:
+        return ServerError(
+            f"server {self.spec.name} cannot be used: {self.reason}", where=self.spec.origin
+        )
+
+    async def _run_link(self, link: _Link) -> None:
+        """Open a connection, keep it until `link.stop` is set, and close it: all in this task."""
+        try:
+            await self._serve(link)
+        except Exception as error:  # noqa: BLE001  the package raises many kinds
+            if not link.client.done():
+                await self._fail_start(link, error)
+        finally:
+            if not link.client.done():
+                link.client.set_exception(ServerError(f"server {self.spec.name}: start cancelled"))
+                link.client.exception()
+            if self.state == "ready" and self._link is link:
+                self.state = "not started"
+
+    async def _fail_start(self, link: _Link, error: Exception) -> None:
+        if isinstance(error, MudroomError):
+            self._fail(str(error))
+        else:
+            self._fail(await link.describe_end(error))
+        link.client.set_exception(self._make_error())
+        link.client.exception()  # asyncio must not log it if no caller waits any more
+
+    async def _serve(self, link: _Link) -> None:
+        await load_package()
+        from . import package_client
+
+        async with AsyncExitStack() as stack:
+            if self.spec.transport == "stdio":
+                link.process = await start_server_process(self.spec, self._folder, self._environ)
+                link.transport, streams = package_client.open_stdio(link.process, link.stop.set)
+            elif self.spec.transport == "http":
+                headers = await collect_headers(self.spec, self._folder, self._environ)
+                streams = package_client.open_http(self.spec, headers)
+            else:
+                raise ServerError(
+                    "the transport sse is not supported", remedy='Use the address for "http".'
+                )
+            client = await stack.enter_async_context(
+                package_client.make_client(
+                    streams, self._folder, self._refresh_soon, self._extend_calls
+                )
+            )
+            self._on_listing(await package_client.list_tools(client))
+            listener = asyncio.create_task(self._listen(client))
+            stack.push_async_callback(_cancel, listener)
+            self.state = "ready"
+            link.client.set_result(client)
+            await link.stop.wait()
+
+    async def _listen(self, client: package_client.Client) -> None:
+        from . import package_client
+
+        with suppress(Exception):  # without it, a failed call shows that the tools changed
+            await package_client.listen_for_changes(client, self._refresh_soon)
+
+    def _extend_calls(self) -> None:
+        for call in self._calls:
+            call.extend()
+
+    def _refresh_soon(self) -> None:
+        """List the tools again, in the background."""
+        task = asyncio.create_task(self._refresh())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _refresh(self) -> None:
+        from . import package_client
+
+        with suppress(Exception):  # the next start lists them
+            client = await self._get_client()
+            self._on_listing(await package_client.list_tools(client))
+
+    async def close(self) -> None:
+        """End the server. The connection cannot be used again."""
+        self._is_closed = True
+        for task in self._tasks:
+            task.cancel()
+        link = self._link
+        if link is None or link.task is None:
+            return
+        if not link.client.done():
+            link.task.cancel()
+        link.stop.set()
+        done, _ = await asyncio.wait([link.task], timeout=_END_SECONDS)
+        if not done:
+            link.task.cancel()
+            await asyncio.wait([link.task], timeout=_END_SECONDS)
+
+
+class _ConnectionLost(ServerError):
+    """The connection ended while a call was open."""
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def load_package() -> None:
+    """Import the client of the package in a thread. Raises ServerError if it is not installed."""
+    if find_spec("mcp") is None:
+        raise ServerError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
+    await asyncio.to_thread(import_module, f"{__package__}.package_client")

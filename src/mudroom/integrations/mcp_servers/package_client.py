@@ -1,0 +1,208 @@
+"""Client of the package `mcp`, with values of mudroom.
+
+Import this module late and in a thread: it imports the package, which takes about a second.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import httpx2
+import mcp_types
+from mcp.client._transport import Transport
+from mcp.client.client import Client
+from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from ..._version import __version__
+from .listing import Content, ListedTool, Listing, ServerResult
+from .server_process import ServerProcess
+from .spec import ServerSpec
+from .stdio_transport import StdioTransport
+
+__all__ = ["Client", "MCPError", "StdioTransport"]
+
+MAX_PAGES = 50
+MAX_TOOLS = 2_000
+_CONNECT_SECONDS = 30.0
+_READ_SECONDS = 3_600.0
+"""Seconds without a byte of an open response; the limits of calls are those of the connection."""
+_LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
+_LOST_SESSION = "Session terminated"
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
+
+
+def open_stdio(
+    process: ServerProcess, on_end: Callable[[], object]
+) -> tuple[StdioTransport, AbstractAsyncContextManager[Any]]:
+    """Return the transport of a process, and the connection to give to `open_client`."""
+    transport = StdioTransport(process, on_end)
+    return transport, transport.connect()
+
+
+@asynccontextmanager
+async def open_http(spec: ServerSpec, headers: Mapping[str, str]) -> AsyncGenerator[Any]:
+    """Connect to a server by streamable HTTP. `headers`: of every request."""
+    timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
+    async with httpx2.AsyncClient(headers=dict(headers), timeout=timeout) as http:
+        async with streamable_http_client(spec.url, http_client=http) as streams:
+            yield streams
+
+
+def make_client(
+    transport: AbstractAsyncContextManager[Any],
+    folder: str,
+    on_tools_changed: Callable[[], object],
+    on_sign_of_life: Callable[[], object],
+) -> Client:
+    """Return the client for a transport. It speaks both eras of the protocol.
+
+    Arguments:
+        folder: the workspace, which servers of the old era may ask for.
+        on_tools_changed: called when the server says that its tools changed.
+        on_sign_of_life: called for each line of the server's log.
+    """
+
+    async def handle_message(message: object) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            on_tools_changed()
+        elif isinstance(message, mcp_types.LoggingMessageNotification):
+            on_sign_of_life()
+
+    async def list_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
+        uri = Path(folder).as_uri()
+        return mcp_types.ListRootsResult(
+            roots=[mcp_types.Root.model_validate({"uri": uri, "name": os.path.basename(folder)})]
+        )
+
+    typed: Transport = transport
+    return Client(
+        typed,
+        client_info=mcp_types.Implementation(name="mudroom", version=__version__),
+        message_handler=handle_message,
+        list_roots_callback=list_roots,
+        cache=None,
+    )
+
+
+async def list_tools(client: Client) -> Listing:
+    """Return all tools of a server, page by page."""
+    tools: dict[str, ListedTool] = {}
+    cursor: str | None = None
+    fault = ""
+    if client.server_capabilities.tools is None:
+        return _make_listing(client, tools, "the server has no tools")
+    for page in range(MAX_PAGES + 1):
+        if page == MAX_PAGES or len(tools) >= MAX_TOOLS:
+            fault = f"the server lists more than {len(tools)} tools; the others are not used"
+            break
+        result = await client.list_tools(cursor=cursor)
+        for tool in result.tools[: MAX_TOOLS - len(tools)]:
+            tools.setdefault(tool.name, _convert_tool(tool))
+        cursor = result.next_cursor
+        if not cursor:
+            break
+    return _make_listing(client, tools, fault)
+
+
+def _make_listing(client: Client, tools: Mapping[str, ListedTool], fault: str) -> Listing:
+    info = client.server_info
+    return Listing(
+        tuple(tools.values()),
+        client.instructions or "",
+        f"{info.name} {info.version}".strip() if info else "",
+        client.protocol_version,
+        fault,
+    )
+
+
+def _convert_tool(tool: mcp_types.Tool) -> ListedTool:
+    notes = tool.annotations
+    return ListedTool(
+        tool.name,
+        tool.description or tool.title or "",
+        tool.input_schema,
+        bool(notes and notes.read_only_hint),
+        bool(notes and notes.idempotent_hint),
+    )
+
+
+async def call_tool(
+    client: Client,
+    name: str,
+    arguments: dict[str, Any],
+    on_progress: Callable[[str], object],
+) -> ServerResult:
+    """Call a tool. A cancel of the caller is sent to the server.
+
+    Arguments:
+        on_progress: called with one line for each message about progress.
+    """
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        on_progress(f"{share}: {message}" if message else share)
+
+    result = await client.call_tool(name, arguments, progress_callback=report)
+    content = tuple(map(_convert_content, result.content))
+    return ServerResult(content, result.structured_content, result.is_error)
+
+
+def _convert_content(block: mcp_types.ContentBlock) -> Content:
+    if isinstance(block, mcp_types.TextContent):
+        return Content(block.text)
+    if isinstance(block, mcp_types.ResourceLink):
+        return Content(f"{block.uri} ({block.title or block.name})")
+    if isinstance(block, mcp_types.EmbeddedResource):
+        resource = block.resource
+        if isinstance(resource, mcp_types.TextResourceContents):
+            return Content(f"{resource.uri}:\n{resource.text}")
+        return _decode(resource.blob, resource.mime_type or "application/octet-stream")
+    return _decode(block.data, block.mime_type)
+
+
+def _decode(data: str, media_type: str) -> Content:
+    try:
+        return Content(media_type=media_type, data=base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        return Content(f"[{media_type}: the server sent no valid base64]")
+
+
+def is_lost(error: Exception) -> bool:
+    """Return whether an error means that the connection has ended."""
+    if isinstance(error, MCPError):
+        return error.error.code in _LOST_CODES or error.error.message == _LOST_SESSION
+    return isinstance(error, httpx2.TransportError | OSError)
+
+
+def describe_error(error: Exception) -> str:
+    """Return an error of the package in one line."""
+    if isinstance(error, ExceptionGroup):
+        return describe_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    if isinstance(error, MCPError):
+        data = f" {json.dumps(error.error.data)}" if error.error.data else ""
+        return f"{error.error.message}{data}"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+async def listen_for_changes(client: Client, on_tools_changed: Callable[[], object]) -> None:
+    """Report changes of the tools of a server of the modern era until the caller cancels."""
+    tools = client.server_capabilities.tools
+    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or not (
+        tools and tools.list_changed
+    ):
+        return
+    async with client.listen(tools_list_changed=True) as changes:
+        async for _ in changes:
+            on_tools_changed()

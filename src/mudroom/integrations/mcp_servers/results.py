@@ -1,0 +1,46 @@
+"""Results of servers as results of tools: texts, images, and files for everything else."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ..._core.messages import ImageBlock
+from ..._core.ports import ToolContext
+from ..._core.tools import ToolResult
+from ..._platform.private_files import write_private_file
+from .listing import Content, ServerResult
+
+ParseImage = Callable[[bytes], ImageBlock | None]
+"""Function that returns the image of a file, None if it is not a complete one."""
+
+
+def make_tool_result(
+    result: ServerResult, context: ToolContext, parse_image: ParseImage
+) -> ToolResult:
+    """Return the result of a call for the model. Bytes that are no image go into a file."""
+    texts: list[str] = []
+    images: list[ImageBlock] = []
+    for number, part in enumerate(result.content, start=1):
+        if not part.data:
+            texts.append(part.text)
+        elif part.media_type.startswith("image/") and (image := parse_image(part.data)):
+            images.append(image)
+        else:
+            texts.append(_store(part, context, number))
+    text = "\n".join(filter(None, texts))
+    if not text and result.structured is not None:
+        text = msgspec.json.encode(result.structured).decode()
+    if not text:
+        text = "[image]" if images else "(no output)"
+    return ToolResult(text, error=result.is_error, images=tuple(images))
+
+
+def _store(part: Content, context: ToolContext, number: int) -> str:
+    ending = mimetypes.guess_extension(part.media_type) or ".bin"
+    path = Path(context.spill_path(f"content{number}")).with_suffix(ending)
+    write_private_file(path, part.data)
+    return f"[{part.media_type}, {len(part.data):,} bytes, in {path}]"

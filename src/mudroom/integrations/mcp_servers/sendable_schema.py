@@ -1,0 +1,109 @@
+"""JSON Schemas of servers in a form that every provider accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+_CHOICES = ("anyOf", "oneOf", "allOf")
+_OMITTED = ("$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "$dynamicAnchor")
+_MAX_DEPTH = 12
+"""Levels of a schema; deeper ones accept any value."""
+
+
+def make_sendable(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a tool: an object with its properties at the root.
+
+    Providers refuse choices at the root, references to other documents, and some accept no
+    references at all. What the result does not say, the check of the arguments still demands.
+    """
+    parameters = _flatten(cast("dict[str, Any]", _expand(schema, schema, (), 0)))
+    parameters["type"] = "object"
+    parameters.setdefault("properties", {})
+    return parameters
+
+
+def _expand(
+    value: object, root: Mapping[str, Any], references: tuple[str, ...], depth: int
+) -> object:
+    """Return a part of a schema with its references replaced by what they refer to."""
+    if isinstance(value, list):
+        return [_expand(item, root, references, depth) for item in cast("list[Any]", value)]
+    if not isinstance(value, Mapping):
+        return value
+    part = cast("Mapping[str, Any]", value)
+    if depth > _MAX_DEPTH:
+        return {}
+    reference = part.get("$ref")
+    if isinstance(reference, str):
+        rest = {key: item for key, item in part.items() if key != "$ref"}
+        if reference in references:  # a recursive schema
+            return _expand(rest, root, references, depth + 1)
+        target = {**_resolve(reference, root), **rest}
+        return _expand(target, root, (*references, reference), depth + 1)
+    return {
+        key: _expand(item, root, references, depth + 1)
+        for key, item in part.items()
+        if key not in _OMITTED or _is_property(item, key)
+    }
+
+
+def _is_property(item: object, key: str) -> bool:
+    """Return whether a keyword is the name of a property, as `definitions` may be."""
+    return key in ("definitions",) and isinstance(item, Mapping) and "type" in item
+
+
+def _resolve(reference: str, root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a reference within the document refers to, else an empty schema."""
+    if not reference.startswith("#"):
+        return {}
+    part: Any = root
+    for step in filter(None, reference[1:].split("/")):
+        name = step.replace("~1", "/").replace("~0", "~")
+        part = cast("Mapping[str, Any]", part).get(name) if isinstance(part, Mapping) else None
+    return cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
+
+
+def _flatten(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without choices at its root: their properties are merged."""
+    merged = {key: value for key, value in schema.items() if key not in _CHOICES}
+    properties = dict(_get_mapping(merged, "properties"))
+    required = set(_get_names(merged))
+    for keyword in _CHOICES:
+        choices = [_flatten(item) for item in _list_mappings(schema.get(keyword))]
+        for choice in choices:
+            for name, value in _get_mapping(choice, "properties").items():
+                properties.setdefault(name, value)
+        names = [set(_get_names(choice)) for choice in choices]
+        if names:
+            union = keyword == "allOf"
+            required |= set[str]().union(*names) if union else names[0].intersection(*names[1:])
+    if properties or "properties" in merged:
+        merged["properties"] = properties
+    if known := [name for name in properties if name in required]:
+        merged["required"] = known
+    else:
+        merged.pop("required", None)
+    return merged
+
+
+def _get_mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = schema.get(key)
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _get_names(schema: Mapping[str, Any]) -> Iterable[str]:
+    value = schema.get("required")
+    return (
+        [name for name in cast("list[Any]", value) if isinstance(name, str)]
+        if isinstance(value, list)
+        else []
+    )
+
+
+def _list_mappings(value: object) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        return []
+    return [
+        cast("dict[str, Any]", item) for item in cast("list[Any]", value) if isinstance(item, dict)
+    ]

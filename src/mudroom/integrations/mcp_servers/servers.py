@@ -1,0 +1,221 @@
+"""The MCP servers of a session: one connection to each, shared by all runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..._core.ports import ToolContext
+from ..._core.tools import Tool, ToolResult
+from .connection import Connection, ServerState
+from .listing import ListedTool, Listing
+from .listing_cache import CachedListing, ListingCache, find_changed
+from .results import ParseImage, make_tool_result
+from .server_tool import RunCall, make_pattern, make_tool, select_listed
+from .spec import ServerSpec
+
+
+class ServerStatus(Struct, frozen=True):
+    """State of one server for screens.
+
+    Arguments:
+        tools: number of its tools, None if they are not known yet.
+    """
+
+    name: str
+    state: ServerState
+    reason: str
+    tools: int | None
+    protocol: str
+    pid: int | None
+    starts: int
+    last_lines: str
+
+
+class _Server:
+    """One server: its connection, and the tools that it listed last."""
+
+    def __init__(self, spec: ServerSpec, connection: Connection, cached: CachedListing | None):
+        self.spec = spec
+        self.pattern = make_pattern(spec.name)
+        self.connection = connection
+        self.cached = cached
+        self.names: list[str] = []
+
+
+class McpServers:
+    """The servers of a session: implements the port ToolServers.
+
+    A server starts when a run first needs it. All runs share its process.
+
+    Arguments:
+        folder: the workspace.
+        environ: variables of the session.
+        cache_folder: folder for what the servers listed.
+        is_allowed: returns whether the session may have a tool of this name.
+
+    Attributes:
+        tools: the tools that are known now, by name.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ServerSpec],
+        *,
+        folder: str,
+        environ: Mapping[str, str],
+        cache_folder: str,
+        is_allowed: Callable[[str], bool],
+        parse_image: ParseImage,
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self._cache = ListingCache(cache_folder)
+        self._is_allowed = is_allowed
+        self._parse_image = parse_image
+        self._servers: dict[str, _Server] = {}
+        for spec in specs:
+            connection = Connection(
+                spec, folder, environ, lambda listing, name=spec.name: self._update(name, listing)
+            )
+            server = _Server(spec, connection, self._cache.load(spec))
+            self._servers[spec.name] = server
+            self._replace_tools(server)
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Pattern of the tools of each server."""
+        return tuple(server.pattern for server in self._servers.values())
+
+    @property
+    def full_patterns(self) -> tuple[str, ...]:
+        """Patterns of the servers whose tools models always get in full."""
+        servers = self._servers.values()
+        return tuple(server.pattern for server in servers if server.spec.always_load)
+
+    @property
+    def instructions(self) -> dict[str, str]:
+        """Instructions of the servers that have some, by pattern."""
+        return {
+            server.pattern: server.cached.listing.instructions
+            for server in self._servers.values()
+            if server.cached and server.cached.listing.instructions
+        }
+
+    @property
+    def unlisted(self) -> tuple[str, ...]:
+        """Patterns of the servers whose tools are not known yet."""
+        return tuple(server.pattern for server in self._servers.values() if not server.cached)
+
+    async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
+        """Learn the tools of the servers that patterns name; start servers where necessary.
+
+        Return why tools are missing, one line for each server.
+        """
+        servers = [
+            server
+            for server in self._servers.values()
+            if server.cached is None and any(_overlaps(each, server.pattern) for each in patterns)
+        ]
+        errors = await asyncio.gather(
+            *(server.connection.open() for server in servers), return_exceptions=True
+        )
+        lines = [str(error) for error in errors if isinstance(error, Exception)]
+        return (*lines, *self._list_unknown(patterns))
+
+    def _list_unknown(self, patterns: Sequence[str]) -> list[str]:
+        """Return a line for each exact name that its server does not have."""
+        return [
+            f"server {server.spec.name} has no tool {name}"
+            for name in patterns
+            if "*" not in name and not name.startswith("!") and name not in self.tools
+            for server in self._servers.values()
+            if server.cached and fnmatchcase(name, server.pattern)
+        ]
+
+    def list_states(self) -> list[ServerStatus]:
+        """Return the state of each server."""
+        return [
+            ServerStatus(
+                server.spec.name,
+                server.connection.state,
+                server.connection.reason,
+                len(server.names) if server.cached else None,
+                server.cached.listing.protocol if server.cached else "",
+                server.connection.pid,
+                server.connection.starts,
+                server.connection.last_lines,
+            )
+            for server in self._servers.values()
+        ]
+
+    def _update(self, name: str, listing: Listing) -> None:
+        """Use what a server listed now, and store it."""
+        server = self._servers[name]
+        cached = CachedListing(listing, find_changed(server.cached, listing))
+        if cached != server.cached:
+            self._cache.store(server.spec, cached)
+        server.cached = cached
+        self._replace_tools(server)
+
+    def _replace_tools(self, server: _Server) -> None:
+        for name in server.names:
+            del self.tools[name]
+        server.names = []
+        if server.cached is None:
+            return
+        for listed in select_listed(server.spec, server.cached.listing.tools):
+            is_changed = listed.name in server.cached.changed
+            tool = make_tool(server.spec, listed, self._make_call(server), is_changed=is_changed)
+            if tool.name not in self.tools and self._is_allowed(tool.name):
+                self.tools[tool.name] = tool
+                server.names.append(tool.name)
+
+    def _make_call(self, server: _Server) -> RunCall:
+        async def run(
+            context: ToolContext, listed: ListedTool, arguments: dict[str, Any]
+        ) -> ToolResult:
+            await server.connection.open()
+            if refusal := _find_change(server, listed):
+                return ToolResult(refusal, error=True)
+            self._approve(server, listed.name)
+            result = await server.connection.call(listed, arguments, lambda _: None)
+            return make_tool_result(result, context, self._parse_image)
+
+        return run
+
+    def _approve(self, server: _Server, tool: str) -> None:
+        """Accept a changed tool: its call was approved."""
+        cached = server.cached
+        if cached and tool in cached.changed:
+            changed = tuple(name for name in cached.changed if name != tool)
+            server.cached = replace(cached, changed=changed)
+            self._cache.store(server.spec, server.cached)
+            self._replace_tools(server)
+
+    async def close(self) -> None:
+        """End all servers."""
+        await asyncio.gather(*(server.connection.close() for server in self._servers.values()))
+
+
+def _find_change(server: _Server, tool: ListedTool) -> str:
+    """Return why a tool cannot be called any more as it was listed, "" if it can."""
+    tools = server.cached.listing.tools if server.cached else ()
+    now = next((each for each in tools if each.name == tool.name), None)
+    if now is None:
+        return f"server {server.spec.name} has no tool {tool.name} any more."
+    if (now.description, now.parameters) == (tool.description, tool.parameters):
+        return ""
+    return (
+        f"server {server.spec.name} has changed the description of {tool.name}. "
+        "Call it again: the user must approve the tool."
+    )
+
+
+def _overlaps(pattern: str, server: str) -> bool:
+    """Return whether a pattern may name tools of a server. `server`: its own pattern."""
+    return fnmatchcase(pattern, server) or fnmatchcase(server, pattern)

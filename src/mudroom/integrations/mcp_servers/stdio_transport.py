@@ -1,0 +1,109 @@
+"""Transport of the package `mcp` over the pipes of a server process.
+
+The transport of the package has no limit of a line, no end within two seconds, and does not keep
+the error output. Import this module late: it imports the package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Self
+
+import anyio
+import mcp_types
+from anyio.streams.memory import MemoryObjectSendStream
+from mcp.client._transport import TransportStreams
+from mcp.shared.message import SessionMessage
+
+from .server_process import MAX_LINE, ServerProcess
+
+_KEPT_LINES = 20
+"""Lines of a server that are no messages and are kept, for diagnosis."""
+_KEPT_CHARACTERS = 200
+"""Characters of each."""
+
+
+class _PipeWriter:
+    """Write stream of the package that writes to the input of a process."""
+
+    def __init__(self, stdin: asyncio.StreamWriter) -> None:
+        self._stdin = stdin
+
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            self._stdin.write(text.encode() + b"\n")
+            await self._stdin.drain()
+        except (OSError, RuntimeError) as error:
+            raise anyio.BrokenResourceError from error
+
+    async def aclose(self) -> None:
+        """Do nothing: the transport closes the input."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class StdioTransport:
+    """Messages of one server process.
+
+    Arguments:
+        on_end: called when the server sends nothing more.
+
+    Attributes:
+        fault: why the output is not read any more, "" for its end.
+        ignored_lines: the last lines that are no messages.
+    """
+
+    def __init__(self, process: ServerProcess, on_end: Callable[[], object]) -> None:
+        self.fault = ""
+        self.ignored_lines: deque[str] = deque(maxlen=_KEPT_LINES)
+        self._process = process
+        self._on_end = on_end
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[TransportStreams]:
+        """Return the streams for the package. The end of the block ends the process."""
+        sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        reader = asyncio.create_task(self._read(sender))
+        try:
+            yield receiver, _PipeWriter(self._process.stdin)
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+            receiver.close()
+            await asyncio.shield(self._process.stop())
+
+    async def _read(self, sender: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        try:
+            async with sender:
+                while line := await self._process.stdout.readline():
+                    if message := self._parse(line):
+                        await sender.send(message)
+        except ValueError:
+            self.fault = f"it sent a line of more than {MAX_LINE >> 20} MiB"
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            pass
+        finally:
+            self._on_end()
+
+    def _parse(self, line: bytes) -> SessionMessage | None:
+        try:
+            message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+        except ValueError:
+            if line.strip():
+                self.ignored_lines.append(line[:_KEPT_CHARACTERS].decode("utf-8", "replace"))
+            return None
+        return SessionMessage(message)

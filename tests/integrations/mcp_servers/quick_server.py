@@ -1,0 +1,126 @@
+"""A small MCP server of the old era that starts quickly: without the package.
+
+`python quick_server.py [FAULT]`; FAULT is one of the rude habits below.
+"""
+
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeArgument=false, reportUnknownParameterType=false
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+FAULT = sys.argv[1] if len(sys.argv) > 1 else ""
+NUMBER = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
+TOOLS = [
+    {
+        "name": "add",
+        "description": os.environ.get("ADD_TEXT", "Add two numbers."),
+        "inputSchema": {**NUMBER, "required": ["a", "b"]},
+        "annotations": {"readOnlyHint": True},
+    },
+    {"name": "pid", "description": "Id of the process.", "inputSchema": {"type": "object"}},
+    {"name": "die", "description": "End in the call.", "inputSchema": {"type": "object"}},
+    {"name": "sleep", "description": "Work for ever.", "inputSchema": {"type": "object"}},
+    {"name": "change", "description": "Change the tools.", "inputSchema": {"type": "object"}},
+]
+lock = threading.Lock()
+
+
+def send(**message: object) -> None:
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def answer(number: object, result: object) -> None:
+    send(id=number, result=result)
+
+
+def answer_text(number: object, text: str, **more: object) -> None:
+    answer(number, {"content": [{"type": "text", "text": text}], **more})
+
+
+def be_rude(number: object) -> None:
+    if FAULT == "garbage":
+        print("this is no message")
+        sys.stdout.buffer.write(b"\xff\xfe half a character\n")
+        sys.stdout.flush()
+    elif FAULT == "wrong_id":
+        answer_text(999, "answer to another call")
+    elif FAULT == "double":
+        answer_text(number, "3")
+    elif FAULT == "huge":
+        sys.stdout.write("x" * (20 << 20) + "\n")
+        sys.stdout.flush()
+
+
+def call(number: object, params: dict) -> None:
+    name, arguments = params["name"], params.get("arguments") or {}
+    token = (params.get("_meta") or {}).get("progressToken")
+    if name == "add":
+        be_rude(number)
+        answer_text(number, str(arguments["a"] + arguments["b"]))
+    elif name == "pid":
+        answer_text(number, str(os.getpid()))
+    elif name == "die":
+        print("about to die", file=sys.stderr, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif name == "sleep":
+        if token is not None:
+            progress = {"progressToken": token, "progress": 1, "total": 2, "message": "asleep"}
+            send(method="notifications/progress", params=progress)
+    elif name == "change":
+        TOOLS.append({"name": "new", "description": "", "inputSchema": {"type": "object"}})
+        send(method="notifications/tools/list_changed")
+        answer_text(number, "changed")
+    else:
+        send(id=number, error={"code": -32602, "message": f"unknown tool {name}"})
+
+
+def log(text: str) -> None:
+    if path := os.environ.get("SERVER_LOG"):
+        with open(path, "a") as file:
+            file.write(text + "\n")
+
+
+log(f"start {os.getpid()}")
+if FAULT == "late":
+    time.sleep(60)
+if FAULT == "ignores_end":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if FAULT == "no_start":
+    sys.exit("no licence")
+for line in sys.stdin:
+    message = json.loads(line)
+    method, number = message.get("method"), message.get("id")
+    log(method)
+    if method == "initialize":
+        version = message["params"]["protocolVersion"]
+        info = {"name": "quick", "version": "1"}
+        answer(
+            number,
+            {
+                "protocolVersion": version,
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": info,
+                "instructions": "Adds numbers quickly.",
+            },
+        )
+    elif method == "tools/list":
+        if FAULT == "endless":
+            extra = int(message.get("params", {}).get("cursor") or 0)
+            page = [{**TOOLS[0], "name": f"tool{extra}"}]
+            answer(number, {"tools": page, "nextCursor": str(extra + 1)})
+        else:
+            answer(number, {"tools": TOOLS})
+    elif method == "tools/call":
+        call(number, message["params"])
+    elif number is not None:
+        send(id=number, error={"code": -32601, "message": "method not found"})
+while FAULT == "ignores_end":
+    time.sleep(1)

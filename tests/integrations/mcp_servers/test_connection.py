@@ -1,0 +1,228 @@
+"""Connections to MCP servers: rude servers, limits, cancels, and the end of processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from mudroom import ServerSpec
+from mudroom.integrations.mcp_servers.connection import Connection, ServerError
+from mudroom.integrations.mcp_servers.listing import ListedTool, Listing, ServerResult
+
+from ...waiting import block_until, is_alive, wait_until
+from .servers import count_starts, make_quick, make_small, read_log
+
+END_SECONDS = 2.0
+"""Longest time in which a server ends."""
+
+
+@asynccontextmanager
+async def connect(
+    spec: ServerSpec, folder: Path, *, idle_seconds: float = 300.0
+) -> AsyncGenerator[Connection]:
+    connection = Connection(
+        spec, str(folder), dict(os.environ), lambda _: None, idle_seconds=idle_seconds
+    )
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def call(connection: Connection, tool: str, **arguments: object) -> ServerResult:
+    return await connection.call(ListedTool(tool, "", {}), arguments, lambda _: None)
+
+
+async def add(connection: Connection) -> str:
+    return (await call(connection, "add", a=1, b=2)).content[0].text
+
+
+@pytest.mark.parametrize("fault", ["garbage", "wrong_id", "double"])
+async def test_a_rude_server_does_no_harm(fault: str, tmp_path: Path) -> None:
+    async with connect(make_quick(fault=fault), tmp_path) as connection:
+        assert await add(connection) == "3"
+        assert await add(connection) == "3"
+        assert connection.starts == 1
+
+
+async def test_a_huge_line_ends_the_server_and_says_so(tmp_path: Path) -> None:
+    async with connect(make_quick(fault="huge"), tmp_path) as connection:
+        with pytest.raises(ServerError, match="a line of more than 16 MiB"):
+            await add(connection)
+
+
+async def test_a_server_without_end_of_its_tools_is_cut(tmp_path: Path) -> None:
+    listings: list[Listing] = []
+    spec = make_quick(fault="endless")
+    connection = Connection(spec, str(tmp_path), {}, listings.append)
+    await connection.open()
+    await connection.close()
+    assert len(listings[0].tools) == 50
+    assert "more than 50 tools" in listings[0].fault
+
+
+async def test_a_server_that_dies_in_a_call_is_not_called_twice(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connect(make_quick(log=log), tmp_path) as connection:
+        with pytest.raises(ServerError) as caught:
+            await call(connection, "die")
+        assert "server quick ended (signal 9; last lines: about to die)" in str(caught.value)
+        assert await add(connection) == "3"
+    assert count_starts(log) == 2
+    assert read_log(log).count("tools/call") == 2
+
+
+async def test_a_trusted_server_repeats_a_call_that_changes_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    spec = make_quick(log=log, is_trusted=True)
+    async with connect(spec, tmp_path) as connection:
+        with pytest.raises(ServerError):
+            await connection.call(ListedTool("die", "", {}, is_read_only=True), {}, print)
+    assert read_log(log).count("tools/call") == 2
+
+
+async def test_a_server_that_ends_again_and_again_counts_as_failed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connect(make_quick(log=log), tmp_path) as connection:
+        for _ in range(3):
+            with pytest.raises(ServerError, match="signal 9"):
+                await call(connection, "die")
+        with pytest.raises(ServerError, match="it ended 3 times in 60 s"):
+            await add(connection)
+        assert connection.state == "failed"
+    assert count_starts(log) == 3
+
+
+async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    async with connect(make_quick(fault="no_start"), tmp_path) as connection:
+        with pytest.raises(ServerError, match="exit code 1; last lines: no licence"):
+            await connection.open()
+        assert connection.state == "failed"
+    spec = ServerSpec(name="x", origin="file", scope="option", command="/does/not/exist")
+    async with connect(spec, tmp_path) as connection:
+        with pytest.raises(ServerError, match="'/does/not/exist' cannot be started"):
+            await connection.open()
+
+
+async def test_a_late_server_is_not_waited_for_longer_than_its_limit(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    await _load_package_once()
+    async with connect(make_quick(fault="late", log=log, start_timeout=0.5), tmp_path) as each:
+        with pytest.raises(ServerError, match="not ready within"):
+            await each.open()
+        pids = [int(line.split()[1]) for line in read_log(log)]
+    assert not any(map(is_alive, pids))
+
+
+async def _load_package_once() -> None:
+    from mudroom.integrations.mcp_servers.connection import load_package
+
+    await load_package()
+
+
+async def test_a_call_without_a_sign_of_life_fails(tmp_path: Path) -> None:
+    async with connect(make_quick(), tmp_path, idle_seconds=0.2) as connection:
+        with pytest.raises(ServerError, match="sent nothing for"):
+            await call(connection, "sleep")
+        assert connection.state == "ready"
+    async with connect(make_quick(call_timeout=0.2), tmp_path) as connection:
+        with pytest.raises(ServerError, match=r"took more than 0.2 s"):
+            await call(connection, "sleep")
+
+
+async def test_a_cancelled_call_is_cancelled_in_the_server_and_others_go_on(
+    tmp_path: Path,
+) -> None:
+    mark = tmp_path / "cancelled"
+    log = tmp_path / "log"
+    async with connect(make_small(env={"CANCELLED": str(mark)}), tmp_path) as connection:
+        working = asyncio.Event()
+        tool = ListedTool("work", "", {})
+        arguments = {"steps": 2, "seconds": 60}
+        task = asyncio.create_task(connection.call(tool, arguments, lambda _: working.set()))
+        await working.wait()
+        task.cancel()
+        assert await add(connection) == "3"
+        await wait_until(mark.exists)
+        assert task.cancelled()
+    async with connect(make_quick(log=log), tmp_path) as connection:
+        task = asyncio.create_task(call(connection, "sleep"))
+        await wait_until(lambda: "tools/call" in read_log(log))
+        task.cancel()
+        await wait_until(lambda: "notifications/cancelled" in read_log(log))
+        assert await add(connection) == "3"
+
+
+async def test_progress_is_reported(tmp_path: Path) -> None:
+    lines: list[str] = []
+    async with connect(make_quick(), tmp_path) as connection:
+        tool = ListedTool("sleep", "", {})
+        task = asyncio.create_task(connection.call(tool, {}, lines.append))
+        await wait_until(lambda: lines)
+        task.cancel()
+    assert lines == ["1 of 2: asleep"]
+
+
+async def test_changed_tools_are_listed_again(tmp_path: Path) -> None:
+    listings: list[Listing] = []
+    connection = Connection(make_quick(), str(tmp_path), {}, listings.append)
+    await call(connection, "change")
+    await wait_until(lambda: len(listings) == 2)
+    await connection.close()
+    assert "new" in [tool.name for tool in listings[1].tools]
+
+
+async def test_all_concurrent_calls_get_their_own_answer(tmp_path: Path) -> None:
+    async with connect(make_quick(), tmp_path) as connection:
+        results = await asyncio.gather(
+            *(call(connection, "add", a=number, b=0) for number in range(1_000))
+        )
+    assert [result.content[0].text for result in results] == [str(each) for each in range(1_000)]
+
+
+@pytest.mark.parametrize("fault", ["", "ignores_end"])
+async def test_the_process_ends_with_the_connection(fault: str, tmp_path: Path) -> None:
+    async with connect(make_quick(fault=fault), tmp_path) as connection:
+        await connection.open()
+        pid = connection.pid
+        assert pid
+        start = time.monotonic()
+        await connection.close()
+    assert not is_alive(pid)
+    assert time.monotonic() - start < END_SECONDS * 3  # the machine may be busy
+    with pytest.raises(ServerError, match="the session is closed"):
+        await add(connection)
+
+
+def test_the_process_ends_if_its_session_is_killed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    program = f"""
+import asyncio, sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from pathlib import Path
+from mudroom.integrations.mcp_servers.connection import Connection
+from tests.integrations.mcp_servers.servers import make_quick
+
+async def main():
+    spec = make_quick(fault="ignores_end", log=Path({str(log)!r}))
+    await Connection(spec, ".", {{}}, lambda _: None).open()
+    print("ready", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        os.kill(process.pid, signal.SIGKILL)
+    pid = int(read_log(log)[0].split()[1])
+    block_until(lambda: not is_alive(pid))
