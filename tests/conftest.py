@@ -1,9 +1,10 @@
-"""The end of a test run: which tests were skipped because a program is missing."""
+"""The start and the end of a test run: signals, and programs that are missing."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterable
 
@@ -35,6 +36,15 @@ def describe_missing(
         return ""
     tests = ", ".join(f"{package} ({count})" for package, count in counts.most_common())
     return f"skipped because a program is missing: {tests}; apt install {' '.join(sorted(counts))}"
+
+
+def pytest_configure() -> None:
+    """Stop ignoring SIGINT: programs that tests start and interrupt would ignore it too.
+
+    A shell script ignores it in what it starts with `&`.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

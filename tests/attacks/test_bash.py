@@ -91,9 +91,10 @@ async def test_04_hardlink_out(arena: Arena) -> None:
 
 
 async def test_05_ssh_key(arena: Arena) -> None:
+    searched = arena.home if arena.tier == "off" else "/"  # all files of the machine take long
     text = await arena.bash(
-        f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find / -name id_ed25519 -exec cat {{}} "
-        f"+ 2>/dev/null"
+        f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find {searched} -name id_ed25519 "
+        f"-exec cat {{}} + 2>/dev/null"
     )
     assert "PRIVATE-KEY" not in text
     assert_refused(text)

@@ -22,14 +22,15 @@ PYTEST = (
     "Run pytest in the background and keep working on other things",
     "在后台运行 pytest, 同时继续做其他事情",
 )
-SLEEPS = ("sleep 2", "sleep 4", "sleep 6")
+WAITS = [f"until test -e go{n}; do sleep 0.05; done" for n in range(3)]
 
 
 @each_language
 async def test_a_file_is_created_while_a_command_runs(mudroom: Mudroom, language: int) -> None:
     prompt = ONE[language]
+    command = "until test -e meanwhile.txt; do sleep 0.05; done && echo done"
     turns = [
-        [make_call("background_run", command="sleep 5 && echo done")],
+        [make_call("background_run", command=command)],
         [make_call("write", file_path="meanwhile.txt", content="made meanwhile")],
         [make_call("wait")],
     ]
@@ -48,14 +49,15 @@ async def test_a_file_is_created_while_a_command_runs(mudroom: Mudroom, language
 async def test_the_status_of_three_commands_is_listed(mudroom: Mudroom, language: int) -> None:
     prompt = THREE[language]
     turns = [
-        [make_call("bash", command=command, run_in_background=True) for command in SLEEPS],
+        [make_call("bash", command=command, run_in_background=True) for command in WAITS],
         [make_call("check_background")],
+        [make_call("write", file_path=f"go{n}", content="") for n in range(3)],
         [make_call("wait", until="all")],
     ]
     async with ModelServer(follow({prompt: turns})) as server:
         await ask(mudroom, server, prompt)
     messages = read_requests(server, prompt)
-    assert all(f"{command}: " in messages[2] for command in SLEEPS), messages[2]
+    assert all(f"{command}: " in messages[2] for command in WAITS), messages[2]
     assert sum(text.count("<task-notification>") for text in messages) == 3
     assert sum(text.count("exit code 0") for text in messages) == 3
 

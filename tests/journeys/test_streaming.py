@@ -35,7 +35,7 @@ class Script:
         if request.turn == 1:
             await self.go.wait()
             return [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
-        return Fault(ANSWER, chunk_size=60, pause=0.1)
+        return Fault(ANSWER, chunk_size=60, pause=0.02)
 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
@@ -69,7 +69,7 @@ async def test_a_table_higher_than_the_screen_is_printed_once(tmux: Tmux) -> Non
     table = "| Name | Value |\n|---|---|\n" + "".join(f"| row {n} | {n} |\n" for n in range(60))
 
     async def answer(request: ServerRequest) -> ServerAnswer:
-        return Fault([TextBlock(f"The table.\n\n{table}\nThe end.")], chunk_size=40, pause=0.05)
+        return Fault([TextBlock(f"The table.\n\n{table}\nThe end.")], chunk_size=40, pause=0.005)
 
     async with ModelServer(answer) as server:
         await tmux.start(*MODEL, "-p", "list", url=server.url, columns=80, rows=20)

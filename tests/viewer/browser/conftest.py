@@ -6,13 +6,15 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import AsyncGenerator
+import subprocess
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from tests.waiting import block_until
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -155,51 +157,92 @@ class Page:
         )
 
 
-@asynccontextmanager
-async def open_browser(folder: Path) -> AsyncGenerator[Page]:
-    """Run a browser with one tab and a new profile below `folder`; kill it at the end."""
-    assert CHROMIUM
-    profile = folder / "profile"
-    port_file = profile / "DevToolsActivePort"
-    process = await asyncio.create_subprocess_exec(
-        CHROMIUM,
-        *FLAGS,
-        f"--user-data-dir={profile}",
-        "about:blank",
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(TIMEOUT):
-            while not port_file.exists() or not port_file.read_text().count("\n"):  # noqa: ASYNC110  a file is all it gives us
-                await asyncio.sleep(0.05)
-        port = port_file.read_text().split("\n")[0]
+class Browser:
+    """A browser in which each test opens a tab of its own; it starts with the first tab.
+
+    Arguments:
+        folder: an empty folder for its profiles.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address = ""
+        self._starts = 0
+
+    @asynccontextmanager
+    async def open_tab(self) -> AsyncGenerator[Page]:
+        """Open a tab that shares nothing with other tabs; close it at the end."""
+        if self._process is None or self._process.poll() is not None:
+            self._start()
+        server = self._address.partition("/")[0]
         async with (
             aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{port}/json/list") as answer,
+            _connect(session, f"ws://{self._address}") as browser,
         ):
-            tab = next(each for each in await answer.json() if each["type"] == "page")
-            async with (
-                session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket,
-                asyncio.TaskGroup() as group,
-            ):
-                page = Page(socket)
-                listening = group.create_task(page.listen())
+            context = await browser.send("Target.createBrowserContext", disposeOnDetach=True)
+            target = await browser.send("Target.createTarget", url="about:blank", **context)
+            tab = f"ws://{server}/devtools/page/{target['targetId']}"
+            async with _connect(session, tab) as page:
                 for domain in ("Page", "Runtime", "Network", "Log"):
                     await page.send(f"{domain}.enable")
                 await page.set_size(1440, 900)
                 yield page
-                listening.cancel()
+
+    def _start(self) -> None:
+        assert CHROMIUM
+        self._starts += 1
+        profile = self._folder / f"profile-{self._starts}"
+        port_file = profile / "DevToolsActivePort"
+        self._process = subprocess.Popen(
+            [CHROMIUM, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        block_until(lambda: port_file.exists() and "\n" in port_file.read_text())
+        port, path = port_file.read_text().split("\n")
+        self._address = f"127.0.0.1:{port}{path}"
+
+    def kill(self) -> None:
+        """End the browser if it runs."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+@asynccontextmanager
+async def _connect(session: aiohttp.ClientSession, url: str) -> AsyncGenerator[Page]:
+    async with session.ws_connect(url, max_msg_size=0) as socket, asyncio.TaskGroup() as group:
+        page = Page(socket)
+        listening = group.create_task(page.listen())
+        yield page
+        listening.cancel()
+
+
+@asynccontextmanager
+async def open_browser(folder: Path) -> AsyncGenerator[Page]:
+    """Run a browser with one tab and a new profile below `folder`; kill it at the end."""
+    browser = Browser(folder)
+    try:
+        async with browser.open_tab() as page:
+            yield page
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        browser.kill()
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Generator[Browser]:
+    """Return the browser of this worker process."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium here; .ci/run installs it")
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.kill()
 
 
 @pytest.fixture
-async def page(tmp_path: Path) -> AsyncGenerator[Page]:
-    """Return a tab of a new browser."""
-    if CHROMIUM is None:
-        pytest.skip("there is no chromium here; .ci/run installs it")
-    async with open_browser(tmp_path) as tab:
+async def page(browser: Browser) -> AsyncGenerator[Page]:
+    """Return a new tab."""
+    async with browser.open_tab() as tab:
         yield tab
