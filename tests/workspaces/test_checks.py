@@ -443,3 +443,21 @@ async def test_the_check_of_the_user_needs_no_confirmation(project: Path) -> Non
     )
     assert (project / "one.txt").exists()
     assert not [request for request in approver.requests if request[0] == "bash"]
+
+
+async def test_a_check_that_no_child_uses_is_named_once(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[Answer] = []
+    for name in ("one.txt", "two.txt"):
+        answers += [[call("write", file_path=name, content="x")], "done"]
+    home = str(project.parent / "home")
+    options: dict[str, Any] = {"cwd": str(project), "home": home, "environ": {}, "check": "true"}
+    async with Session(model=ScriptedModel(answers), journal="memory", **options) as session:
+        with caplog.at_level("WARNING", "mudroom"):
+            await session.run(PROMPT)
+            await session.run(PROMPT)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the check 'true' did not run: no child with an isolated workspace changed files "
+        "(--isolate gives one to each child that may change files)"
+    ]

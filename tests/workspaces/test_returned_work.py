@@ -12,8 +12,10 @@ from tests.workspaces.git_projects import make_repository, write_files
 from mudroom import Budget, Report, Session
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
 from mudroom._core.messages import TextBlock
+from mudroom.cli.output.tree_lines import describe_task
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.projections.run_tree import RunTree
 from mudroom.replay import replay
 
 LINES = [f"line {number}\n" for number in range(40)]
@@ -191,3 +193,10 @@ async def test_a_background_child_that_has_its_work_back_is_stopped_by_name(proj
     results = [result for request in model.requests for result in request.results]
     assert any(result.text.startswith("bob is stopping") for result in results)
     assert "theirs" not in (project / "a.txt").read_text()
+
+
+async def test_returned_work_has_the_title_of_its_child(project: Path) -> None:
+    _, _, events = await run_pair(project, [resolve("both"), "Done with both."])
+    tree = RunTree.from_events(events)
+    assert tree.runs["1.1.2~2"].prompt.startswith("[From mudroom")
+    assert describe_task(tree.runs["1.1.2~2"]) == "> task: two"

@@ -15,6 +15,7 @@ class CheckResults:
 
     def __init__(self) -> None:
         self._allowed: set[str] = set()
+        self._is_unused_known = False
         self._results: dict[tuple[str, str], CheckFinished] = {}
 
     def observe(self, event: StoredEvent) -> None:
@@ -42,3 +43,9 @@ class CheckResults:
     def is_allowed(self, command: str) -> bool:
         """Return whether `allow` was called with a command."""
         return command in self._allowed
+
+    def is_first_unused(self) -> bool:
+        """Return True once, if no check has run: the caller tells the user."""
+        is_first = not self._results and not self._is_unused_known
+        self._is_unused_known = True
+        return is_first

@@ -75,6 +75,11 @@ SUMMARY_REQUEST = (
     "Call no more tools. Summarise now what you found and did, and what is left undone."
 )
 
+UNUSED_CHECK = (
+    "the check %r did not run: no child with an isolated workspace changed files "
+    "(--isolate gives one to each child that may change files)"
+)
+
 _LIMIT_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
 
 
@@ -143,7 +148,18 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
+    _warn_of_unused_check(run, report)
     return report
+
+
+def _warn_of_unused_check(run: RunContext, report: Report) -> None:
+    """Say once that the check of the session did not run, although files have changed."""
+    check = run.services.check
+    if not check or run.brief.parent or report.merges or run.services.recorded_work:
+        return
+    has_changes = report.files_changed or report.observed_changes or report.unknown_changes
+    if has_changes and run.services.check_results.is_first_unused():
+        log.warning(UNUSED_CHECK, check)
 
 
 async def _return_tasks(run: RunContext, reason: Reason, text: str) -> None:

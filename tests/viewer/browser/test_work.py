@@ -109,3 +109,54 @@ async def test_a_query_without_trees_is_refused(project: Path, tmp_path: Path, p
         path = json.dumps(f"api/sessions/{session}/work?base=--output=x&tree=HEAD")
         status = await page.run(f"fetch({path}).then(reply => reply.status)")
         assert status == 404
+
+
+async def test_checks_are_in_the_transcript_and_returned_work_has_the_title_of_its_child(
+    page: Page, project: Path, tmp_path: Path
+) -> None:
+    def answer(request: Request) -> Answer:
+        if request.prompt.startswith("PARENT"):
+            names = ("write one", "write two")
+            tasks = [call("task", prompt=f"Please {name}.", description="write") for name in names]
+            return "All is done." if request.turn else tasks
+        if "one" not in request.prompt or request.turn % 2:
+            return "Changed."
+        return [call("bash", command="echo bad > one.txt" if not request.turn else "rm one.txt")]
+
+    home = tmp_path / "home"
+    async with Session(
+        model=ScriptedModel(answer),
+        cwd=str(project),
+        home=str(home),
+        environ={},
+        isolate=True,
+        check="echo looked; test ! -e one.txt",
+    ) as session:
+        await session.run("PARENT")
+    async with open_viewer(StoredSessions(SqliteStore(home), str(home)), port=0) as address:
+        await page.open(f"{address.url}#session={session.id}&run=1")
+        await page.wait_until("app.isLoaded && app.run")
+        checks = "[...app.fold.runs.get('1').items].filter((item) => item.kind === 'check')"
+        texts: list[str] = await page.run(
+            f"{checks}.map((item) => ITEM_RENDERERS.check(item).textContent)"
+        )
+        red = [text for text in texts if ": exit code 1, " in text]
+        start = "check echo looked; test ! -e one.txt with the work of "
+        assert red and all(text.startswith(start) and text.endswith("looked") for text in red)
+        assert all("1.1.1" in text for text in red)
+        assert any(": succeeded, " in text for text in texts)
+        ends: list[bool] = await page.run(
+            f"{checks}.map((item) => item.span.to >= item.span.from && item.span.kind === 'check')"
+        )
+        assert ends == [True] * len(texts)
+        titles: dict[str, str] = await page.run(
+            "Object.fromEntries([...app.fold.runs].map(([id, run]) => "
+            "[id, distinctTitle(app.fold, run)]))"
+        )
+        assert titles == {
+            "1": "PARENT",
+            "1.1.1": "write: one.",
+            "1.1.2": "write: two.",
+            "1.1.1~2": "write: one.",
+        }
+    assert page.errors == []

@@ -133,8 +133,8 @@ def describe_outcome(run: RunView) -> str:
 
 def describe_task(run: RunView) -> str:
     """Return the task of a child as one line, with its name and description if it has them."""
-    if run.number > 1:  # The prompt is messages in tags; the description is their text.
-        return f"> task ({run.label}): {sanitize_line(run.title)}"
+    if run.continues:  # The prompt is messages in tags, or a note; the description is a title.
+        return f"> task{f' ({run.label})' if run.name else ''}: {sanitize_line(run.title)}"
     names = filter(None, (run.label if run.name else "", sanitize_line(run.description)))
     label = ": ".join(names)
     return f"> task{f' ({label})' if label else ''}: {sanitize_line(run.prompt)}"

@@ -236,6 +236,24 @@ const HANDLERS = {
     if (child.call) markChanged(child.call);
   },
 
+  check_started: (_, run, event) => {
+    const facts = { command: event.command, children: event.children ?? [], text: "" };
+    const item = addItem(run, { kind: "check", turn: run.turn, at: event.at, ...facts, result: null });
+    item.span = { kind: "check", from: event.at, to: 0, turn: run.turn, item };
+    run.spans.push(item.span);
+    run.check = item;
+  },
+
+  check_finished: (_, run, event) => {
+    const item = run.check;
+    if (!item || item.command !== event.command) return;
+    const { exit_code = 0, timed_out = false, seconds = 0, output = "" } = event;
+    const result = { error: exit_code !== 0 || timed_out, exit_code, timed_out, seconds };
+    markChanged(Object.assign(item, { result, text: output }));
+    item.span.to = event.at;
+    run.check = null;
+  },
+
   results_cleared: (_, run, event) =>
     addItem(run, { tokens: 0, ...event, kind: "cleared", turn: run.turn }),
   compacted: (_, run, event) =>
@@ -435,6 +453,13 @@ const runName = (run) => run.name || run.agent;
 /** Return the name of a run with the number of a later run of its name: "alice, run 2". */
 const runLabel = (run) => (run.number > 1 ? `${runName(run)}, run ${run.number}` : runName(run));
 
+/** Return how a check ended: "succeeded, 1.2 s", "exit code 1, 0.3 s". */
+const describeCheck = ({ result }) => {
+  if (!result) return "not ended";
+  const ending = result.timed_out ? "timed out" : `exit code ${result.exit_code}`;
+  return `${result.error ? ending : "succeeded"}, ${formatSeconds(result.seconds)}`;
+};
+
 /** Return the title of a run. */
 const runTitle = (run) =>
   run.brief.compacts ? "summary of the conversation" : (run.depth && run.description) || run.prompt;
@@ -443,11 +468,13 @@ const runTitle = (run) =>
 const distinctTitle = (fold, run) => {
   const title = runTitle(run);
   const siblings = fold.runs.get(run.parent)?.children ?? [];
-  const same = siblings.filter((each) => each !== run && runTitle(each) === title);
-  if (!same.length || title === run.prompt) return title;
-  let at = Math.min(...same.slice(0, 20).map((each) => commonLength(run.prompt, each.prompt)));
-  while (at > 0 && !/[\s/]/.test(run.prompt[at - 1])) at--;
-  const rest = run.prompt.slice(at).trim();
+  const { prompt } = run.lane[0]; // a later run of the child begins with a note or with messages
+  const isOther = (each) => each.lane !== run.lane && each.lane[0] === each;
+  const same = siblings.filter((each) => isOther(each) && runTitle(each) === title);
+  if (!same.length || title === prompt) return title;
+  let at = Math.min(...same.slice(0, 20).map((each) => commonLength(prompt, each.prompt)));
+  while (at > 0 && !/[\s/]/.test(prompt[at - 1])) at--;
+  const rest = prompt.slice(at).trim();
   return rest ? `${title}: ${rest}` : title;
 };
 

@@ -136,6 +136,12 @@ const ITEM_RENDERERS = {
     return drawNotice("merge", `${item.child}: ${child ? describeMerge(child) : "ended"}`);
   },
 
+  check: (item) => {
+    const work = item.children.length ? ` with the work of ${item.children.join(", ")}` : "";
+    const text = `${oneLine(item.command, 200)}${work}: ${describeCheck(item)}`;
+    return item.text ? drawFoldedText(item, `check ${text}`) : drawNotice("check", text);
+  },
+
   call: drawCall,
 
   report: (item) => {
@@ -225,6 +231,7 @@ const ITEM_HEIGHTS = {
   cleared: 40,
   waiting: 40,
   merged: 40,
+  check: 40,
   compacted: 190,
   turn: 34,
   thinking: 34,

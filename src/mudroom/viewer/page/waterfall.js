@@ -234,7 +234,7 @@ class Waterfall {
       const wide = Math.max(this.#x(span.to || end, width) - from, 1.5);
       if (from > width || from + wide < 0) continue;
       const model = span.kind === "model";
-      const waits = !model && startsRun(span.item);
+      const waits = span.kind === "tool" && startsRun(span.item);
       const chosen = run.id === app.selection.run && span.turn === app.selection.turn;
       context.fillStyle = model
         ? span.failed
@@ -348,8 +348,8 @@ class Waterfall {
         const [from, to] = [this.#x(span.from, area.width), this.#x(end, area.width)];
         const away =
           Math.max(from - x, x - to, 0) +
-          ((span.kind === "tool") === below ? 0 : 2) +
-          (span.item && startsRun(span.item) ? 1 : 0);
+          ((span.kind !== "model") === below ? 0 : 2) +
+          (span.kind === "tool" && startsRun(span.item) ? 1 : 0);
         if (away < nearest) [run, best, nearest] = [each, span, away];
       }
     return { run, span: best, canvas, message: this.#messageAt(run, x) };
@@ -384,7 +384,9 @@ class Waterfall {
     const what =
       span.kind === "model"
         ? `model, turn ${span.turn}${span.failed ? ": failed" : ""}`
-        : `${span.item.call.name} ${callTitle(span.item)}`;
+        : span.kind === "check"
+          ? `check ${span.item.command}`
+          : `${span.item.call.name} ${callTitle(span.item)}`;
     const how = span.item?.refused ? " · refused" : span.item?.result?.error ? " · error" : "";
     app.showTooltip(event, `${oneLine(what, 90)} · ${length}${how}`);
   }
