@@ -92,3 +92,29 @@ async def test_the_summary_fits_its_window(page: Page, width: int) -> None:
         body = "document.getElementById('body')"
         assert await page.run(f"{body}.scrollWidth <= {body}.clientWidth")
         assert await page.run("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize("width", [360, 800, 1600])
+async def test_legend_and_chart_are_readable_in_each_window(page: Page, width: int) -> None:
+    await page.set_size(width, 844, phone=width < 500)
+    async with open_page(page, build_large_session()):
+        legend = await page.run(
+            "[...document.querySelectorAll('.key i')].every(each => "
+            "each.getBoundingClientRect().right <= document.querySelector('#runs')"
+            ".getBoundingClientRect().right)"
+        )
+        assert legend, "the legend is cut"
+        await page.run("app.navigate({ tab: 'ledger' })")
+        await page.wait_until("document.querySelector('.growth')")
+        scale = await page.run(
+            "document.querySelector('.growth').getBoundingClientRect().width"
+            " / document.querySelector('.growth').viewBox.baseVal.width"
+        )
+        assert 0.9 < scale < 1.1, "text of the chart has another size than that of the page"
+        cut = await page.run(
+            "[...document.querySelectorAll('.growth text')].filter(each => { "
+            "const box = each.getBBox(); const view = each.ownerSVGElement.viewBox.baseVal; "
+            "return box.x < 0 || box.x + box.width > view.width + 1 })"
+            ".map(each => each.textContent)"
+        )
+        assert cut == []

@@ -74,7 +74,8 @@ const drawClaim = (kind, figure, words, more) =>
 
 /** Return a chart of the parent's context over its model calls, with and without children. */
 const drawGrowthChart = (growth) => {
-  const [wide, high, left, right, low] = [640, 190, 44, isNarrow() ? 112 : 96, 22];
+  const wide = Math.max(300, Math.min(860, $("body").clientWidth - 44)); // pixels of the pane
+  const [high, left, right, low] = [Math.round(100 + wide * 0.18), 36, 110, 22];
   const maximum = Math.max(1, ...growth.map((each) => Math.max(each.with, each.without))) * 1.06;
   const x = (n) => left + ((wide - left - right) * n) / growth.length;
   const y = (value) => (high - low) * (1 - value / maximum) + 4;
@@ -90,7 +91,7 @@ const drawGrowthChart = (growth) => {
     .join(" ");
   const end = growth.at(-1);
   const ticks = axisTicks(maximum);
-  const gap = Math.abs(y(end.with) - y(end.without)) < 26;
+  const gap = Math.abs(y(end.with) - y(end.without)) < 30;
   return svg(
     "svg",
     {

@@ -260,6 +260,10 @@ const INLINE = new RegExp(
   "gsu",
 );
 
+/** Return a text that may break after each slash. */
+const breakPath = (text) =>
+  text.split(/(?<=\w\/)(?=\w)/).flatMap((part, n) => (n ? [h("wbr"), part] : [part]));
+
 /** Return a paragraph's text as elements: code, emphasis, links, line breaks. */
 const renderInline = (text, depth = 0) => {
   if (text.length > MAX_STYLED || depth > MAX_NESTING) return [h("span", { class: "plain" }, text)];
@@ -276,7 +280,7 @@ const drawInline = ({ 0: whole, groups }, depth) => {
   const { escaped, code, label, target, strong, strong2, struck, stress, stress2 } = groups;
   const inside = (words) => renderInline(words, depth + 1);
   if (escaped) return escaped;
-  if (code) return h("code", null, code.replace(/^ (.*[^ ].*) $/s, "$1"));
+  if (code) return h("code", null, breakPath(code.replace(/^ (.*[^ ].*) $/s, "$1")));
   if (label !== undefined) return drawLink(target, label ? inside(label) : [target], whole);
   if (groups.bracketed || groups.address) {
     const address = groups.bracketed ?? groups.address;
