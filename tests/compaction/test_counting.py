@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
+from typing import Any
 
 import pytest
 
+from mudroom._core.events import StoredEvent
 from mudroom._core.messages import (
     AssistantMessage,
     Message,
@@ -24,6 +26,7 @@ from mudroom._engine.context_policy import (
     choose_next_check,
 )
 from mudroom._engine.conversation import Conversation
+from mudroom.journals.memory import MemoryJournal
 from mudroom.testing import Request
 
 from .conftest import Stage
@@ -102,3 +105,43 @@ async def test_a_conversation_is_shortened_if_its_provider_counts_no_tokens(stag
         report = await session.run("Read all files.")
     assert report.ok
     assert stage.clearings
+
+
+class UnreadableJournal(MemoryJournal):
+    """A journal that does not allow to read the whole record."""
+
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Fail."""
+        raise AssertionError("the record was read")
+
+
+@pytest.mark.parametrize(
+    ("lines", "window"),
+    [
+        pytest.param(100, 8_000, id="more than from which results are cleared"),
+        pytest.param(6, 3_200, id="more than from which the conversation is compacted"),
+    ],
+)
+async def test_many_results_of_the_first_turn_need_no_look_into_the_record(
+    stage: Stage, lines: int, window: int
+) -> None:
+    def answer(request: Request) -> AssistantMessage:
+        if request.number > 1:
+            return AssistantMessage((TextBlock("done"),), usage=Usage(10, 1))
+        arguments = {"file_path": "0.txt", "limit": lines}
+        blocks = tuple(
+            ToolCallBlock(f"call_{number}", "read", arguments) for number in range(300 // lines)
+        )
+        return AssistantMessage(blocks, StopReason.CALLS, usage=Usage(10, 1))
+
+    stage.write_files(1, 10_000)
+    options: dict[str, Any] = {
+        "journal": UnreadableJournal(),
+        "context_window": window,
+        "clear_at": 20,
+    }
+    async with stage.open(answer, **options) as session:
+        report = await session.run("Read the file.")
+    assert report.ok, report.error

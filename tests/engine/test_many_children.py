@@ -5,13 +5,14 @@ The tests count calls of functions, which does not depend on the speed of the ma
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.engine.conftest import Stage
+from tests.engine.conftest import Lines, Stage
 
 from mudroom import Agent, Budget, Usage
 from mudroom._core.budgets import Limit
@@ -20,6 +21,7 @@ from mudroom._core.messages import ToolCallBlock
 from mudroom._engine.call_batch import CallBatch
 from mudroom._engine.meters.meter import Meter
 from mudroom._engine.meters.registry import Meters
+from mudroom._engine.run_context import RunContext
 from mudroom.testing import Answer, MemoryJournal, Request, call
 
 SHARE = Budget(turns=5, input_tokens=10, output_tokens=10, total_tokens=20, usd=0.001)
@@ -140,3 +142,52 @@ def test_a_child_may_spend_what_is_reserved_for_it_on_its_own_children() -> None
     helper.release()
     lead.release()
     assert root.compute_amount_left(Limit.TOTAL_TOKENS) == 60
+
+
+def list_kept_children() -> list[str]:
+    """Return the ids of the children whose objects are in memory."""
+    runs = [each for each in gc.get_objects() if isinstance(each, RunContext)]
+    return [run.run_id for run in runs if run.brief.parent]
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments"),
+    [
+        pytest.param(
+            [
+                [call("read", file_path="notes.txt"), call("write", path="new.txt", content="a")],
+                "done",
+            ],
+            {},
+            id="it reads and writes",
+        ),
+        pytest.param([[call("read", file_path="none.txt")], "done"], {}, id="a call fails"),
+        pytest.param(
+            [[call("read", file_path="notes.txt")]], {"max_turns": 1}, id="its turns are used up"
+        ),
+        pytest.param(
+            [[call("read", file_path="notes.txt")], "done"], {"background": True}, id="background"
+        ),
+        pytest.param([[call("read", file_path="notes.txt")], "done"], {"name": "ann"}, id="named"),
+    ],
+)
+async def test_a_child_that_has_ended_keeps_no_memory(
+    stage: Stage, lines: Lines, arguments: dict[str, Any]
+) -> None:
+    kept: list[str] = []
+
+    async def count(request: Request) -> str:
+        await stage.wait_until(lambda: "1.1.2" in stage.reports)
+        kept.extend(list_kept_children())
+        return "done"
+
+    tasks = [call("task", prompt="CHILD", **arguments), call("task", prompt="CHILD")]
+    gc.collect()
+    gc.disable()
+    try:
+        report = await stage.run({"PARENT": [tasks, count], "CHILD": lines})
+    finally:
+        gc.enable()
+    assert report.ok
+    assert len(stage.runs) == 3
+    assert not kept, "the garbage collector need not find them"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -21,6 +20,79 @@ from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 
 
+class CallWrites:
+    """The file writes of one call. Each is recorded before it happens.
+
+    It has no reference to the context of the call. So no cycle keeps the memory of a call.
+
+    Attributes:
+        paths: files that the call wrote.
+        is_in_background: true if the call goes on after its result.
+    """
+
+    def __init__(self, run: RunContext, call_id: str) -> None:
+        self.paths: list[str] = []
+        self.is_in_background = False
+        self._run = run
+        self._call_id = call_id
+        self._barrier = run.control.barrier
+        self._before: dict[str, bytes | None] = {}
+
+    def open_workspace(self) -> RecordedWorkspace:
+        """Return the files of the run."""
+        inner = self._run.environment.workspace
+        return RecordedWorkspace(inner, self._before_write, self._after_write)
+
+    def _before_write(self, path: str, before: str, after: str) -> None:
+        run = self._run
+        event = run.recorder.make_event(
+            FileWriteIntended, call_id=self._call_id, path=path, before=before, after=after
+        )
+        run_from_any_thread(
+            self._barrier.loop,
+            lambda: self._record(event),
+            lambda: run.recorder.record_later(event),
+        )
+        workspace = run.environment.workspace
+        is_shared = run.brief.workspace.kind is WorkspaceKind.SHARED
+        if (versions := run.services.versions) and is_shared:
+            versions.keep(workspace, path, before)
+        overlaps = run.services.live_overlaps
+        if overlaps is not None and is_shared:
+            self._before[path] = overlaps.read_before(run.run_id, workspace, path, before)
+        if watch := run.services.change_watch:
+            watch.start_write(workspace.root, path)
+
+    async def _record(self, event: FileWriteIntended) -> None:
+        """Store the intent of a write in another thread.
+
+        Raises WorkspaceError if the run has ended.
+        """
+        if self.is_in_background:
+            self._barrier = self._run.control.barrier  # an interrupt does not stop this work
+        self._barrier.enter(event.path)
+        try:
+            await self._run.recorder.record(event)
+        except BaseException:
+            self._barrier.leave()
+            raise
+
+    def _after_write(self, path: str, is_written: bool) -> None:
+        run = self._run
+        workspace = run.environment.workspace
+        if watch := run.services.change_watch:
+            watch.end_write(workspace.root, path)
+        if is_written:
+            self.paths.append(path)
+            overlaps = run.services.live_overlaps
+            if path in self._before and overlaps is not None:
+                overlaps.add_write(run.run_id, workspace, path, self._before.pop(path))
+        run_from_any_thread(self._barrier.loop, self._leave_barrier, lambda: None)
+
+    async def _leave_barrier(self) -> None:
+        self._barrier.leave()
+
+
 class CallContext:
     """The port ToolContext for one call.
 
@@ -29,9 +101,6 @@ class CallContext:
         position: number of the call in its answer, from 1; or the last part of the id of a run that
             the engine begins.
         turn: turn of the call; None for the current one.
-
-    Attributes:
-        writes: files that the call wrote.
     """
 
     def __init__(
@@ -44,16 +113,18 @@ class CallContext:
         self.run = run
         self.call = call
         self.position = position
-        self.writes: list[str] = []
         self.run_id = run.brief.run_id
-        self.turn = run.turn if turn is None else turn
+        self.turn = run.recorder.turn if turn is None else turn
         self.memo = run.memo
         self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
-        self._barrier = run.control.barrier
-        self._is_in_background = False
+        self._writes = CallWrites(run, call.id if call else "")
         self._workspace: Workspace | None = None
-        self._before: dict[str, bytes | None] = {}
+
+    @property
+    def writes(self) -> list[str]:
+        """Files that the call wrote."""
+        return self._writes.paths
 
     @property
     def place(self) -> str:
@@ -83,20 +154,11 @@ class CallContext:
         return self._workspace
 
     def _make_workspace(self) -> Workspace:
-        environment = self.run.environment
-        recorded = RecordedWorkspace(environment.workspace, self._before_write, self._after_write)
+        recorded = self._writes.open_workspace()
         if self.call is None:
             return recorded
         tool = normalize_tool_name(self.call.name)
-        return environment.policy.filter_workspace(recorded, tool, self.run.brief)
-
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return self._barrier.loop
-
-    @property
-    def _is_in_shared_folder(self) -> bool:
-        return self.run.brief.workspace.kind is WorkspaceKind.SHARED
+        return self.run.environment.policy.filter_workspace(recorded, tool, self.run.brief)
 
     def spill_path(self, name: str) -> str:
         """Create a file outside the workspace that the `read` tool can read; return its path."""
@@ -111,13 +173,13 @@ class CallContext:
         results: list[ToolResult] = []
 
         def start() -> None:
-            self._is_in_background = True
+            self._writes.is_in_background = True
             results.append(start_command(self.run, self.place, title, work))
 
         async def start_on_loop() -> None:
             start()
 
-        run_from_any_thread(self._loop, start_on_loop, start)
+        run_from_any_thread(self.run.control.barrier.loop, start_on_loop, start)
         return results[0]
 
     async def run_detachable(
@@ -130,56 +192,7 @@ class CallContext:
         call_id = self.call.id if self.call else ""
 
         def detach() -> None:
-            self._is_in_background = True
+            self._writes.is_in_background = True
             on_detach()
 
         return await run_detachable(self.run, self.place, call_id, title, work, detach)
-
-    def _before_write(self, path: str, before: str, after: str) -> None:
-        recorder = self.run.recorder
-        event = recorder.make_event(
-            FileWriteIntended,
-            call_id=self.call.id if self.call else "",
-            path=path,
-            before=before,
-            after=after,
-        )
-        run_from_any_thread(
-            self._loop, lambda: self._record_write(event), lambda: recorder.record_later(event)
-        )
-        workspace = self.run.environment.workspace
-        if (versions := self.run.services.versions) and self._is_in_shared_folder:
-            versions.keep(workspace, path, before)
-        overlaps = self.run.services.live_overlaps
-        if overlaps is not None and self._is_in_shared_folder:
-            self._before[path] = overlaps.read_before(self.run_id, workspace, path, before)
-        if watch := self.run.services.change_watch:
-            watch.start_write(self.run.environment.workspace.root, path)
-
-    async def _record_write(self, event: FileWriteIntended) -> None:
-        """Store the intent of a write in another thread.
-
-        Raises WorkspaceError if the run has ended.
-        """
-        if self._is_in_background:
-            self._barrier = self.run.control.barrier  # an interrupt does not stop this work
-        self._barrier.enter(event.path)
-        try:
-            await self.run.recorder.record(event)
-        except BaseException:
-            self._barrier.leave()
-            raise
-
-    def _after_write(self, path: str, is_written: bool) -> None:
-        if watch := self.run.services.change_watch:
-            watch.end_write(self.run.environment.workspace.root, path)
-        if is_written:
-            self.writes.append(path)
-            overlaps = self.run.services.live_overlaps
-            if path in self._before and overlaps is not None:
-                workspace = self.run.environment.workspace
-                overlaps.add_write(self.run_id, workspace, path, self._before.pop(path))
-        run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
-
-    async def _leave_barrier(self) -> None:
-        self._barrier.leave()

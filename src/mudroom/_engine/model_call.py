@@ -58,7 +58,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     started_at = run.services.clock.monotonic()
     try:
         answer = await _read_answer(run, is_summary=summary_reason is not None)
-        answer = run.conversation.ensure_unique_call_ids(answer, run.turn)
+        answer = run.conversation.ensure_unique_call_ids(answer, recorder.turn)
         charge(run, answer)
     except ModelError as error:
         # A provider that refuses a request counts no tokens.

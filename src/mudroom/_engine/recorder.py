@@ -56,8 +56,9 @@ class Recorder:
         except asyncio.CancelledError:
             self._unshown[:0] = unshown
             raise
-        for event in unshown:
-            self._show(event)
+        if self._watchers:
+            for event in unshown:
+                self._show(event)
 
     def record_later(self, event: StoredEvent, *, show: bool = False) -> None:
         """Store an event with the next `record`; for facts on which no effect depends.
@@ -66,10 +67,10 @@ class Recorder:
             show: show the event now, not when it is stored, unless an earlier one waits.
         """
         self._unsaved.append(event)
-        if show and not self._unshown:
-            self._show(event)
-        else:
+        if not show or self._unshown:
             self._unshown.append(event)
+        elif self._watchers:
+            self._show(event)
 
     def show_delta(self, kind: str, text: str) -> None:
         """Show streamed text to the watchers."""

@@ -239,7 +239,7 @@ class RunContext:
             ]
         )
         self.evidence.add(outcomes)
-        self.evidence.claimed_tasks.add(outcomes, self.turn)
+        self.evidence.claimed_tasks.add(outcomes, self.recorder.turn)
         self.batch = CallBatch()
         return outcomes
 

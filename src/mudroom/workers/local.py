@@ -244,7 +244,12 @@ class LocalWorker:
         handle.task = task
         control.attach(task)
         self._pool.handles[brief.run_id] = handle
-        task.add_done_callback(lambda _: self._pool.handles.pop(brief.run_id, None))
+
+        def remove(_: object) -> None:
+            self._pool.handles.pop(brief.run_id, None)
+            control.on_interrupt = None  # no reference cycle: the memory of the run is free at once
+
+        task.add_done_callback(remove)
         return handle
 
     async def close(self) -> None:

@@ -70,6 +70,8 @@ async def clear_old_results(
 
     Results of calls that were repeated later come first. Return False if nothing was cleared.
     """
+    if run.turn <= KEPT_TURNS and not run.brief.history:
+        return False  # nothing is old enough; the record may be long
     path = find_record_path(run)
     messages = (await record.read_context()).sent_messages
     parts = _list_clearable(run, messages, thresholds)

@@ -44,9 +44,12 @@ async def compact(
         fraction: below 1 if an earlier compaction left too much.
     """
     before = run.estimate_request_tokens()
+    min_gain = thresholds.window * _MIN_GAIN
+    if before - run.conversation.new_tokens < min_gain:
+        return False  # all sent messages are too short; the record may be long
     sizes = choose_sizes(thresholds.window, fraction)
     messages = (await record.read_context()).sent_messages
-    if before - _estimate_rest(run, messages, sizes.turns) < thresholds.window * _MIN_GAIN:
+    if before - _estimate_rest(run, messages, sizes.turns) < min_gain:
         return False
     notes = ""
     summary_run = ""

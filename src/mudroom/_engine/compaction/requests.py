@@ -47,7 +47,7 @@ def _is_check_due(run: RunContext) -> bool:
         return True
     if state.requested_focus is not None:
         return True
-    is_first = not run.turn and not run.brief.history
+    is_first = not run.recorder.turn and not run.brief.history
     return not is_first and run.estimate_request_tokens() >= state.next_check
 
 

@@ -172,6 +172,7 @@ class Meter:
         """End the reservation of this run."""
         self._change_reserved(-1)
         self._is_reserved = False
+        self.on_pause = None  # no reference cycle: the memory of the run is free at once
 
     def _change_reserved(self, sign: int) -> None:
         """Reserve the unspent amounts of this run (sign 1), or release them (sign -1).
@@ -224,10 +225,12 @@ class Meter:
 
     def charge(self, usage: Usage, usd: float | None = 0.0, estimate: Usage = NO_USAGE) -> None:
         """Add tokens and money of this run, here and to every ancestor; see `add_usage`."""
-        self._change_reserved(-1)
+        if self.shared_limits:
+            self._change_reserved(-1)
         self.usage += usage
         self._add_costs(usd, estimate)
-        self._change_reserved(1)
+        if self.shared_limits:
+            self._change_reserved(1)
         if self.parent is not None:
             self.parent.add_usage(usage, usd, 0, estimate)
 
@@ -240,11 +243,13 @@ class Meter:
             usd: US dollars, None if the price is unknown.
             estimate: tokens and price of answers that were cut off.
         """
-        self._change_reserved(-1)
+        if self.shared_limits:
+            self._change_reserved(-1)
         self.descendant_usage += usage
         self.children += children
         self._add_costs(usd, estimate)
-        self._change_reserved(1)
+        if self.shared_limits:
+            self._change_reserved(1)
         if self.parent is not None:
             self.parent.add_usage(usage, usd, children, estimate)
 
