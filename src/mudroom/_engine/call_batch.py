@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
+from .._core.tool_names import choose_result_name
 from .._core.tools import ToolResult
 
 
@@ -25,7 +26,7 @@ class CallBatch:
 
     Attributes:
         calls: the calls in order, by id.
-        called_names: names in the calls of the model, by id.
+        restored_names: names in the calls of the model that were restored, by id.
         started: ids of calls that an earlier process started, each with the file write that was
             recorded for it, or None.
         working: tool and start of the calls that work now, by id; seconds of a monotonic clock.
@@ -33,7 +34,7 @@ class CallBatch:
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
         self.calls = {call.id: call for call in calls}
-        self.called_names = {call.id: call.name for call in calls}
+        self.restored_names: dict[str, str] = {}
         self.started: dict[str, FileWriteIntended | None] = {}
         self.working: dict[str, tuple[str, float]] = {}
         self._outcomes: dict[str, CallOutcome] = {}
@@ -42,7 +43,14 @@ class CallBatch:
         """Mark a call as started, with its recorded arguments; a hook may have changed them."""
         self.started.setdefault(call.id)
         if call.id in self.calls:
+            self.restored_names[call.id] = self.calls[call.id].name
             self.calls[call.id] = call
+
+    def choose_result_name(self, outcome: CallOutcome) -> str:
+        """Return the name in the result of a call for the model."""
+        call_id = outcome.call_id
+        called = self.restored_names.get(call_id) or self.calls[call_id].name
+        return choose_result_name(called, outcome.name)
 
     def add(self, outcome: CallOutcome) -> None:
         """Keep the outcome of a call."""

@@ -17,7 +17,6 @@ from .._core.token_counts import (
     estimate_message_tokens,
     estimate_tokens,
 )
-from .._core.tool_names import choose_result_name
 from .._core.tools import make_result_block
 from .call_batch import CallBatch, CallOutcome
 from .context_policy import Thresholds
@@ -229,12 +228,9 @@ class RunContext:
         for each in outcomes:
             if REQUESTED_FOCUS in each.result.detail:
                 self.conversation.shortening.requested_focus = each.result.detail[REQUESTED_FOCUS]
-        names = self.batch.called_names
         self.conversation.queue_results(
             [
-                make_result_block(
-                    each.call_id, choose_result_name(names[each.call_id], each.name), each.result
-                )
+                make_result_block(each.call_id, self.batch.choose_result_name(each), each.result)
                 for each in outcomes
             ]
         )
