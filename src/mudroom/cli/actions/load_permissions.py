@@ -24,18 +24,29 @@ class LoadedPermissions(NamedTuple):
 
 
 def load_permissions(
-    settings: Settings, cwd: str, *, can_ask: bool = False, default_mode: Mode = Mode.DEFAULT
+    settings: Settings,
+    cwd: str,
+    *,
+    can_ask: bool = False,
+    default_mode: Mode = Mode.DEFAULT,
+    accepts_unknown: bool = False,
+    reads_files: bool = True,
 ) -> LoadedPermissions:
     """Return the permissions of files and flags.
 
     Arguments:
         can_ask: a user can be asked.
         default_mode: permission mode if neither a flag nor a file sets one.
+        accepts_unknown: a rule of a flag for an unknown tool is a notice, not an error.
+        reads_files: use the rules and modes of settings files.
 
     Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
     files forbid.
     """
-    from_files = permission_files.load_permission_files(cwd, user_home=os.environ.get("HOME", ""))
+    from_files = permission_files.PermissionSettings()
+    if reads_files:
+        user_home = os.environ.get("HOME", "")
+        from_files = permission_files.load_permission_files(cwd, user_home=user_home)
     approved = load_approved(settings.home, cwd)
     allowed = _parse_setting(settings, "allowed_tools", Verdict.ALLOW)
     denied = _parse_setting(settings, "disallowed_tools", Verdict.DENY)
@@ -50,8 +61,10 @@ def load_permissions(
         )
     notices = [*from_files.notices]
     for rule in (*allowed, *denied):
+        if accepts_unknown and rule.tool.startswith("mcp__"):
+            continue  # the servers of a host are not known yet
         error = _find_unknown_tool(rule)
-        if error and not is_known_elsewhere(rule.tool):
+        if error and not (accepts_unknown or is_known_elsewhere(rule.tool)):
             raise error
         if error:
             notices.append(f"the rule has no effect, this tool is not available here: {rule}")

@@ -23,6 +23,7 @@ from ._options import (
     value_option,
     verbose_option,
 )
+from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
 from .agents import COMMANDS as AGENT_COMMANDS
 from .board import COMMANDS as BOARD_COMMANDS
 from .permissions import COMMANDS as PERMISSION_COMMANDS
@@ -67,7 +68,13 @@ class RootCommand(click.Command):
             )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reject an unknown command before its flags are parsed as flags of this command."""
+        """Reject an unknown command before its flags are parsed as flags of this command.
+
+        The flags of an agent SDK are separated first.
+        """
+        if is_started_by_sdk(args):
+            ctx.obj = separate_sdk_flags(args, self)
+            return super().parse_args(ctx, ctx.obj.rest)
         if not any(arg.partition("=")[0] in PRINT_FLAGS for arg in args):
             words = list(itertools.takewhile(lambda arg: not arg.startswith("-"), args))
             reject_unknown_command(words, COMMANDS)
@@ -267,6 +274,13 @@ def root_command(
     flags["screen"] = "plain" if screen_reader else None
     from ..actions.load_settings import prepare_start
 
+    sdk = click.get_current_context().obj
+    if isinstance(sdk, SdkFlags):
+        from ..actions.agent_sdk.serve import serve_agent_sdk
+
+        flags["output_format"] = "stream-json"
+        options = prepare_start(cwd, selection, flags, verbose=verbose, quiet=quiet)
+        return serve_agent_sdk(options, sdk.values, sdk.switches, sdk.notices)
     one_shot = print_prompt is not None or prompt == "-" or flags["output_format"] is not None
     at_prompt = not one_shot and is_interactive()
     options = prepare_start(

@@ -115,6 +115,12 @@ class StreamJson:
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
 
+    def start_prompt(self) -> None:
+        """Begin the next prompt of the conversation: its last line has only its own children."""
+        self._reports.clear()
+        self._denials.clear()
+        self._api_seconds = 0.0
+
     def make_init_line(self) -> dict[str, Any]:
         """Return the first line: `system/init`."""
         empty: dict[str, Any] = {
@@ -196,7 +202,7 @@ class StreamJson:
                 model: _encode_model_usage(usage, self._cost(priced, usage))
                 for model, (priced, usage) in self._models.items()
             },
-            permission_denials=self._denials,
+            permission_denials=list(self._denials),
             reason=report.reason.value,
             report=_encode_report(report),
             reports=[_encode_report(child) for child in self._reports],

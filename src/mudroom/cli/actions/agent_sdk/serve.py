@@ -1,0 +1,176 @@
+"""Start of the server for the agent SDKs: settings and flags become the session of each plan."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...._core.ports import Approver, ToolSource
+from ...._platform.event_loop import run_event_loop
+from ....servers.agent_sdk.server import AgentSdkServer
+from ....servers.agent_sdk.setup import PlannedSession, ServerOptions, SessionPlan
+from ....servers.line_input import LineInput
+from ...output.log_notices import show_log
+from ...output.progress import print_notice
+from ...output.run_reporter import StandardOutput
+from ...output.signals import handle_signals
+from ...output.start_notices import select_new_notices
+from ..load_permissions import load_permissions
+from ..open_session import create_session
+from ..parse_json_flags import load_json_schema, parse_inline_agents
+from ..programs.load_programs import load_programs
+from ..session_start import SessionStart, StartOptions
+from ..session_store import delete_expired_sessions
+from .flag_values import SdkValues, parse_sdk_values
+
+_TRUE = ("1", "true", "yes", "on")
+
+
+def serve_agent_sdk(
+    options: StartOptions,
+    values: Mapping[str, Sequence[str]],
+    switches: Sequence[str],
+    notices: Sequence[str],
+) -> int:
+    """Serve the program that started mudroom with an agent SDK; return the exit code.
+
+    Arguments:
+        values, switches: flags of the SDKs. notices: those that are not used.
+    """
+    printer = _NoticePrinter(quiet=options.quiet)
+    for notice in notices:
+        printer.show(notice)
+    return run_event_loop(_serve(options, values, switches, printer))
+
+
+class _NoticePrinter:
+    """Notices on stderr, each once."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._shown: set[str] = set()
+
+    def show(self, text: str) -> None:
+        """Print a notice, unless it was printed before or the output is quiet."""
+        if self._quiet or text in self._shown:
+            return
+        self._shown.add(text)
+        print_notice(text)
+
+
+async def _serve(
+    options: StartOptions,
+    flags: Mapping[str, Sequence[str]],
+    switches: Sequence[str],
+    printer: _NoticePrinter,
+) -> int:
+    parse_notices: list[str] = []
+    values = parse_sdk_values(flags, options.cwd, parse_notices)
+    for notice in parse_notices:
+        printer.show(notice)
+    planner = _SessionPlanner(options, values, asks_host="--permission-prompt-tool" in flags)
+    server_options = ServerOptions(
+        servers=values.host_servers,
+        streams_parts="--include-partial-messages" in switches,
+        shows_hooks="--include-hook-events" in switches,
+        asks_host=planner.asks_host,
+        repeats_prompts="--replay-user-messages" in switches,
+        marks_states=os.environ.get("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS", "") not in _TRUE,
+        home=options.settings.home,
+        user_home=os.environ.get("HOME", "/"),
+        resumes=bool(options.start.resume),
+    )
+    if notice := await delete_expired_sessions(options.settings):
+        printer.show(notice)
+    output = StandardOutput(lambda: server.stop())
+    server = AgentSdkServer(planner.prepare, server_options, output.write, printer.show)
+    with handle_signals(server.stop, exits_after=True) as signals, show_log(printer.show):
+        await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
+    return 128 + signals[0] if signals else 0
+
+
+class _SessionPlanner:
+    """Maker of the sessions of a host from the settings and flags of the command line."""
+
+    def __init__(self, options: StartOptions, values: SdkValues, *, asks_host: bool) -> None:
+        self.asks_host = asks_host
+        self._options = options
+        self._values = values
+        self._programs = None
+        if values.reads_files:
+            self._programs = load_programs(options.settings, options.cwd)
+
+    def prepare(
+        self, plan: SessionPlan, approver: Approver, sources: Sequence[ToolSource]
+    ) -> PlannedSession:
+        """Return the session of a plan. Raises UsageError."""
+        values = self._values
+        settings = self._options.settings
+        mode = plan.mode or settings.permission_mode or values.mode
+        settings = replace(settings, permission_mode=mode)
+        loaded = load_permissions(
+            settings,
+            self._options.cwd,
+            can_ask=self.asks_host,
+            accepts_unknown=True,
+            reads_files=values.reads_files,
+        )
+        rules = (*loaded.permissions.rules, *values.rules, *plan.rules)
+        permissions = replace(loaded.permissions, rules=rules)
+        notices = self._describe_servers()
+        session = create_session(
+            settings,
+            self._options.cwd,
+            loaded._replace(permissions=permissions),
+            self._make_start(plan),
+            programs=self._programs,
+            tool_sources=sources,
+            **self._make_options(plan, notices),
+            **({"approver": approver} if self.asks_host else {}),
+        )
+        home = self._options.settings.home
+        shown = [*session.notices, *notices]
+        session.notices[:] = select_new_notices(home, self._options.cwd, shown)
+        outputs = plan.setup.json_schema
+        if outputs is None and settings.json_schema:
+            outputs = load_json_schema(settings.json_schema)
+        servers = [{"name": name, "status": "failed"} for name in values.other_servers]
+        return PlannedSession(
+            session=session, permissions=permissions, outputs=outputs, servers=tuple(servers)
+        )
+
+    def _describe_servers(self) -> list[str]:
+        names = ", ".join(self._values.other_servers)
+        return [f"MCP servers that are not used: {names}"] if names else []
+
+    def _make_start(self, plan: SessionPlan) -> SessionStart:
+        start = self._options.start
+        if plan.resume:
+            return SessionStart(resume=plan.resume, folder=start.folder)
+        return replace(start, id=plan.id or start.id)
+
+    def _make_options(self, plan: SessionPlan, notices: list[str]) -> dict[str, Any]:
+        """Return the session options that the host and the flags of the SDKs change."""
+        setup = plan.setup
+        settings = self._options.settings
+        options: dict[str, Any] = {"prices": True}
+        if plan.model:
+            options["model"] = plan.model
+        if not self._values.reads_files:
+            options["agent_files"] = False
+        agents = parse_inline_agents(settings.agents, notices) if settings.agents else []
+        if setup.agents:
+            agents += parse_inline_agents(json.dumps(setup.agents), notices)
+        if agents:
+            options["agents"] = agents
+        root = self._values.make_root_agent(setup.system_prompt, setup.appended_prompt)
+        if root and settings.agent:
+            notices.append(f"the agent {settings.agent} keeps its system prompt and its tools")
+        elif root:
+            options["agent"] = root
+        return options

@@ -1,0 +1,99 @@
+"""Host: the parts that serve one program with an agent SDK, joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import UsageError
+from ...permissions.rules import Rule
+from .approver import HostApprover
+from .channel import ControlChannel
+from .host_tools import HostToolSource
+from .hosted_session import HostedSession
+from .output import PROTOCOL_LEVEL, HostOutput
+from .prompt_loop import PromptLoop
+from .requests import RequestTable, list_models
+from .setup import HostSetup, PrepareSession, ServerOptions, SessionPlan
+
+
+class Host:
+    """The session of a host, its prompts, and the answers to its requests.
+
+    Arguments:
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self,
+        channel: ControlChannel,
+        prepare: PrepareSession,
+        options: ServerOptions,
+        setup: HostSetup,
+        notify: Callable[[str], object],
+    ) -> None:
+        self._setup = setup
+        self._notify = notify
+        output = HostOutput(channel.send, options, shows_child_text=setup.shows_child_text)
+        approver = HostApprover(
+            channel,
+            home=options.home,
+            change_mode=self._change_mode,
+            add_rules=self._add_rules,
+            interrupt=self._interrupt,
+            show_waiting=lambda count: output.set_state("requires_action" if count else "running"),
+            notify=notify,
+        )
+        sources = [
+            HostToolSource(channel, name, setup.manifests.get(name)) for name in setup.servers
+        ]
+        plan = SessionPlan(setup=setup)
+        self.hosted = HostedSession(prepare, options, approver, sources, output, plan, notify)
+        self.prompts = PromptLoop(
+            self.hosted, output, keeps_background=setup.keeps_background, notify=notify
+        )
+        self.requests = RequestTable(self.hosted, self.prompts, output)
+
+    def _change_mode(self, mode: str) -> None:
+        """Use a mode that came with a decision; a wrong one is not used."""
+        try:
+            self.hosted.set_mode(mode)
+        except UsageError as error:
+            self._notify(str(error))
+
+    def _add_rules(self, rules: tuple[Rule, ...]) -> None:
+        self.hosted.add_rules(rules)
+
+    def _interrupt(self) -> None:
+        self.prompts.interrupt()
+
+    def stop_all(self) -> bool:
+        """Stop the prompt and all background work. Return False if nothing works."""
+        self.prompts.interrupt(cancels_waiting=True)
+        return self.hosted.stop_turn(keeps_background=False)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the answer to `initialize`."""
+        session = self.hosted.session
+        agents = [
+            {"name": agent.name, "description": agent.description, "model": agent.model}
+            for agent in session.agents
+        ]
+        parked = {
+            "sdk_mcp_manifests_parked": {
+                source.name: "parked" if source.has_manifest else "malformed"
+                for source in self.hosted.sources
+                if source.name in self._setup.manifests
+            }
+        }
+        return {
+            "commands": [],
+            "agents": agents,
+            "output_style": "default",
+            "available_output_styles": ["default"],
+            "models": list_models(),
+            "account": {"apiKeySource": "none"},
+            **(parked if self._setup.manifests else {}),
+            "claude_code_version": PROTOCOL_LEVEL,
+            "session_id": session.id,
+        }

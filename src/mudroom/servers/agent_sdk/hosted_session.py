@@ -1,0 +1,152 @@
+"""HostedSession: the session of a host, which opens it again when the host changes its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..._core.agents import Mode
+from ...errors import MudroomError, UnknownName, UsageError
+from ...permissions.rules import Permissions, Rule
+from ...session import Session
+from .approver import HostApprover
+from .host_tools import HostToolSource
+from .output import HostOutput
+from .setup import PlannedSession, PrepareSession, ServerOptions, SessionPlan
+
+
+class HostedSession:
+    """One conversation, over all sessions that it is opened as.
+
+    Arguments:
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self,
+        prepare: PrepareSession,
+        options: ServerOptions,
+        approver: HostApprover,
+        sources: list[HostToolSource],
+        output: HostOutput,
+        plan: SessionPlan,
+        notify: Callable[[str], object],
+    ) -> None:
+        self.sources = sources
+        self.has_run = options.resumes
+        self._prepare = prepare
+        self._options = options
+        self._approver = approver
+        self._output = output
+        self._plan = plan
+        self._notify = notify
+        self._stack = AsyncExitStack()
+        self._opened_plan = plan
+        self._must_open = False
+        self._planned: PlannedSession | None = None
+
+    @property
+    def session(self) -> Session:
+        """The open session."""
+        return self._get_planned().session
+
+    @property
+    def outputs(self) -> dict[str, Any] | None:
+        """Schema of the answers; None for text."""
+        return self._get_planned().outputs
+
+    @property
+    def permissions(self) -> Permissions:
+        """The permissions of the session."""
+        return self._get_planned().permissions
+
+    async def open(self) -> None:
+        """Open the session. Raises UsageError, JournalError."""
+        planned = self._prepare(self._plan, self._approver, self.sources)
+        session = planned.session
+        await self._stack.enter_async_context(session)
+        self._planned = planned
+        self._opened_plan = self._plan
+        for notice in session.notices:
+            self._notify(notice)
+        self._approver.start_session(planned.permissions, session.cwd, self._options.user_home)
+        self._output.servers = self.list_servers
+        self._output.attach(session)
+
+    async def apply_changes(self) -> None:
+        """Open the session again if its options have changed since.
+
+        If that is not possible, open it as it was and raise the error.
+        """
+        if self._plan == self._opened_plan and not self._must_open:
+            for source in self.sources:
+                await source.settle()
+            return
+        previous = self._opened_plan
+        try:
+            await self._open_again()
+        except MudroomError:
+            self._plan = previous
+            await self._open_again()
+            raise
+
+    def open_later(self) -> None:
+        """Open the session again before the next prompt: a server that failed works now."""
+        self._must_open = True
+
+    async def _open_again(self) -> None:
+        self._must_open = False
+        session_id = self.session.id
+        resume = session_id if self.has_run else self._plan.resume
+        self._plan = replace(self._plan, resume=resume, id="" if resume else session_id)
+        await self._stack.aclose()
+        await self.open()
+
+    async def close(self) -> None:
+        """Close the session, if it is open."""
+        await self._stack.aclose()
+
+    def set_model(self, model: str) -> None:
+        """Use a model from the next prompt on; "" for that of the flags."""
+        self._plan = replace(self._plan, model="" if model == "default" else model)
+
+    def set_mode(self, mode: str) -> None:
+        """Use a permission mode; a wider one at once for the calls that the host decides.
+
+        Raises UnknownName, or UsageError if settings forbid the mode.
+        """
+        if mode not in list(Mode):
+            raise UnknownName("permission mode", mode, [each.value for each in Mode])
+        plan = replace(self._plan, mode=mode)
+        self._prepare(plan, self._approver, ())
+        self._plan = plan
+        self._approver.mode = Mode(mode)
+
+    def stop_turn(self, *, keeps_background: bool) -> bool:
+        """Stop the prompt. Return False if none works.
+
+        Arguments:
+            keeps_background: leave its background work alone.
+        """
+        with suppress(UsageError):  # it is being opened again
+            return self.session.interrupt() if keeps_background else self.session.cancel()
+        return False
+
+    def add_rules(self, rules: tuple[Rule, ...]) -> None:
+        """Use deny and ask rules from the next prompt on."""
+        self._plan = replace(self._plan, rules=(*self._plan.rules, *rules))
+
+    def list_servers(self) -> list[dict[str, Any]]:
+        """Return the state of all MCP servers, as `system/init` lists them."""
+        own = [
+            {"name": source.name, "status": "failed" if source.fault else "connected"}
+            for source in self.sources
+        ]
+        return [*own, *self._get_planned().servers]
+
+    def _get_planned(self) -> PlannedSession:
+        assert self._planned
+        return self._planned

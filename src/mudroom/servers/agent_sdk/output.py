@@ -1,0 +1,165 @@
+"""HostOutput: the lines of a session for the host, in the order in which the SDKs expect them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from ..._core.events import AnyEvent, RunStarted, TurnFinished
+from ..._core.run_ids import is_child_id
+from ..._core.runs import Reason, Report
+from ..._version import __version__
+from ...pricing import calculate_cost
+from ...projections.ledger import LedgerBuilder
+from ...projections.stream_json import StreamJson
+from ...session import Session
+from .host_names import to_host_line, to_host_name
+from .partial_messages import PartialMessages
+from .setup import ServerOptions
+
+PROTOCOL_LEVEL = "2.1.248"
+"""Version of Claude Code whose protocol mudroom follows. The SDKs warn below 2.0.0."""
+
+_CHILD_BLOCKS = ("tool_use", "tool_result")
+"""Blocks of children that are sent unless the host asks for their texts, too."""
+
+
+class HostOutput:
+    """Fold of the events of a session, over all its prompts, into lines for the host.
+
+    Arguments:
+        send: writes one line.
+        shows_child_text: whether text and thinking of children are sent.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Mapping[str, Any]], None],
+        options: ServerOptions,
+        *,
+        shows_child_text: bool,
+    ) -> None:
+        self._send = send
+        self._options = options
+        self._shows_child_text = shows_child_text
+        self._session: Session | None = None
+        self._lines: StreamJson | None = None
+        self._parts: PartialMessages | None = None
+        self._ledger = LedgerBuilder()
+        self._costs: dict[str, float | None] = {}
+        self._state = ""
+        self._tasks: dict[str, str] = {}
+        self.context_tokens = 0
+        self.servers: Callable[[], list[dict[str, Any]]] = list
+
+    def attach(self, session: Session) -> None:
+        """Show an open session; it may be the same one, opened again."""
+        self._session = session
+        session.watch(self._apply)
+        if self._lines is None:
+            self._lines = StreamJson(
+                session=session.id,
+                cwd=session.cwd,
+                model=session.model,
+                tools=session.tools,
+                agents=[agent.name for agent in session.agents],
+                cost=calculate_cost,
+                sandbox=session.sandbox.tier,
+            )
+        if self._options.streams_parts:
+            self._parts = PartialMessages(session.id, session.cwd, session.model)
+
+    @property
+    def total_usd(self) -> float | None:
+        """US dollars of all prompts of this process; None if a price is not known."""
+        costs = list(self._costs.values())
+        return None if None in costs else sum(cast("list[float]", costs))
+
+    def find_task(self, call_id: str) -> str:
+        """Return the id of the child that a call started, or the id as it is."""
+        return self._tasks.get(call_id, call_id)
+
+    def set_state(self, state: str) -> None:
+        """Tell the host whether the session is "running", "idle", or "requires_action"."""
+        if state == self._state or self._session is None:
+            return
+        self._state = state
+        marker = {"sdk_host_only": True} if self._options.marks_states else {}
+        self._send_line("system", subtype="session_state_changed", state=state, **marker)
+
+    def send_init(self, mode: str) -> None:
+        """Send the first line of a turn."""
+        assert self._session
+        assert self._lines
+        self._lines.start_prompt()
+        line = self._lines.make_init_line()
+        fields = {
+            "model": self._session.model,
+            "tools": [to_host_name(tool) for tool in self._session.tools],
+            "agents": [agent.name for agent in self._session.agents],
+            "permissionMode": mode,
+            "mcp_servers": self.servers(),
+            "claude_code_version": PROTOCOL_LEVEL,
+            "mudroom_version": __version__,
+        }
+        self._send({**line, **fields})
+
+    def send_result(self, report: Report, uuids: list[str], *, has_value: bool) -> None:
+        """Send the last line of a turn. `uuids`: ids of the lines of the user that it answers."""
+        assert self._lines
+        if report.run_id:
+            self._costs[report.run_id] = report.usd
+        ledger = msgspec.to_builtins(self._ledger.ledger)
+        line = self._lines.make_result_line(report, ledger, has_value=has_value)
+        line["total_cost_usd"] = self.total_usd
+        if has_value and report.reason in (Reason.ERROR, Reason.LOOP) and not report.error:
+            line["subtype"] = "error_max_structured_output_retries"
+        if uuids:
+            line |= {"user_message_uuid": uuids[-1], "user_message_uuids": uuids}
+        self._send(self._translate(line))
+
+    def send_user(self, raw: Mapping[str, Any]) -> None:
+        """Send a line of the user back, if the flags ask for it."""
+        if self._options.repeats_prompts and self._session:
+            more = {"session_id": self._session.id, "uuid": raw.get("uuid") or str(uuid.uuid4())}
+            self._send({**raw, **more, "isReplay": True})
+
+    def send_hook(self, subtype: str, **fields: object) -> None:
+        """Send a line about a hook that starts or ends, if the flags ask for it."""
+        if self._options.shows_hooks and self._session:
+            self._send_line("system", subtype=subtype, **fields)
+
+    def _send_line(self, type: str, **fields: object) -> None:
+        assert self._session
+        ids = {"session_id": self._session.id, "uuid": str(uuid.uuid4())}
+        self._send({"type": type, **fields, **ids})
+
+    def _apply(self, event: AnyEvent) -> None:
+        assert self._lines
+        self._ledger.apply(event)
+        if isinstance(event, RunStarted) and event.brief.call_id:
+            self._tasks[event.brief.call_id] = event.run
+        elif isinstance(event, TurnFinished) and not is_child_id(event.run):
+            self.context_tokens = event.message.usage.total_tokens
+        if self._parts:
+            for line in self._parts.make_lines(event):
+                self._send(line)
+        for line in self._lines.make_event_lines(event):
+            if shown := self._select(line):
+                self._send(self._translate(shown))
+
+    def _select(self, line: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a line without the texts of a child; None if nothing remains."""
+        is_message = line["type"] in ("assistant", "user")
+        if self._shows_child_text or not is_message or not line.get("parent_tool_use_id"):
+            return line
+        message = line["message"]
+        content = [block for block in message["content"] if block["type"] in _CHILD_BLOCKS]
+        return {**line, "message": {**message, "content": content}} if content else None
+
+    def _translate(self, line: dict[str, Any]) -> dict[str, Any]:
+        assert self._session
+        return to_host_line(line, self._session.cwd)

@@ -1,0 +1,209 @@
+"""mudroom as the CLI of Claude's agent SDK: the real SDK, its flags, and its end."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claude_agent_sdk import (
+    AssistantMessage,
+    ClaudeAgentOptions,
+    ClaudeSDKClient,
+    ResultMessage,
+    TextBlock,
+    create_sdk_mcp_server,
+    query,
+    tool,
+)
+from claude_agent_sdk.types import (
+    PermissionResult,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ToolPermissionContext,
+)
+from tests.waiting import SECONDS
+
+from mudroom._core.messages import ToolCallBlock
+from mudroom.cli.commands._sdk_flags import is_started_by_sdk, separate_sdk_flags
+from mudroom.cli.commands.root import root_command
+from mudroom.testing import ModelServer, ServerRequest
+from mudroom.testing.model_server import ServerAnswer
+
+from .conftest import Mudroom
+
+FLAGS = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
+EVERY_FLAG = {
+    "--system-prompt": "Be brief.",
+    "--append-system-prompt": "Be kind.",
+    "--tools": "Read,Bash",
+    "--allowedTools": "Read,Skill(pdf),Monitor",
+    "--disallowedTools": "Bash(git push:*)",
+    "--max-turns": "3",
+    "--max-budget-usd": "0.5",
+    "--task-budget": "1000",
+    "--model": "claude-sonnet-4-5",
+    "--fallback-model": "claude-haiku-4-5",
+    "--betas": "context-1m",
+    "--permission-prompt-tool": "stdio",
+    "--permission-mode": "auto",
+    "--settings": '{"permissions": {"deny": ["Read(./secret/**)"]}, "env": {}}',
+    "--setting-sources": "user,project,local",
+    "--add-dir": "/",
+    "--mcp-config": '{"mcpServers": {"x": {"command": "none"}}}',
+    "--plugin-dir": "/none",
+    "--thinking": "adaptive",
+    "--max-thinking-tokens": "10",
+    "--thinking-display": "omitted",
+    "--effort": "high",
+    "--resume-drops-turn": "u1",
+    "--resume-session-at": "u1",
+    "--not-yet-known": "value",
+}
+SWITCHES = ("--strict-mcp-config", "--include-partial-messages", "--include-hook-events")
+
+
+def make_options(mudroom: Mudroom, url: str, **more: Any) -> ClaudeAgentOptions:
+    """Return options of the SDK that start the program of this repository."""
+    program = Path(sys.executable).with_name("mudroom")
+    env = {**mudroom.env, "ANTHROPIC_BASE_URL": url}
+    return ClaudeAgentOptions(cli_path=program, env=env, cwd=mudroom.project, **more)
+
+
+def make_prompt_line(text: str) -> bytes:
+    message = {"role": "user", "content": text}
+    return json.dumps({"type": "user", "message": message}).encode() + b"\n"
+
+
+async def test_the_sdk_runs_a_query(mudroom: Mudroom) -> None:
+    async with ModelServer(lambda _: "Four.") as server:
+        options = make_options(mudroom, server.url, system_prompt="Be brief.", max_turns=2)
+        messages = [message async for message in query(prompt="What is 2 + 2?", options=options)]
+    (answer,) = [message for message in messages if isinstance(message, AssistantMessage)]
+    assert answer.content == [TextBlock("Four.")]
+    result = messages[-1]
+    assert isinstance(result, ResultMessage)
+    assert (result.result, result.is_error) == ("Four.", False)
+    assert result.total_cost_usd
+    assert server.requests[0].json["system"][0]["text"].startswith("Be brief.\n")
+
+
+@pytest.mark.filterwarnings("ignore::claude_agent_sdk.types.CanUseToolShadowedWarning")
+async def test_the_client_of_the_sdk_decides_and_brings_tools(mudroom: Mudroom) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if request.turn:
+            return "Done."
+        return [
+            ToolCallBlock("t1", "mcp__calc__add", {"a": 15, "b": 27}),
+            ToolCallBlock("t2", "bash", {"command": "touch made"}),
+            ToolCallBlock("t3", "bash", {"command": "touch refused"}),
+        ]
+
+    @tool("add", "Add two numbers", {"a": float, "b": float})
+    async def add(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": f"sum {arguments['a'] + arguments['b']}"}]}
+
+    asked: list[str] = []
+
+    async def decide(
+        name: str, arguments: dict[str, Any], _: ToolPermissionContext
+    ) -> PermissionResult:
+        asked.append(name)
+        if "refused" in str(arguments):
+            return PermissionResultDeny(message="Not this.")
+        return PermissionResultAllow()
+
+    calculator = create_sdk_mcp_server("calc", tools=[add])
+    async with ModelServer(answer) as server:
+        options = make_options(
+            mudroom,
+            server.url,
+            can_use_tool=decide,
+            mcp_servers={"calc": calculator},
+            allowed_tools=["mcp__calc__add"],
+        )
+        async with ClaudeSDKClient(options) as client:
+            await client.query("Work.")
+            first = str([message async for message in client.receive_response()])
+            await client.set_permission_mode("plan")
+            await client.query("Again.")
+            second = str([message async for message in client.receive_response()])
+            assert "sum 42" in first
+            assert "Not this." in first
+            assert "'permissionMode': 'plan'" in second
+    assert asked == ["Bash", "Bash"]
+    assert (mudroom.project / "made").exists()
+    assert not (mudroom.project / "refused").exists()
+
+
+def test_a_flag_of_the_sdks_has_its_value_after_a_sign_or_as_the_next_argument() -> None:
+    joined = [f"{name}={value}" for name, value in EVERY_FLAG.items()]
+    separate = [word for pair in EVERY_FLAG.items() for word in pair]
+    assert is_started_by_sdk(FLAGS)
+    assert is_started_by_sdk(["--input-format=stream-json"])
+    assert not any(map(is_started_by_sdk, ([], ["--input-format"], ["stream-json"])))
+    first, second = (
+        separate_sdk_flags([*SWITCHES, *flags], root_command) for flags in (joined, separate)
+    )
+    assert first.rest == second.rest
+    assert first.values == second.values
+    assert first.notices == second.notices
+    assert "not used by mudroom: --not-yet-known" in first.notices
+
+
+async def test_every_flag_of_the_sdks_is_accepted(mudroom: Mudroom) -> None:
+    flags = [word for pair in EVERY_FLAG.items() for word in pair]
+    async with ModelServer(lambda _: "Fine.") as server:
+        done = await mudroom(
+            *FLAGS, *SWITCHES, *flags, stdin=make_prompt_line("Hi."), url=server.url
+        )
+    assert done.code == 0, done.err
+    result = next(line for line in done.out.splitlines() if '"type":"result"' in line)
+    assert json.loads(result)["result"] == "Fine."
+    for name in ("--betas", "--effort", "--not-yet-known", "env of --settings", "Monitor"):
+        assert done.err.count(name) == 1, done.err
+    offered = server.requests[0].tools
+    assert offered[:2] == ["bash", "read"]
+    assert "write" not in offered
+    system = server.requests[0].json["system"][0]["text"]
+    assert system.startswith("Be brief.\n\nBe kind.")
+
+
+async def test_work_ends_when_the_program_with_the_sdk_is_gone(mudroom: Mudroom) -> None:
+    entered = asyncio.Event()
+
+    async def answer(_: ServerRequest) -> ServerAnswer:
+        entered.set()
+        await asyncio.sleep(SECONDS)
+        return "Too late."
+
+    async with ModelServer(answer) as server:
+        pipe, theirs = os.pipe()
+        process = await mudroom.start(
+            *FLAGS, url=server.url, stdin=asyncio.subprocess.PIPE, stdout=theirs
+        )
+        os.close(theirs)
+        assert process.stdin
+        process.stdin.write(make_prompt_line("Work for long."))
+        await entered.wait()
+        os.close(pipe)
+        process.stdin.close()
+        started = asyncio.get_running_loop().time()
+        await process.wait()
+    assert process.returncode == 0
+    assert asyncio.get_running_loop().time() - started < SECONDS / 2
+    listed = await mudroom("runs", "--json")
+    assert len(json.loads(listed.out)) == 1
+
+
+async def test_an_option_that_cannot_be_used_is_an_error_of_initialize(mudroom: Mudroom) -> None:
+    request = {"subtype": "initialize"}
+    line = {"type": "control_request", "request_id": "1", "request": request}
+    done = await mudroom(*FLAGS, "--model", "nowhere:x", stdin=json.dumps(line).encode())
+    assert done.code == 2
+    response = json.loads(done.out)["response"]
+    assert response["subtype"] == "error"
+    assert "nowhere" in response["error"]
+    assert "nowhere" in done.err

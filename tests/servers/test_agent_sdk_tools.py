@@ -1,0 +1,295 @@
+"""The control protocol: decisions of the host on tool calls, and tools that run in the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mudroom.testing import Request, call
+
+from .conftest import Line, MakeHost, SdkHost
+
+
+def list_results(host: SdkHost) -> list[str]:
+    """Return the texts of all tool results that the host saw."""
+    return [
+        block["content"]
+        for line in host.list_lines("user")
+        for block in line["message"]["content"]
+        if block["type"] == "tool_result"
+    ]
+
+
+async def test_the_host_decides_on_a_call_under_its_own_names(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    write = call("write", file_path="a.txt", content="mud")
+    host = make_host([write, "Done."], asks_host=True)
+    questions: list[Line] = []
+    host.answers["can_use_tool"] = lambda request: (
+        questions.append(request)
+        or {
+            "behavior": "allow",
+            "updatedInput": request["input"],
+        }
+    )
+    async with host.serve():
+        await host.ask("Write.")
+    (question,) = questions
+    assert question["tool_name"] == "Write"
+    assert question["input"] == {"file_path": str(tmp_path / "a.txt"), "content": "mud"}
+    assert question["tool_use_id"]
+    assert "agent_id" not in question
+    kinds = [suggestion["type"] for suggestion in question["permission_suggestions"]]
+    assert kinds == ["addRules", "setMode"]
+    assert (tmp_path / "a.txt").read_text() == "mud"
+    states = ["running", "requires_action", "running", "idle"]
+    assert host.list_states()[-4:] == states
+
+
+async def test_a_refusal_or_an_error_of_the_host_denies_the_call(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    def raise_error(_: Line) -> Line:
+        raise NameError("no such name")
+
+    def deny(_: Line) -> Line:
+        return {"behavior": "deny", "message": "Not today."}
+
+    for answer, expected in ((deny, "Not today."), (raise_error, "no such name")):
+        host = make_host([call("bash", command="touch x"), "Done."], asks_host=True)
+        host.answers["can_use_tool"] = answer
+        async with host.serve():
+            result = await host.ask("Run it.")
+        assert expected in list_results(host)[0]
+        assert result["permission_denials"][0]["tool_name"] == "Bash"
+    assert not (tmp_path / "x").exists()
+
+
+async def test_a_refusal_with_interrupt_stops_the_turn(make_host: MakeHost) -> None:
+    host = make_host([call("bash", command="touch x"), "Next."], asks_host=True)
+    host.answers["can_use_tool"] = lambda _: {
+        "behavior": "deny",
+        "message": "Stop.",
+        "interrupt": True,
+    }
+    async with host.serve():
+        result = await host.ask("Run it.")
+        after = await host.ask("Go on.")
+    assert result["subtype"] == "error_during_execution"
+    assert after["result"] == "Next."
+
+
+async def test_rules_of_an_answer_hold_for_the_session(make_host: MakeHost, tmp_path: Path) -> None:
+    host = make_host(
+        [call("bash", command="touch 1"), call("bash", command="touch 2"), "Done."], asks_host=True
+    )
+    questions: list[Line] = []
+    rule = {"toolName": "Bash", "ruleContent": "touch:*"}
+    update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
+    host.answers["can_use_tool"] = lambda request: (
+        questions.append(request)
+        or {
+            "behavior": "allow",
+            "updatedPermissions": [update],
+        }
+    )
+    async with host.serve():
+        await host.ask("Echo.")
+    assert len(questions) == 1
+    assert sorted(path.name for path in tmp_path.glob("?")) == ["1", "2"]
+
+
+async def test_a_wider_mode_holds_at_once_and_deny_rules_from_the_next_prompt(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    def answer(request: Request) -> Any:
+        if len(request.results) == 0:
+            name = request.prompt[:1]
+            return [call("write", file_path=f"{name}{n}.txt", content="") for n in range(2)]
+        return "Done."
+
+    host = make_host(answer, asks_host=True)
+    questions: list[Line] = []
+    deny = {"type": "addRules", "rules": [{"toolName": "Write"}], "behavior": "deny"}
+    host.answers["can_use_tool"] = lambda request: (
+        questions.append(request)
+        or {
+            "behavior": "allow",
+            "updatedPermissions": [{"type": "setMode", "mode": "acceptEdits"}, deny],
+        }
+    )
+    async with host.serve():
+        await host.ask("a")
+        await host.ask("b")
+    assert len(questions) == 1
+    assert sorted(path.name for path in tmp_path.glob("*.txt")) == ["a0.txt", "a1.txt"]
+    assert host.list_lines("system", "init")[1]["permissionMode"] == "acceptEdits"
+
+
+async def test_children_ask_with_their_id_and_a_stopped_call_withdraws_its_question(
+    make_host: MakeHost,
+) -> None:
+    def answer(request: Request) -> Any:
+        if "task" in request.tools:
+            return [call("task", prompt=f"Write {n}.", agent="general") for n in range(3)]
+        return call("write", file_path="x.txt", content="")
+
+    host = make_host(answer, asks_host=True)
+    async with host.serve():
+        await host.request("initialize")
+        host.send_prompt("Delegate.")
+        await host.wait_until(lambda: len(host.list_lines("control_request")) == 3)
+        await host.request("interrupt")
+        await host.wait_for(lambda line: line["type"] == "result")
+        await host.wait_until(lambda: len(host.list_lines("control_cancel_request")) == 3)
+    asked = host.list_lines("control_request")
+    assert sorted(line["request"]["agent_id"] for line in asked) == ["1.1.1", "1.1.2", "1.1.3"]
+    withdrawn = {line["request_id"] for line in host.list_lines("control_cancel_request")}
+    assert withdrawn == {line["request_id"] for line in asked}
+
+
+async def test_questions_are_denied_when_the_host_closes_its_end(make_host: MakeHost) -> None:
+    host = make_host([call("bash", command="touch x"), "Done."], asks_host=True)
+    async with host.serve():
+        host.send_prompt("Run it.")
+        await host.wait_for(lambda line: line["type"] == "control_request")
+        host.close()
+        result = await host.wait_for(lambda line: line["type"] == "result")
+    assert result["result"] == "Done."
+    assert "closed its end" in list_results(host)[0]
+
+
+class Calculator:
+    """An in-process MCP server with two tools."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+        self.tools = ["add", "fail"]
+
+    def answer(self, request: Line) -> Line:
+        message = request["message"]
+        self.methods.append(message["method"])
+        assert request["server_name"] == "calc"
+        body: Line = {
+            "jsonrpc": "2.0",
+            "id": message.get("id"),
+            "result": self.make_result(message),
+        }
+        if message["method"] == "tools/call" and message["params"]["name"] == "fail":
+            body = {"jsonrpc": "2.0", "id": message["id"], "error": {"message": "out of order"}}
+        return {"mcp_response": body}
+
+    def make_result(self, message: Line) -> Line:
+        match message["method"]:
+            case "initialize":
+                return {"protocolVersion": "2025-11-25", "serverInfo": {"name": "calc"}}
+            case "tools/list":
+                page = message["params"].get("cursor")
+                names = self.tools[1:] if page else self.tools[:1]
+                tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+                return {"tools": tools, **({} if page else {"nextCursor": "2"})}
+            case "tools/call":
+                numbers = message["params"]["arguments"]
+                text = str(numbers.get("a", 0) + numbers.get("b", 0))
+                return {"content": [{"type": "text", "text": text}]}
+            case _:
+                return {}
+
+
+async def test_tools_of_the_host_work_for_the_prompt_and_for_children(
+    make_host: MakeHost,
+) -> None:
+    def answer(request: Request) -> Any:
+        if request.turn:
+            return request.results[0].text if request.results else "Done."
+        if "task" in request.tools:
+            return [
+                call("mcp__calc__add", a=15, b=27),
+                call("mcp__calc__fail"),
+                call("task", prompt="Add."),
+            ]
+        return call("mcp__calc__add", a=1, b=1)
+
+    calculator = Calculator()
+    host = make_host(answer)
+    host.answers["mcp_message"] = calculator.answer
+    async with host.serve():
+        await host.request("initialize", sdkMcpServers=["calc"])
+        result = await host.ask("Calculate.")
+        status = await host.request("mcp_status")
+    assert result["result"] == "42"
+    texts = list_results(host)
+    assert "42" in texts
+    assert any("out of order" in text for text in texts)
+    assert "2" in texts
+    assert calculator.methods[:4] == [
+        "initialize",
+        "notifications/initialized",
+        "tools/list",
+        "tools/list",
+    ]
+    (server,) = status["response"]["mcpServers"]
+    assert server["status"] == "connected"
+    assert [tool["name"] for tool in server["tools"]] == ["add", "fail"]
+    init = host.list_lines("system", "init")[0]
+    assert "mcp__calc__add" in init["tools"]
+    assert init["mcp_servers"] == [{"name": "calc", "status": "connected"}]
+
+
+async def test_a_manifest_saves_the_handshake(make_host: MakeHost) -> None:
+    calculator = Calculator()
+    host = make_host([call("mcp__calc__add", a=2, b=3), "Done."])
+    host.answers["mcp_message"] = calculator.answer
+    manifest = {
+        "initializeResult": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "calc"}},
+        "toolsListResult": {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]},
+    }
+    async with host.serve():
+        response = await host.request(
+            "initialize", sdkMcpServers=["calc"], sdkMcpServerManifests={"calc": manifest}
+        )
+        await host.ask("Add.")
+    assert response["response"]["sdk_mcp_manifests_parked"] == {"calc": "parked"}
+    assert calculator.methods == ["tools/call"]
+    assert list_results(host) == ["5"]
+
+
+async def test_a_server_that_fails_is_reported_and_the_session_works(make_host: MakeHost) -> None:
+    def refuse(_: Line) -> Line:
+        raise ValueError("no such server")
+
+    host = make_host(["Fine.", call("mcp__calc__add", a=1, b=1), "Done."])
+    host.answers["mcp_message"] = refuse
+    async with host.serve():
+        await host.request("initialize", sdkMcpServers=["calc"])
+        result = await host.ask("Work.")
+        assert (await host.request("mcp_reconnect", serverName="calc"))["subtype"] == "error"
+        host.answers["mcp_message"] = Calculator().answer
+        assert (await host.request("mcp_reconnect", serverName="calc"))["subtype"] == "success"
+        await host.ask("Add.")
+    assert list_results(host) == ["2"]
+    assert result["result"] == "Fine."
+    assert host.list_lines("system", "init")[0]["mcp_servers"][0]["status"] == "failed"
+    assert any("no such server" in notice for notice in host.notices)
+
+
+async def test_a_change_of_the_tools_counts_for_the_next_prompt(make_host: MakeHost) -> None:
+    def answer(request: Request) -> str:
+        return str([tool for tool in request.tools if tool.startswith("mcp__")])
+
+    calculator = Calculator()
+    host = make_host(answer)
+    host.answers["mcp_message"] = calculator.answer
+    message = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+    async with host.serve():
+        await host.request("initialize", sdkMcpServers=["calc"])
+        first = await host.ask("List.")
+        calculator.tools = ["add", "more"]
+        await host.request("mcp_message", server_name="calc", message=message)
+        second = await host.ask("List.")
+        await host.request("mcp_toggle", serverName="calc", enabled=False)
+        third = await host.ask("List.")
+    assert first["result"] == "['mcp__calc__add', 'mcp__calc__fail']"
+    assert second["result"] == "['mcp__calc__add', 'mcp__calc__more']"
+    assert third["result"] == "[]"
