@@ -331,7 +331,7 @@ class Tmux:
         idle_samples = 0
         while idle_samples < 3:
             assert time.monotonic() < until, "the program or tmux is busy all the time"
-            is_idle = all(_read_state(pid) == "S" for pid in pids)
+            is_idle = all(_read_states(pid) == {"S"} for pid in pids)
             idle_samples = idle_samples + 1 if is_idle else 0
             await asyncio.sleep(0.005)
 
@@ -367,9 +367,10 @@ class Tmux:
         return out.decode()
 
 
-def _read_state(pid: int) -> str:
-    """Return the state letter of a process: "S" if it waits for events, "R" if it runs."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def _read_states(pid: int) -> set[str]:
+    """Return the state letters of a process's threads: "S" if one waits, "R" if it runs."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {path.read_text().rpartition(")")[2].split()[0] for path in threads}
 
 
 def _take_terminal() -> None:
