@@ -6,10 +6,11 @@ PY := .venv/bin/python
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: install ## run the main job on this repository
+demo: .venv/installed ## run the main job on this repository
 	@scripts/demo
 
 install: .venv/installed ## create .venv with mudroom
+	@echo "installed: .venv/bin/mudroom (next: . .venv/bin/activate, then mudroom)"
 
 dev: .venv/developed ## create .venv with mudroom and all development tools
 
