@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from . import agent_files, pricing
 from ._core.agents import Agent
@@ -38,6 +37,7 @@ from .journals.session_journal import SessionJournal
 from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
 from .models import providers
 from .open_adapters import (
+    add_hooks,
     choose_board_offer,
     collect_tools,
     explain_missing_search,
@@ -184,10 +184,10 @@ class _Builder:
         self._board_offer = choose_board_offer(self._options, agents)
         if self._board_offer:
             self._board = open_board(self._home, self._folder, self._options.id)
-        services = replace(
-            self._build_services(catalog, journal, watchers, past_events, toolbox, limits),
-            child_models=child_models,
+        services = self._build_services(
+            catalog, journal, watchers, past_events, toolbox, limits, child_models
         )
+        services = add_hooks(self._options, services, model, self._environ, self._home)
         sources = SessionToolSources(
             self._options.tool_sources,
             toolbox,
@@ -225,6 +225,7 @@ class _Builder:
         past_events: dict[str, list[StoredEvent]],
         toolbox: dict[str, Tool],
         limits: ListingLimits,
+        child_models: Mapping[str, str],
     ) -> SessionServices:
         """Open the services and fill the toolbox."""
         options = self._options
@@ -256,7 +257,7 @@ class _Builder:
             compute_price=pricing.calculate_cost,
             reports_costs=options.prices,
             past_events=past_events,
-            hooks=options.hooks,
+            child_models=child_models,
             watchers=watchers,
             change_watch=ChangeWatch(self._home),
             live_overlaps=LiveOverlaps(self._clock),

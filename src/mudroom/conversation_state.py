@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from ._core.events import RunStarted, StoredEvent
 from ._core.messages import Message
 from ._core.run_ids import find_root_id, is_child_id
-from ._core.runs import Brief, Report
+from ._core.runs import Brief, Reason, Report
 from ._engine.compaction.summary import has_summary
 from ._engine.recorded_conversations import find_report, group_by_run
 from .errors import JournalDamaged, UnknownName
@@ -126,13 +126,18 @@ class ConversationState:
         self.latest_run = self._runs[run_id].continues
 
     def _add_run(self, brief: Brief, report: Report | None, context: ContextBuilder) -> None:
-        """Add a run to the conversation, unless it never started or failed to write a summary."""
+        """Add a run to the conversation, unless it failed before its first turn.
+
+        A compaction that wrote no summary is left out, too.
+        """
         messages = context.build()
         is_compacted = brief.is_compaction or context.is_compacted
         self._runs[brief.run_id] = ConversationRun(
             brief.continues, is_compacted, messages, context.cleared
         )
         has_failed = brief.is_compaction and not has_summary(report)
+        if report and report.reason is Reason.ERROR and not report.turns:
+            has_failed = True  # such as a prompt that a hook refused: no model has read it
         if self.latest_run == brief.run_id and (has_failed or not messages):
             self.latest_run = brief.continues
 

@@ -11,6 +11,7 @@ MudroomError                what went wrong, where, and the remedy
 │   ├── ModelUnavailable    may work later: overload, rate limits, no connection (exit code 75)
 │   └── ModelGarbled        the endpoint does not follow the protocol
 ├── WorkspaceError          a path outside the workspace, or one that cannot be opened
+├── StoppedByHook           a hook refused a prompt, or stopped a run
 ├── BoardError              the task board cannot be read or written
 └── JournalError            the journal cannot be read or written
     ├── JournalDamaged      damage inside the journal, not at its end
@@ -151,6 +152,16 @@ class ModelGarbled(ModelError):
 
 class WorkspaceError(MudroomError):
     """A path is outside the workspace, or cannot be opened as requested."""
+
+
+class StoppedByHook(MudroomError):
+    """A hook refuses a prompt, or stops a run. The run ends with ERROR and this message.
+
+    Example:
+        class OfficeHours(Hooks):
+            async def on_prompt(self, brief):
+                raise StoppedByHook("no prompts on Sundays")
+    """
 
 
 class BoardError(MudroomError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,21 +12,28 @@ from msgspec.structs import replace
 from ._core.agents import Agent, WorkspaceKind
 from ._core.board_tasks import BoardOffer
 from ._core.listings import ListingLimits, choose_description_length
-from ._core.ports import Board, Journal, Model, SessionStore, ToolServers
+from ._core.messages import ToolCallBlock
+from ._core.ports import Board, Hooks, Journal, Model, SessionStore, ToolServers
+from ._core.tool_names import normalize_tool_name
 from ._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
 from ._core.tools import Tool, ToolCategory
 from ._engine.changes.versions import FileVersions, find_versions_folder
 from ._engine.children.task_tool import list_agents, make_task_tool
 from ._engine.run_tools import RUN_TOOLS
 from ._engine.run_tools.merge_work import MERGE_TOOL
+from ._engine.session_context import SessionServices
 from .agent_files import Skill
 from .agent_files.locations import list_project_folders
+from .errors import UsageError
 from .options import SessionOptions
-from .permissions.rules import Permissions, Verdict
+from .permissions.policy import RulePolicy
+from .permissions.rules import Permissions, Verdict, parse_rule
 from .tools import BOARD_TOOLS, make_builtin_tools
 
 if TYPE_CHECKING:
     from .boards.session_board import SessionBoard
+
+log = logging.getLogger("mudroom")
 
 _NO_LIMITS = ListingLimits()
 
@@ -187,6 +195,88 @@ def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
     if options.journal != "sqlite" or options.store is not None:
         return None
     return FileVersions(find_versions_folder(home, options.id))
+
+
+def add_hooks(
+    options: SessionOptions,
+    services: SessionServices,
+    model: str,
+    environ: Mapping[str, str],
+    home: str,
+) -> SessionServices:
+    """Return the services of a session with its hooks, if it has any.
+
+    Arguments:
+        model: of the root agent. environ: variables of programs. home: mudroom's state folder.
+
+    Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
+    """
+    if isinstance(options.hooks, Hooks):
+        if options.hook_programs:
+            raise UsageError(
+                "a Hooks object and hook_programs cannot be used together",
+                where="Session",
+                remedy='Give functions by event, as in hooks={"PreToolUse": [function]}.',
+            )
+        return replace(services, hooks=options.hooks)
+    if not options.hooks and not options.hook_programs:
+        return services
+    from .integrations.hook_programs.open_hooks import open_session_hooks
+    from .integrations.hook_programs.session_hooks import SessionFacts
+
+    folder = services.environments.shared.workspace.root
+    facts = SessionFacts(
+        session=options.id,
+        folder=folder,
+        spill_folder=services.spill_folder,
+        model=model,
+        mode=options.permissions.mode,
+        can_ask=options.approver is not None,
+    )
+    hooks = open_session_hooks(
+        options.hook_programs,
+        options.hooks or {},
+        facts,
+        make_rule_matcher(services.toolbox, folder, environ.get("HOME", "")),
+        environ=environ,
+        home=home,
+        journal=services.journal,
+    )
+    services.watchers.append(hooks.transcripts.observe)
+    return replace(services, hooks=hooks)
+
+
+def make_rule_matcher(
+    toolbox: Mapping[str, Tool], folder: str, user_home: str
+) -> Callable[[str, ToolCallBlock], bool]:
+    """Return a function that tells whether a call matches a permission rule.
+
+    A rule that cannot be read matches every call.
+    """
+    policies: dict[str, RulePolicy | None] = {}
+
+    def matches(text: str, call: ToolCallBlock) -> bool:
+        if text not in policies:
+            try:
+                rule = parse_rule(text, Verdict.DENY)
+            except UsageError as error:
+                log.warning("The condition of a hook is not used: %s", error)
+                policies[text] = None
+            else:
+                policies[text] = RulePolicy(
+                    Permissions(rules=(rule,)),
+                    workspace=folder,
+                    user_home=user_home,
+                    tools=make_builtin_tools(),
+                    tier=lambda: "off",
+                )
+        policy = policies[text]
+        tool = toolbox.get(normalize_tool_name(call.name)) or toolbox.get(call.name)
+        if policy is None or tool is None:
+            return policy is None
+        return any(finding.rule for finding in policy.collect_findings(tool, call.arguments))
+
+    return matches
 
 
 def open_servers(

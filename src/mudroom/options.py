@@ -15,6 +15,8 @@ from ._core.budgets import Budget, check_amount
 from ._core.compaction import CompactionOptions
 from ._core.ports import (
     Approver,
+    HookCallback,
+    HookFunction,
     Hooks,
     Journal,
     Model,
@@ -26,6 +28,7 @@ from ._core.ports import (
 from ._core.tools import Tool
 from ._core.type_checks import check_type
 from .errors import UnknownName, UsageError, quote_value
+from .integrations.hook_programs.spec import HookSpec
 from .integrations.mcp_servers.spec import ServerSpec
 from .permissions.rules import Permissions
 
@@ -110,7 +113,11 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
         store: session store to create or resume the session in, instead of the files in `home`.
         approver: decides on tool calls that need confirmation; default: all are refused.
-        hooks: functions that the engine calls before and after tools, children and runs.
+        hooks: functions that the engine calls before and after tools, children and runs: an object,
+            or functions by the event of a settings file, such as "PreToolUse". These take and
+            return what a hook program reads and writes.
+        hook_programs: programs and addresses of settings files to call. Nothing is read from files
+            here, and no trust is asked for.
         tool_sources: sources of further tools, opened and closed with the session.
         mcp_servers: MCP servers whose tools the runs may use. A server starts when a run first
             needs it, outside the sandbox.
@@ -146,7 +153,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     journal: str | Journal = "sqlite"
     store: SessionStore | None = None
     approver: Approver | None = None
-    hooks: Hooks | None = None
+    hooks: Hooks | Mapping[str, Sequence[HookFunction | HookCallback]] | None = None
+    hook_programs: Sequence[HookSpec] = ()
     tool_sources: Sequence[ToolSource] = ()
     mcp_servers: Sequence[ServerSpec] = ()
     sandbox: str | Sandbox = "auto"

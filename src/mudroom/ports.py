@@ -74,6 +74,7 @@ from ._core.ports import (
     Environment,
     Environments,
     FileInfo,
+    HookCallback,
     Hooks,
     Journal,
     Model,
@@ -96,6 +97,7 @@ from ._core.ports import (
     Workspace,
 )
 from ._core.runs import Brief, InboxMessage
+from .errors import StoppedByHook
 
 __all__ = [
     "ApprovalDecision",
@@ -108,6 +110,7 @@ __all__ = [
     "Environments",
     "FileInfo",
     "Grant",
+    "HookCallback",
     "Hooks",
     "InboxMessage",
     "Journal",
@@ -123,6 +126,7 @@ __all__ = [
     "SessionInfo",
     "SessionStore",
     "StopReason",
+    "StoppedByHook",
     "StreamChunk",
     "ToolContext",
     "ToolHookDecision",

@@ -100,11 +100,15 @@ class Session(RunControls):
             runner.meter.add_past(events, unfinished, services.compute_price)
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, build.list_grants(self._options))
+        if services.hooks:
+            await services.hooks.on_session_start(_choose_source(self._options))
 
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()
         try:
             await runner.end_runs()
+            if hooks := runner.resources.services.hooks:
+                await hooks.on_session_end()
             await runner.record_closing()
         finally:
             self._runner = None
@@ -376,3 +380,10 @@ class Session(RunControls):
                 "the session is not open", remedy="Use it as `async with Session(...) as session:`."
             )
         return self._runner
+
+
+def _choose_source(options: SessionOptions) -> str:
+    """Return how a session begins, as hooks name it."""
+    if options.fork:
+        return "fork"
+    return "resume" if options.resume else "startup"

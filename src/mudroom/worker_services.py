@@ -91,7 +91,7 @@ def make_process_worker(
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
         max_children=options.max_children,
         takes_images=options.takes_images,
-        has_hooks=options.hooks is not None,
+        has_hooks=services.hooks is not None,
         versions_folder=services.versions.folder if services.versions else "",
         board_offer=board_offer,
     )

@@ -9,7 +9,7 @@ from tests.engine.conftest import Stage
 from tests.engine.test_background import check_record, list_notifications, start
 from tests.engine.test_inbox import list_texts
 
-from mudroom import Reason
+from mudroom import Reason, UsageError
 from mudroom._core.events import RunFinished, RunWaiting, TurnStarted
 from mudroom.models.scripted import Answer, Request, call
 
@@ -124,6 +124,35 @@ async def test_a_second_stop_ends_the_interrupted_prompt_and_its_work(stage: Sta
     assert (report.run_id, report.reason) == ("2", Reason.GOAL)
     assert stage.reports["1"].reason is Reason.CANCELLED
     assert stage.reports["1.1.1"].reason is Reason.CANCELLED
+
+
+async def test_what_an_interrupted_prompt_refuses_says_why_and_what_to_do(stage: Stage) -> None:
+    script = {"PARENT": [[start("CHILD")], "I wait.", "a new prompt"], "CHILD": [hang]}
+    refusals: list[str] = []
+    async with stage.open(script) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await stage.wait_until(lambda: any(isinstance(e, RunWaiting) for e in stage.events))
+        session.interrupt()
+        await running
+        with pytest.raises(UsageError) as refusal:
+            await session.compact()
+        refusals.append(str(refusal.value))
+        with pytest.raises(UsageError) as refusal:
+            session.rewind("1")
+        refusals.append(str(refusal.value))
+        with pytest.raises(UsageError) as refusal:
+            await session.run("PARENT", outputs=dict[str, int])
+        refusals.append(str(refusal.value))
+        assert session.interrupted_run == "1"
+        session.cancel()
+        assert (await session.run("PARENT again")).text == "a new prompt"
+        session.rewind("2")
+    compacted, rewound, outputs = refusals
+    remedy = "Send a prompt, which continues it, or stop it: Ctrl-C twice at the prompt, "
+    assert "cannot be compacted: its last prompt is interrupted" in compacted
+    assert "cannot be rewound: its last prompt is interrupted" in rewound
+    assert remedy in compacted and remedy in rewound
+    assert "Give only a text, or stop it first with Session.cancel." in outputs
 
 
 async def test_an_interrupt_without_background_work_ends_the_prompt(stage: Stage) -> None:

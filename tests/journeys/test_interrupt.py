@@ -6,7 +6,7 @@ import asyncio
 
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
-from .conftest import Tmux
+from .conftest import Mudroom, Tmux
 from .course import MODEL, find_prompt, make_call
 
 
@@ -58,6 +58,25 @@ async def test_a_second_interrupt_stops_all(tmux: Tmux) -> None:
         await tmux.expect("Stopped 2 children.", gone="in the background, ctrl+c")
         await tmux.press("C-d")
         assert await tmux.end() == 0
+
+
+async def test_at_the_plain_prompt_a_second_interrupt_stops_all_and_a_third_exits(
+    mudroom: Mudroom,
+) -> None:
+    async with (
+        ModelServer(Script()) as server,
+        mudroom.start_at_terminal("--screen-reader", *MODEL, url=server.url) as terminal,
+    ):
+        at = await terminal.expect("mudroom >> ")
+        terminal.type("look around\n")
+        at = await terminal.expect("I have 0 reports.", since=at)
+        terminal.type("\x03")
+        at = await terminal.expect("Interrupted; 2 children", since=at)
+        at = await terminal.expect("mudroom >> ", since=at)
+        terminal.type("\x03")
+        at = await terminal.expect("Stopped 2 children.", since=at)
+        terminal.type("\x03")
+        assert await terminal.end() == 0
 
 
 async def test_a_session_that_is_left_says_what_is_open_and_continues_it(tmux: Tmux) -> None:

@@ -39,7 +39,7 @@ def test_the_nearest_name_is_suggested() -> None:
         (Budget, {"turn": 3}, "turns"),
         (Permissions, {"rule": ()}, "rules"),
         (SessionOptions, {"modle": "offline"}, "model"),
-        (ToolResult, {"txt": ""}, "text"),
+        (ToolResult, {"erorr": ""}, "error"),
         (Session, {"budgt": Budget()}, "budget"),
     ]
     for kind, fields, nearest in cases:

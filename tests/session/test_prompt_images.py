@@ -12,8 +12,8 @@ import pytest
 
 from mudroom import ImageBlock, Session, TextBlock, UsageError
 from mudroom._core.messages import UserBlock
-from mudroom.cli.actions.export_claude_jsonl import ClaudeTranscripts
 from mudroom.events import RunStarted
+from mudroom.projections.claude_transcripts import ClaudeTranscripts
 from mudroom.projections.transcript import build_transcript
 from mudroom.replay import replay
 from mudroom.testing import MemoryJournal, Request, ScriptedModel

@@ -64,6 +64,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
             engine sets both.
         spill: path of the whole output if `text` is only its head and tail.
         images: for the model, after the text. A model that takes no images gets a placeholder.
+        context: text of hooks for the model, after the result.
 
     Example:
         @tool
@@ -82,6 +83,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
     images: tuple[ImageBlock, ...] = ()
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
+    context: str = ""
 
     def __post_init__(self) -> None:
         """Raise TypeError for a field of another type: a record could not hold it."""
@@ -89,7 +91,7 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
             raise TypeError("error of a ToolResult must be a bool, and detail a dict")
         if isinstance(self.reads, str) or isinstance(self.changes, str):
             raise TypeError("reads and changes of a ToolResult must be sequences of texts")
-        texts = (self.text, self.display, self.spill, *self.reads, *self.changes)
+        texts = (self.text, self.display, self.spill, self.context, *self.reads, *self.changes)
         for kind in set(map(type, texts)):
             if not issubclass(kind, str):
                 raise TypeError(f"a ToolResult has {kind.__name__} in place of a text")
@@ -97,7 +99,8 @@ class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True)
 
 def clean_result(result: ToolResult) -> ToolResult:
     """Return a result in a form that can be recorded and sent to a model."""
-    texts = (result.text, result.display, result.spill, *result.reads, *result.changes)
+    own = (result.text, result.display, result.spill, result.context)
+    texts = (*own, *result.reads, *result.changes)
     if all(map(str.isascii, texts)) and is_clean_json(result.detail):
         return result
     return replace(
@@ -108,12 +111,14 @@ def clean_result(result: ToolResult) -> ToolResult:
         reads=tuple(map(clean_text, result.reads)),
         changes=tuple(map(clean_text, result.changes)),
         spill=clean_text(result.spill),
+        context=clean_text(result.context),
     )
 
 
 def make_result_block(call_id: str, name: str, result: ToolResult) -> ToolResultBlock:
     """Return the result of a tool call as the model reads it."""
-    return ToolResultBlock(call_id, name, result.text, result.error, images=result.images)
+    text = f"{result.text}\n\n{result.context}" if result.context else result.text
+    return ToolResultBlock(call_id, name, text, result.error, images=result.images)
 
 
 def find_no_key(_: object) -> str | None:

@@ -147,6 +147,8 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     report = run.make_report(
         ending.reason, text, recovered=bool(summary), error=ending.error, limit=limit, work=work
     )
+    if hooks := run.services.hooks:
+        await hooks.on_run_end(run.brief, report)
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     _warn_of_unused_check(run, report)
     return report

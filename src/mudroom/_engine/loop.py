@@ -12,7 +12,7 @@ from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage, StopReason
 from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
-from ..errors import JournalError, ModelError, shorten_text
+from ..errors import JournalError, ModelError, StoppedByHook, shorten_text
 from .call_batch import CallOutcome
 from .children.checks import find_failed_check
 from .children.task_tool import prepare_team, restart_background_work
@@ -83,7 +83,7 @@ async def _run_to_ending(run: RunContext, failure: str) -> Ending:
     except TimeoutError as error:
         limit = None if str(error) else run.timer.limit
         return Ending(Reason.TIMEOUT, str(error), limit=limit)
-    except ModelError as error:
+    except (ModelError, StoppedByHook) as error:
         return Ending(Reason.ERROR, str(error))
     except asyncio.CancelledError:
         run.control.clear_cancel()
@@ -118,10 +118,12 @@ async def start_or_resume(run: RunContext) -> Resumption:
 
 async def _call_start_hook(run: RunContext) -> None:
     hooks = run.services.hooks
-    if hooks is None or (run.brief.parent and not run.brief.is_compaction):
+    if hooks is None:
         return
     if run.brief.is_compaction:
         note = check_hook_result("before_compaction", await hooks.before_compaction(run.brief), str)
+    elif run.brief.parent:
+        note = check_hook_result("on_run_start", await hooks.on_run_start(run.brief), str)
     else:
         note = check_hook_result("on_prompt", await hooks.on_prompt(run.brief), str)
     if note:

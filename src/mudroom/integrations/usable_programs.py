@@ -32,6 +32,11 @@ class ListedHook(Struct, frozen=True):
     spec: HookSpec
     reason: str = ""
 
+    @property
+    def fires(self) -> bool:
+        """Whether mudroom runs hooks of this event and kind."""
+        return not explain_never_fires(self.spec.event, self.spec.kind)
+
 
 class UsablePrograms(Struct, frozen=True):
     """All servers and hooks that files declare, and which of them a session uses.
@@ -68,17 +73,21 @@ class UsablePrograms(Struct, frozen=True):
             self.findings,
         )
 
-    def remember_trust(self, home: str) -> list[Program]:
-        """Trust the present programs of the folder for ever, and return them.
+    @property
+    def programs_of_folder(self) -> tuple[Program, ...]:
+        """The servers and hooks that need trust, also those that have it."""
+        hooks = _select_running(item.spec for item in self.listed_hooks)
+        programs = (*(item.spec for item in self.listed_servers), *hooks)
+        return tuple(program for program in programs if program.place)
+
+    def remember_trust(self, home: str) -> None:
+        """Trust the present programs of the folder also in later sessions.
 
         Arguments:
             home: mudroom's state folder.
         """
-        hooks = _select_running(item.spec for item in self.listed_hooks)
-        programs = [*(item.spec for item in self.listed_servers), *hooks]
-        for place, digests in _group_by_place(programs).items():
+        for place, digests in _group_by_place(self.programs_of_folder).items():
             trust_programs(home, place, digests)
-        return [program for program in programs if program.place]
 
     @property
     def notices(self) -> tuple[str, ...]:

@@ -133,6 +133,7 @@ class RecordedHooks(Hooks):
     def __init__(self, events: Sequence[StoredEvent], stops: RecordedStops) -> None:
         self._stops = stops
         self._calls: dict[tuple[str, str], ToolCallStarted] = {}
+        self._contexts: dict[tuple[str, str], str] = {}
         self._prompt_notes: dict[str, str] = {}
         self._finish_notes: dict[str, list[str]] = {}
         self._messages: dict[str, list[tuple[tuple[int, int], InboxMessage]]] = {}
@@ -141,6 +142,10 @@ class RecordedHooks(Hooks):
         for event in events:
             if isinstance(event, ToolCallStarted):
                 self._calls[event.run, event.call.id] = event
+            elif isinstance(event, ToolCallFinished):
+                # The result of a call that acted has its context in the record.
+                context = event.result.context if event.refused else ""
+                self._contexts[event.run, event.call_id] = context
             elif isinstance(event, MessageSent):
                 sent[event.message.id] = event.message
             elif isinstance(event, MessageDelivered):
@@ -162,16 +167,23 @@ class RecordedHooks(Hooks):
         """Return the recorded text."""
         return self._prompt_notes.get(brief.run_id, "")
 
+    async def on_run_start(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        return await self.on_prompt(brief)
+
     async def before_compaction(self, brief: Brief) -> str:
         """Return the recorded text."""
         return await self.on_prompt(brief)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
         """Return the arguments with which the call was started."""
-        started = self._calls.get((brief.run_id, call.id))
-        if started is None or started.call.arguments == call.arguments:
+        key = brief.run_id, call.id
+        started = self._calls.get(key)
+        if started is None:
             return None
-        return ToolHookDecision(arguments=started.call.arguments)
+        is_changed = started.call.arguments != call.arguments
+        arguments = started.call.arguments if is_changed else None
+        return ToolHookDecision(arguments=arguments, context=self._contexts.get(key, ""))
 
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult

@@ -109,7 +109,7 @@ class SessionRunner:
         if content.blocks or request.output_type:
             raise UsageError(
                 "the interrupted prompt continues, and takes neither images nor outputs",
-                remedy="Stop it first (Session.cancel), or give a text.",
+                remedy="Give only a text, or stop it first with Session.cancel.",
             )
         handle = interrupted.handle
         is_open = False
@@ -161,7 +161,8 @@ class SessionRunner:
             raise UsageError(
                 f"the conversation cannot be {action}: its last prompt is interrupted, and its "
                 "background work continues",
-                remedy="Stop that work first (Session.cancel; Ctrl-C twice at the prompt).",
+                remedy="Send a prompt, which continues it, or stop it: Ctrl-C twice at the prompt, "
+                "Session.cancel in a program.",
             )
 
     async def run_task(

@@ -10,6 +10,7 @@ from tests.compaction.conftest import list_message_texts
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Session
+from mudroom._core.events import TeamMessageSent
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.projections.current_team import describe_state, list_teammates
@@ -44,13 +45,21 @@ def answer(request: Request) -> Answer:
     return [call("send_message", to="alice", message=TEXT), call("task_stop", to="carol")]
 
 
-async def record(folder: Path, *, is_rewound: bool) -> SessionBuilder:
+async def record(folder: Path, *, is_rewound: bool = False, message: str = "") -> SessionBuilder:
+    """Record two prompts.
+
+    Arguments:
+        is_rewound: replace the second prompt. message: text to alice in place of that prompt.
+    """
     folder.mkdir()
     journal = MemoryJournal()
     options: dict[str, Any] = {"cwd": str(folder), "home": str(folder.parent / "home")}
     model = ScriptedModel(answer)
     async with Session(**options, model=model, environ={}, journal=journal) as session:
         await session.run("PROMPT one")
+        if message:
+            assert await session.send_durably("alice", message)
+            return SessionBuilder(session=session.id, events=list(journal.events))
         removed = await session.run("PROMPT two")
         if is_rewound:
             session.rewind(removed.run_id)
@@ -98,6 +107,21 @@ async def test_the_team_is_listed_and_its_messages_open(page: Page, tmp_path: Pa
         assert shown == TEXT
         await page.run("app.draw()")
         assert await page.run("document.querySelectorAll('.team-message[open]').length") == 1
+
+
+async def test_a_message_between_two_prompts_is_shown_as_unread(page: Page, tmp_path: Path) -> None:
+    script = await record(tmp_path / "work", message=TEXT)
+    (sent,) = (event for event in script.events if isinstance(event, TeamMessageSent))
+    assert sent.run == ""
+    tree = RunTree.from_events(script.events)
+    async with open_page(page, script):
+        assert await read_states(page) == [
+            [mate.name, mate.first_run, describe_state(mate)] for mate in list_teammates(tree)
+        ]
+        states = await read_texts(page, ".team .line span")
+        assert states[0] == "general · idle, 1 run, 1 unread"
+        summaries = await read_texts(page, ".team-message summary")
+        assert any("→ alice 1.1.1: The window is blue. It is open." in text for text in summaries)
 
 
 async def test_a_session_without_names_has_no_section(page: Page) -> None:

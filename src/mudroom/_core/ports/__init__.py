@@ -7,7 +7,7 @@ from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVer
 from .board import Board
 from .clock import Clock
 from .environment import Environment, Environments
-from .hooks import Hooks, ToolHookDecision
+from .hooks import HookCallback, HookFunction, Hooks, ToolHookDecision
 from .isolation import (
     MERGE,
     NO_CHOICE,
@@ -46,6 +46,8 @@ __all__ = [
     "Environments",
     "FileChangedError",
     "FileInfo",
+    "HookCallback",
+    "HookFunction",
     "Hooks",
     "Isolation",
     "Journal",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -13,20 +14,59 @@ from ..tools import ToolResult
 
 T = TypeVar("T")
 
+HookFunction = Callable[[dict[str, Any]], Awaitable[dict[str, Any] | None]]
+"""Function that is called like a hook program: with its input, and returns its output."""
+
+
+class HookCallback(Struct, frozen=True):
+    """A function of the caller that is called where a program of a settings file would be.
+
+    Input and output are the JSON objects that a hook program reads and writes.
+
+    Arguments:
+        function: takes the input, returns the output or None. An exception is a failed hook.
+        matcher: selects by tool, agent, source or reason, as the event defines; "" for all.
+        timeout: seconds, None for the limit of the event.
+        blocks_on_failure: whether an exception or the time limit blocks.
+
+    Example:
+        async def refuse_push(hook_input):
+            if "git push" not in hook_input["tool_input"]["command"]:
+                return None
+            return {"decision": "block", "reason": "Pushing is done by a human."}
+
+        Session(hooks={"PreToolUse": [HookCallback(refuse_push, matcher="Bash")]})
+    """
+
+    function: HookFunction
+    matcher: str = ""
+    timeout: float | None = None
+    blocks_on_failure: bool = False
+
 
 class ToolHookDecision(Struct, frozen=True):
     """Decision of a hook about a tool call that has not run yet.
 
     Arguments:
-        denial: reason for the model why the call is refused; "" allows it.
+        denial: reason for the model why the call is refused; "" does not refuse it.
         arguments: arguments to use instead of the model's; None keeps them.
+        verdict: "allow": no one is asked, unless a rule asks or denies. "ask": someone must
+            confirm the call. "": as the permission policy says.
+        why: reason of the verdict for the user.
+        context: text for the model, after the result of the call.
+        rule: origin of the decision for the record.
     """
 
     denial: str = ""
     arguments: dict[str, Any] | None = None
+    verdict: Literal["", "allow", "ask"] = ""
+    why: str = ""
+    context: str = ""
+    rule: str = "hook"
 
     def __post_init__(self) -> None:
-        check_hook_result("before_tool", self.denial, str)
+        for text in (self.denial, self.verdict, self.why, self.context, self.rule):
+            check_hook_result("before_tool", text, str)
         check_hook_result("before_tool", self.arguments, dict)
 
 
@@ -34,7 +74,7 @@ class Hooks:
     """Functions that the engine awaits. A subclass overrides those that it needs.
 
     A hook can narrow what a run may do; the permission policy judges a call in any case. An
-    exception of a hook ends the run with ERROR.
+    exception of a hook ends the run with ERROR; StoppedByHook does so as a decision of the hook.
 
     Example:
         class NoPush(Hooks):
@@ -45,18 +85,51 @@ class Hooks:
         Session(hooks=NoPush())
     """
 
+    async def on_session_start(self, source: str) -> None:
+        """Prepare for the session before its first run. `source`: "startup", "resume", "fork"."""
+
+    async def on_session_end(self) -> None:
+        """Finish, after the last run of the session in this process."""
+
     async def on_prompt(self, brief: Brief) -> str:
         """Return text to add to the prompt of a run without a parent, or ""."""
         return ""
+
+    async def on_run_start(self, brief: Brief) -> str:
+        """Return text to add to the prompt of a child run, or ""."""
+        return ""
+
+    async def on_run_end(self, brief: Brief, report: Report) -> None:
+        """Receive the report of a run of any kind, right before the record has it."""
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
         """Decide on a call with valid arguments, before the policy; None leaves it as it is."""
         return None
 
+    async def on_permission_request(
+        self, brief: Brief, call: ToolCallBlock, why: str
+    ) -> ToolHookDecision | None:
+        """Decide in place of the approver on a call that someone must confirm; None asks it.
+
+        Arguments:
+            why: reason why the call must be confirmed.
+        """
+        return None
+
+    async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
+        """Receive a call that a rule, the mode or the approver has denied.
+
+        Arguments:
+            why: reason of the denial.
+        """
+
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
-        """Return a result to use instead of the tool's; None keeps it."""
+        """Return a result to use instead of the tool's; None keeps it.
+
+        `ToolResult.context` adds text for the model without a change of the result.
+        """
         return None
 
     async def on_child_start(self, parent: Brief, child: Brief) -> str:

@@ -80,11 +80,13 @@ def warn_of_overlaps(run: RunContext, prepared: PreparedCall, result: ToolResult
 def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
     """Return the result without secrets."""
     redact = run.services.redact
-    # One pass finds out that neither text has a secret, which is usual.
-    both = f"{result.text}\0{result.display}"
-    if redact(both) == both:
+    # One pass finds out that no text has a secret, which is usual.
+    texts = (result.text, result.display, result.context)
+    joined = "\0".join(texts)
+    if redact(joined) == joined:
         return result
-    return structs.replace(result, text=redact(result.text), display=redact(result.display))
+    text, display, context = map(redact, texts)
+    return structs.replace(result, text=text, display=display, context=context)
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:

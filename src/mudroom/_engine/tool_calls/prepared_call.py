@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from ..._core.messages import ToolCallBlock
+from ..._core.ports import ToolHookDecision
 from ..._core.tool_names import (
     REPLACEMENTS,
     SERVER_PREFIX,
@@ -23,12 +24,17 @@ MAX_QUOTED_ARGUMENTS = 200
 
 
 class PreparedCall(Struct, frozen=True):
-    """A tool call after lookup and check: it can run, or `refusal` says why not."""
+    """A tool call after lookup and check: it can run, or `refusal` says why not.
+
+    Arguments:
+        hook: the decision of a hook about the call, if there is one.
+    """
 
     call: ToolCallBlock
     tool: Tool | None = None
     arguments: Any = None
     refusal: ToolResult | None = None
+    hook: ToolHookDecision | None = None
 
     @property
     def name(self) -> str:

@@ -16,7 +16,7 @@ from ..evidence import keep_evidence
 from ..resume import collect_reminders, resolve_interrupted
 from ..run_context import RunContext
 from .execution import act_and_observe, cap_result, redact_result, warn_of_overlaps
-from .permission_check import call_before_hook, check_permission
+from .permission_check import add_context, call_before_hook, check_permission
 from .prepared_call import PreparedCall, prepare_call
 from .schedule import CallScheduler, Slot, choose_lane
 
@@ -82,7 +82,8 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     """Run one call: intent, act, result, each stored before the next (S1)."""
     if run.services.hooks and not prepared.refusal and prepared.call.id not in run.batch.started:
         prepared = await call_before_hook(run, run.services.hooks, prepared)
-    refusal = prepared.refusal or await check_permission(run, prepared)
+    prepared = await check_permission(run, prepared)
+    refusal = prepared.refusal
     context = CallContext(run, prepared.call, position)
     started_at = run.services.clock.monotonic()
     result = refusal
@@ -99,6 +100,8 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
             result = keep_evidence(changed, result) if changed else result
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
+    if prepared.hook and prepared.hook.context:
+        result = add_context(run, prepared.hook, result)
     result = clean_result(result)
     outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
     await _record_outcome(run, prepared, outcome, seconds)

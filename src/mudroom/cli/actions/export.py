@@ -14,7 +14,7 @@ import msgspec
 
 from ..._core.counts import count_noun
 from ..._core.events import StoredEvent
-from ..._platform.private_files import write_private_file
+from ..._platform.private_files import make_private_folder, write_private_file
 from ...errors import UsageError
 from ...journals.encoding import encode
 from ...output_filters.redaction import Redactor
@@ -65,11 +65,25 @@ def check_target_file(target: str) -> None:
 
 
 def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: str) -> None:
-    from .export_claude_jsonl import write_transcripts
-
     paths = write_transcripts(session_id, events, Path(folder))
     children = [path for path in paths if path.match("agent-*.jsonl")]
     print_notice(f"{paths[0] if paths else folder}, and {count_noun(len(children), 'child run')}")
+
+
+def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
+    """Write a session's transcripts below a folder, readable by the user only; return the paths."""
+    from ...projections.claude_transcripts import ClaudeTranscripts
+
+    transcripts = ClaudeTranscripts(session_id)
+    for event in events:
+        transcripts.apply(event)
+    paths: list[Path] = []
+    for name, lines in transcripts.files.items():
+        path = folder / name
+        make_private_folder(path.parent)
+        write_private_file(path, "".join(lines).encode("utf-8", "replace"))
+        paths.append(path)
+    return paths
 
 
 def redact_events(

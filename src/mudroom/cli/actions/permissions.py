@@ -8,10 +8,13 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from ..._core.counts import count_noun
 from ..._core.ports import PermissionVerdict
 from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import Tool, ToolCategory
 from ...errors import UsageError
+from ...integrations.program_trust import load_trusted_programs, untrust_programs
+from ...integrations.usable_programs import describe_program
 from ...open_adapters import collect_tools
 from ...permissions import trust
 from ...permissions.policy import RulePolicy
@@ -20,9 +23,12 @@ from ...projections.safe_text import sanitize_line
 from ...tools import make_builtin_tools
 from ...tools.function import declare_tool
 from ...tools.skill import make_skill_tool
+from ..output.json_output import print_json
 from ..output.listing import print_entry
 from .load_permissions import load_permissions
 from .load_settings import load_settings
+from .programs.load_programs import require_programs
+from .programs.print_programs import print_programs_of_folder
 
 
 def print_permissions() -> int:
@@ -92,25 +98,62 @@ def _find_tool(name: str) -> Tool:
     return replace(unknown, category=ToolCategory.NETWORK, rule_argument="url")
 
 
-def print_trusted() -> int:
-    """Print the trusted folders and return the exit code."""
-    print("\n".join(trust.load_trusted(load_settings(".").home)) or "no folder is trusted")
+def print_trusted(*, as_json: bool = False) -> int:
+    """Print the trusted folders, and the programs of this folder; return the exit code."""
+    settings = load_settings(".")
+    folders = trust.load_trusted(settings.home)
+    programs = require_programs(settings, ".")
+    places = {place: len(names) for place, names in load_trusted_programs(settings.home).items()}
+    if as_json:
+        listed = [
+            {
+                "name": describe_program(program),
+                "command": program.shown,
+                "origin": program.origin,
+                "trusted": program not in programs.untrusted,
+            }
+            for program in programs.programs_of_folder
+        ]
+        print_json({"folders": folders, "programs": places, "programs_here": listed})
+        return 0
+    for folder in folders:
+        print_entry(folder)
+    if not folders:
+        print("no folder is trusted")
+    for place, count in places.items():
+        print_entry(f"{count_noun(count, 'program')} of {place}")
+    if programs.programs_of_folder:
+        print("MCP servers and hooks of this folder:")
+        print_programs_of_folder(programs)
+    if programs.untrusted:
+        print_entry("To trust them: mudroom trust add, or --trust for one run.")
     return 0
 
 
 def add_trusted(folder: str) -> int:
-    """Trust a folder and all below it, and return the exit code."""
-    print(f"trusted: {trust.trust_folder(load_settings('.').home, folder)}")
+    """Trust a folder and all below it, and the programs it declares now; return the exit code."""
+    settings = load_settings(".")
+    print_entry(f"trusted: {trust.trust_folder(settings.home, folder)}")
+    programs = require_programs(settings, folder)
+    if programs.programs_of_folder:
+        print("These MCP servers and hooks may start now, outside the sandbox:")
+        programs.remember_trust(settings.home)
+        print_programs_of_folder(programs.trust_all())
     return 0
 
 
 def remove_trusted(folder: str) -> int:
-    """Stop trusting a folder and return the exit code. Raises UsageError if it is not trusted."""
-    if not trust.untrust_folder(load_settings(".").home, folder):
+    """Stop trusting a folder and its programs; return the exit code.
+
+    Raises UsageError if it is not trusted.
+    """
+    home = load_settings(".").home
+    had_programs = untrust_programs(home, folder)
+    if not trust.untrust_folder(home, folder) and not had_programs:
         raise UsageError(
             "this folder is not in the list of trusted folders",
             where=os.path.realpath(folder),
             remedy="mudroom trust shows the list.",
         )
-    print(f"no longer trusted: {os.path.realpath(folder)}")
+    print_entry(f"no longer trusted: {os.path.realpath(folder)}")
     return 0

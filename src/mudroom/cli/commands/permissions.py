@@ -52,16 +52,20 @@ def explain(
 @click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
 def trust(ctx: click.Context) -> int | None:
-    """List the folders whose files are trusted; add or remove one."""
-    return None if ctx.invoked_subcommand else ctx.invoke(list_)
+    """List the folders whose files are trusted, and the programs of this folder.
+
+    Programs are the MCP servers and hooks that files of a folder declare.
+    """
+    return None if ctx.invoked_subcommand else ctx.invoke(list_, as_json=False)
 
 
 @trust.command(name="list", context_settings=CONTEXT_SETTINGS)
-def list_() -> int:
-    """List the trusted folders (the default)."""
+@json_option
+def list_(as_json: bool) -> int:
+    """List the trusted folders and the programs of this folder (the default)."""
     from ..actions.permissions import print_trusted
 
-    return print_trusted()
+    return print_trusted(as_json=as_json)
 
 
 @trust.command(context_settings=CONTEXT_SETTINGS)
@@ -69,7 +73,8 @@ def list_() -> int:
 def add(folder: str) -> int:
     """Trust a folder and all folders below it.
 
-    The agent files in them get the rights that they ask for.
+    The agent files in them get the rights that they ask for. The MCP servers and hooks that the
+    folder declares now are listed and may start; when one changes, they need a new answer.
     """
     from ..actions.permissions import add_trusted
 
@@ -79,7 +84,7 @@ def add(folder: str) -> int:
 @trust.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("folder", default=".")
 def remove(folder: str) -> int:
-    """Stop trusting a folder."""
+    """Stop trusting a folder and its programs."""
     from ..actions.permissions import remove_trusted
 
     return remove_trusted(folder)

@@ -27,6 +27,7 @@ from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
 from .agents import COMMANDS as AGENT_COMMANDS
 from .board import COMMANDS as BOARD_COMMANDS
 from .permissions import COMMANDS as PERMISSION_COMMANDS
+from .programs import COMMANDS as PROGRAM_COMMANDS
 from .sessions import COMMANDS as SESSION_COMMANDS
 from .setup import COMMANDS as SETUP_COMMANDS
 from .viewer import COMMANDS as VIEWER_COMMANDS
@@ -191,7 +192,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "--trust",
     is_flag=True,
     default=None,
-    help="Trust the agent files of this folder for this run.",
+    help="Trust the agent files, MCP servers and hooks of this folder for this run.",
 )
 @click.option(
     "-c",
@@ -349,6 +350,7 @@ COMMANDS: dict[str, click.Command] = {
     **SESSION_COMMANDS,
     **VIEWER_COMMANDS,
     **PERMISSION_COMMANDS,
+    **PROGRAM_COMMANDS,
     **AGENT_COMMANDS,
     **BOARD_COMMANDS,
     **WORKSPACE_COMMANDS,

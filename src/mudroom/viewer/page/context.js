@@ -61,6 +61,10 @@ const makeBlock = (kind, label, text, item = null) => ({
   open: false,
 });
 
+/** Return the text of a result as its model reads it: with the text that hooks added. */
+const withContext = (result) =>
+  result.context ? `${result.text}\n\n${result.context}` : result.text;
+
 /** Return the messages of a run as its model sees them before the item that `isEnd` accepts.
  *
  * The runs it continues come first, unless `own` is set. A summary run continues the run above it
@@ -124,7 +128,7 @@ const conversationBlocks = (fold, run, isEnd, own = false) => {
           ...makeBlock(
             startsRun(item) ? "report" : "result",
             `${item.call.name} ${callTitle(item)}`,
-            withPlaceholders(item.result.text, item.result.images),
+            withPlaceholders(withContext(item.result), item.result.images),
             item,
           ),
           isResult: true,

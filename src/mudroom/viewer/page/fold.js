@@ -199,7 +199,7 @@ const addNote = (fold, run, event) => {
 const addMessage = (fold, event, to) => {
   const { id, sender, text, kind = "message", approve = null } = event.message;
   if (fold.messagesById.has(id)) return; // the record of a working child has it, too
-  const place = { at: event.at, parent: event.run };
+  const place = { at: event.at, parent: event.run || event.after };
   const message = { ...place, from: sender, to, text, kind, approve, item: null };
   fold.messages.push(message);
   fold.messagesById.set(id, message);

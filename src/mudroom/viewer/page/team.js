@@ -62,7 +62,7 @@ const describeMate = ({ last, runs, unread, isStopped, isReplaced }) => {
     [isReplaced, "replaced by a newer child"],
     [!last.report, "working"],
     [isStopped, "stopped"],
-    [last.brief.is_plan, "waits for approval"],
+    [last.brief.plan, "waits for approval"],
     [true, "idle"],
   ];
   const [, state] = states.find(([holds]) => holds);

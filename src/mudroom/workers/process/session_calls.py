@@ -31,6 +31,10 @@ _ARGUMENTS: dict[str, Any] = {
     "read": tuple[int],
     "decide": tuple[ApprovalRequest],
     "on_prompt": tuple[Brief],
+    "on_run_start": tuple[Brief],
+    "on_run_end": tuple[Brief, Report[dict[str, Any]]],
+    "on_permission_request": tuple[Brief, ToolCallBlock, str],
+    "on_permission_denied": tuple[Brief, ToolCallBlock, str],
     "before_tool": tuple[Brief, ToolCallBlock],
     "after_tool": tuple[Brief, ToolCallBlock, ToolResult],
     "on_child_start": tuple[Brief, Brief],
@@ -85,6 +89,27 @@ class RemoteHooks(Hooks):
     async def on_prompt(self, brief: Brief) -> str:
         """Call the hook in the session's process."""
         return _decode(await self._link.call("on_prompt", brief), type=str)
+
+    async def on_run_start(self, brief: Brief) -> str:
+        """Call the hook in the session's process."""
+        return _decode(await self._link.call("on_run_start", brief), type=str)
+
+    async def on_run_end(self, brief: Brief, report: Report) -> None:
+        """Call the hook in the session's process."""
+        _decode(await self._link.call("on_run_end", brief, report), type=None)
+
+    async def on_permission_request(
+        self, brief: Brief, call: ToolCallBlock, why: str
+    ) -> ToolHookDecision | None:
+        """Call the hook in the session's process."""
+        return _decode(
+            await self._link.call("on_permission_request", brief, call, why),
+            type=ToolHookDecision | None,
+        )
+
+    async def on_permission_denied(self, brief: Brief, call: ToolCallBlock, why: str) -> None:
+        """Call the hook in the session's process."""
+        _decode(await self._link.call("on_permission_denied", brief, call, why), type=None)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
         """Call the hook in the session's process."""

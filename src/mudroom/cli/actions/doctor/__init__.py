@@ -92,6 +92,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield from _check_child_models(environ)
     yield from _check_learnt_windows(home)
     yield _check_permissions()
+    yield from _check_programs()
     yield _check_sandbox(environ)
     rg = find_ripgrep(os.getcwd())
     missing = "not found: the tool grep does not work"
@@ -282,6 +283,34 @@ def _check_permissions() -> Check:
     if notices:
         return Check("permissions", "warn", f"{result}; {'; '.join(notices)}")
     return Check("permissions", "ok", result)
+
+
+def _check_programs() -> Iterator[Check]:
+    """Check the files of MCP servers and hooks; no row if there are none."""
+    from ..programs.load_programs import require_programs
+
+    try:
+        programs = require_programs(load_settings("."), ".")
+    except MudroomError as error:
+        yield Check("MCP servers and hooks", "fail", str(error))
+        return
+    kinds = (
+        ("MCP servers", "server", "mcp", programs.listed_servers),
+        ("hooks", "hook", "hooks", programs.listed_hooks),
+    )
+    for name, noun, command, listed in kinds:
+        unused = [item for item in listed if item.reason]
+        if listed:
+            result = f"{count_noun(len(listed), noun)} in files, {len(unused)} not used"
+            if unused:
+                result += f"; the first: {unused[0].reason} ({unused[0].spec.origin})"
+            is_untrusted = any(item.spec in programs.untrusted for item in unused)
+            state = "warn" if is_untrusted else "ok"
+            yield Check(name, state, result, f"mudroom {command} lists them all." if unused else "")
+    for finding in programs.findings:
+        if finding.is_problem:
+            result = f"{finding.where}: {finding.text}"
+            yield Check("MCP servers and hooks", "warn", result, finding.remedy)
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 from zlib import crc32
 
-from ..._core.events import (
+from .._core.events import (
     NoteInjected,
     RunStarted,
     SessionOpened,
@@ -27,10 +26,9 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from ..._core.messages import TextBlock, append_placeholders
-from ..._core.runs import Brief
-from ..._platform.private_files import make_private_folder, write_private_file
-from ...projections.anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
+from .._core.messages import TextBlock, append_placeholders
+from .._core.runs import Brief
+from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
 
 _MAX_FOLDER_NAME = 200
 """Characters; longer names are cut and end with a checksum."""
@@ -75,7 +73,7 @@ class ClaudeTranscripts:
                 "spawnDepth": brief.depth,
                 "model": brief.model,
             }
-            path = self._make_path(brief).removesuffix(".jsonl") + ".meta.json"
+            path = self.make_path(brief.run_id).removesuffix(".jsonl") + ".meta.json"
             self.files[path] = [_encode_line({key: value for key, value in meta.items() if value})]
         message = {"role": "user", "content": _encode_prompt(brief)}
         self._add_line(brief, event, "user", message=message)
@@ -128,15 +126,17 @@ class ClaudeTranscripts:
             "timestamp": time_text.replace("+00:00", "Z"),
         }
         self._last_uuids[brief.run_id] = line_uuid
-        self.files.setdefault(self._make_path(brief), []).append(_encode_line(line))
+        self.files.setdefault(self.make_path(brief.run_id), []).append(_encode_line(line))
 
     def _is_child(self, run_id: str) -> bool:
         brief = self._briefs.get(run_id)
         return bool(brief and brief.depth)
 
-    def _make_path(self, brief: Brief) -> str:
+    def make_path(self, run_id: str) -> str:
+        """Return the path of the transcript that has a run."""
         stem = f"{make_folder_name(self._cwd)}/{self._session_id}"
-        return f"{stem}/subagents/agent-{brief.run_id}.jsonl" if brief.depth else f"{stem}.jsonl"
+        is_child = self._is_child(run_id)
+        return f"{stem}/subagents/agent-{run_id}.jsonl" if is_child else f"{stem}.jsonl"
 
 
 def make_folder_name(cwd: str) -> str:
@@ -149,20 +149,6 @@ def make_folder_name(cwd: str) -> str:
         return name
     checksum = crc32(cwd.encode("utf-8", "surrogateescape"))
     return f"{name[:_MAX_FOLDER_NAME]}-{checksum:x}"
-
-
-def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
-    """Write a session's transcripts below a folder, readable by the user only; return the paths."""
-    transcripts = ClaudeTranscripts(session_id)
-    for event in events:
-        transcripts.apply(event)
-    paths: list[Path] = []
-    for name, lines in transcripts.files.items():
-        path = folder / name
-        make_private_folder(path.parent)
-        write_private_file(path, "".join(lines).encode("utf-8", "replace"))
-        paths.append(path)
-    return paths
 
 
 def _encode_prompt(brief: Brief) -> str | list[dict[str, Any]]:

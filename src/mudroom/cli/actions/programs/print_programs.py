@@ -1,0 +1,169 @@
+"""Listings of MCP servers and hooks, with their files, and why something is not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from ....errors import UnknownName
+from ....integrations.usable_programs import (
+    NOT_TRUSTED,
+    ListedHook,
+    ListedServer,
+    UsablePrograms,
+    describe_program,
+)
+from ...output.json_output import print_json
+from ...output.listing import print_entry, print_rows
+from ..load_settings import load_settings
+from .load_programs import require_programs
+
+TRUST_HINT = "See them: mudroom trust. Use them: mudroom trust add, or --trust for one run."
+
+
+def print_servers(cwd: str, *, as_json: bool) -> int:
+    """Print the MCP servers of all files, and return the exit code."""
+    programs = require_programs(load_settings(cwd), cwd)
+    if as_json:
+        servers = [_encode_server(item) for item in programs.listed_servers]
+        print_json({"servers": servers, "findings": programs.findings})
+        return 0
+    print_rows(
+        [
+            row
+            for item in programs.listed_servers
+            for row in (
+                (item.spec.name, item.spec.shown),
+                ("", f"{item.spec.transport}, {_describe_state(item)}"),
+            )
+        ]
+        or [("no MCP servers. To add one: mudroom mcp add", "")]
+    )
+    _print_remarks(programs, programs.listed_servers)
+    return 0
+
+
+def print_server(cwd: str, name: str, *, as_json: bool) -> int:
+    """Print all definitions of a server, the used one first, and return the exit code.
+
+    Raises UnknownName.
+    """
+    programs = require_programs(load_settings(cwd), cwd)
+    items = [item for item in programs.listed_servers if item.spec.name == name]
+    if not items:
+        known = {item.spec.name for item in programs.listed_servers}
+        raise UnknownName("MCP server", name, known)
+    items.sort(key=lambda item: bool(item.reason))
+    if as_json:
+        print_json([_encode_server(item) | _encode_details(item) for item in items])
+        return 0
+    for item in items:
+        details = _encode_details(item)
+        print_rows(
+            [
+                ("server", name),
+                ("state", _describe_state(item)),
+                ("command" if item.spec.transport == "stdio" else "address", item.spec.shown),
+                *((key, _format_value(value)) for key, value in details.items() if value),
+            ]
+        )
+    return 0
+
+
+def print_hooks(cwd: str, *, as_json: bool) -> int:
+    """Print the hooks of all files, and return the exit code."""
+    programs = require_programs(load_settings(cwd), cwd)
+    if as_json:
+        hooks = [_encode_hook(item) for item in programs.listed_hooks]
+        print_json({"hooks": hooks, "findings": programs.findings})
+        return 0
+    print_rows(
+        [
+            row
+            for item in programs.listed_hooks
+            for row in (
+                (describe_program(item.spec).removeprefix("hook "), item.spec.shown),
+                ("", _describe_state(item)),
+            )
+        ]
+        or [("no hooks", "")]
+    )
+    _print_remarks(programs, programs.listed_hooks)
+    return 0
+
+
+def print_programs_of_folder(programs: UsablePrograms) -> None:
+    """Print the servers and hooks that need trust, each with its whole command."""
+    untrusted = {program.digest for program in programs.untrusted}
+    rows: list[tuple[str, str]] = []
+    for program in programs.programs_of_folder:
+        state = "not trusted" if program.digest in untrusted else "trusted"
+        rows.append((describe_program(program), program.shown))
+        rows.append(("", f"{state}; {program.origin}"))
+    if rows:
+        print_rows(rows)
+
+
+def _print_remarks(
+    programs: UsablePrograms, listed: Iterable[ListedServer] | Iterable[ListedHook]
+) -> None:
+    if any(item.spec in programs.untrusted for item in listed):
+        print_entry(TRUST_HINT)
+    for finding in programs.findings:
+        print_entry(f"{'problem' if finding.is_problem else 'note'}: {finding}")
+
+
+def _describe_state(item: ListedServer | ListedHook) -> str:
+    state = item.reason or "used"
+    if item.reason and item.reason != NOT_TRUSTED:
+        state = f"not used: {item.reason}"
+    return f"{state}; {item.spec.origin}"
+
+
+def _format_value(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, cast("list[object]", value)))
+    return "yes" if value is True else str(value)
+
+
+def _encode_server(item: ListedServer) -> dict[str, Any]:
+    spec = item.spec
+    return {
+        "name": spec.name,
+        "transport": spec.transport,
+        "command": spec.shown,
+        "scope": spec.scope,
+        "origin": spec.origin,
+        "used": not item.reason,
+        "reason": item.reason,
+    }
+
+
+def _encode_details(item: ListedServer) -> dict[str, Any]:
+    """Return the settings of a server that contain no values of variables."""
+    spec = item.spec
+    return {
+        "folder": spec.cwd,
+        "tools": list(spec.include),
+        "tools left out": list(spec.exclude),
+        "start timeout": f"{spec.start_timeout:g} s",
+        "call timeout": f"{spec.call_timeout:g} s",
+        "headers": list(spec.headers),
+        "trusts annotations": spec.is_trusted,
+        "always loaded": spec.always_load,
+    }
+
+
+def _encode_hook(item: ListedHook) -> dict[str, Any]:
+    spec = item.spec
+    return {
+        "event": spec.file_event or spec.event,
+        "matcher": spec.matcher,
+        "type": spec.kind,
+        "command": spec.shown,
+        "scope": spec.scope,
+        "origin": spec.origin,
+        "fires": item.fires,
+        "used": not item.reason,
+        "reason": item.reason,
+    }

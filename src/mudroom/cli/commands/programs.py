@@ -1,0 +1,136 @@
+"""Commands about MCP servers and hooks: mcp list, get, add, remove; hooks."""
+
+from __future__ import annotations
+
+import click
+
+from ._options import CONTEXT_SETTINGS, folder_option, json_option
+
+_scope_option = click.option(
+    "--scope",
+    type=click.Choice(("project", "user")),
+    help="project: .mcp.json; user: a file of yours, for all folders.",
+)
+
+
+@click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@folder_option("Work in this folder.")
+@click.pass_context
+def mcp(ctx: click.Context, cwd: str) -> int | None:
+    """List MCP servers and their files; add or remove one.
+
+    Nothing is started. Servers of a folder are used only when you trust them: mudroom trust.
+    """
+    ctx.obj = cwd
+    return None if ctx.invoked_subcommand else ctx.invoke(list_servers, as_json=False)
+
+
+@mcp.command("list", context_settings=CONTEXT_SETTINGS)
+@json_option
+def list_servers(as_json: bool) -> int:
+    """List the servers of all files, and why one is not used (the default)."""
+    from ..actions.programs.print_programs import print_servers
+
+    return print_servers(click.get_current_context().obj, as_json=as_json)
+
+
+@mcp.command("get", context_settings=CONTEXT_SETTINGS)
+@click.argument("name")
+@json_option
+@click.pass_obj
+def get_server(cwd: str, name: str, as_json: bool) -> int:
+    """Show the settings of a server; values of variables are not shown."""
+    from ..actions.programs.print_programs import print_server
+
+    return print_server(cwd, name, as_json=as_json)
+
+
+@mcp.command("add", context_settings={**CONTEXT_SETTINGS, "ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("target", metavar="COMMAND|URL")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARG]...")
+@_scope_option
+@click.option(
+    "-t",
+    "--transport",
+    type=click.Choice(("stdio", "http", "sse")),
+    help="Default: http for a URL, else stdio.",
+)
+@click.option(
+    "-e",
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Variable for the server; ${NAME} is a variable of yours.",
+)
+@click.option(
+    "-H", "--header", "headers", multiple=True, metavar="TEXT", help='Header, such as "A: b".'
+)
+@click.pass_obj
+def add_server(
+    cwd: str,
+    name: str,
+    target: str,
+    arguments: tuple[str, ...],
+    scope: str | None,
+    transport: str | None,
+    variables: tuple[str, ...],
+    headers: tuple[str, ...],
+) -> int:
+    """Add a server to .mcp.json, or with --scope user to a file of yours.
+
+    Options of mudroom come before NAME; the arguments of the server come last.
+
+    \b
+    mudroom mcp add time uvx mcp-server-time
+    mudroom mcp add --scope user -e TOKEN='${TOKEN}' git npx -y git-server
+    mudroom mcp add docs https://docs.example.com/mcp
+    """
+    from ..actions.programs.edit_servers import add_server as add
+
+    return add(
+        cwd,
+        name,
+        target,
+        arguments,
+        scope=scope or "project",
+        transport=transport,
+        variables=variables,
+        headers=headers,
+    )
+
+
+@mcp.command("remove", context_settings=CONTEXT_SETTINGS)
+@click.argument("name")
+@_scope_option
+@click.pass_obj
+def remove_server(cwd: str, name: str, scope: str | None) -> int:
+    """Remove a server from .mcp.json or from your file."""
+    from ..actions.programs.edit_servers import remove_server as remove
+
+    return remove(cwd, name, scope=scope)
+
+
+@click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@folder_option("Work in this folder.")
+@click.pass_context
+def hooks(ctx: click.Context, cwd: str) -> int | None:
+    """List hooks and their files.
+
+    Nothing is started. Hooks of a folder are used only when you trust them: mudroom trust.
+    """
+    ctx.obj = cwd
+    return None if ctx.invoked_subcommand else ctx.invoke(list_hooks, as_json=False)
+
+
+@hooks.command("list", context_settings=CONTEXT_SETTINGS)
+@json_option
+def list_hooks(as_json: bool) -> int:
+    """List the hooks of all files, and why one is not used (the default)."""
+    from ..actions.programs.print_programs import print_hooks
+
+    return print_hooks(click.get_current_context().obj, as_json=as_json)
+
+
+COMMANDS: dict[str, click.Command] = {"mcp": mcp, "hooks": hooks}

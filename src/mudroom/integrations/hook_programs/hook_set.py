@@ -1,0 +1,242 @@
+"""The hooks of a session: selects those of an event, runs them at once, joins their outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from ..._core.ports import HookCallback
+from .event_names import explain_never_fires
+from .event_rules import RULES
+from .matcher import parse_matcher
+from .outcome import HookOutcome, merge_outcomes, read_ending, read_output
+from .programs import HookProgram
+from .run_log import HookRun, RunLog
+from .spec import HookSpec
+
+log = logging.getLogger("mudroom")
+
+MAX_PROCESSES = 32
+"""Programs of hooks that run at once in a session."""
+
+MatchesCondition = Callable[[str], bool]
+"""Takes a permission rule; returns whether a tool call matches it."""
+
+
+class HookSet:
+    """The hooks of a session.
+
+    Arguments:
+        specs: hooks of settings files, in order. callbacks: functions of the caller, by event.
+        folder: working folder of programs.
+        environ: variables of programs.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[HookSpec],
+        callbacks: Mapping[str, Sequence[HookCallback]],
+        *,
+        session: str,
+        folder: str,
+        environ: Mapping[str, str],
+        run_log: RunLog,
+    ) -> None:
+        self._specs = [spec for spec in specs if not find_problem(spec)]
+        self._callbacks = callbacks
+        self._session = session
+        self._folder = folder
+        self._environ = _make_environ(environ, folder)
+        self._log = run_log
+        self._threads = ThreadPoolExecutor(MAX_PROCESSES, "hook")
+        self._background: set[asyncio.Task[None]] = set()
+        self._finished_once: set[int] = set()
+
+    def has(self, event: str) -> bool:
+        """Return whether an event has hooks."""
+        return event in self._callbacks or any(spec.event == event for spec in self._specs)
+
+    async def fire(
+        self,
+        event: str,
+        fields: dict[str, Any],
+        *,
+        matches_condition: MatchesCondition | None = None,
+        seconds: float | None = None,
+    ) -> HookOutcome:
+        """Run the hooks of an event and return their outcome.
+
+        Arguments:
+            fields: the input.
+            matches_condition: None for an event without a tool: conditions then select nothing.
+            seconds: a limit below that of the event.
+        """
+        subject = str(fields.get(RULES[event].subject, ""))
+        specs = self._select(event, subject, matches_condition)
+        callbacks = [
+            callback
+            for callback in self._callbacks.get(event, ())
+            if parse_matcher(callback.matcher).matches(subject)
+        ]
+        if not specs and not callbacks:
+            return HookOutcome()
+        data = msgspec.json.encode(fields)
+        agent = str(fields.get("agent_id", ""))
+        runs = [self._run_spec(spec, data, seconds, agent) for spec in specs]
+        runs += [self._run_callback(event, each, fields, seconds) for each in callbacks]
+        outcomes = await _gather(runs)
+        for outcome in outcomes:
+            if outcome.message:
+                log.warning("%s (%s hook, %s)", outcome.message, event, outcome.origin)
+        return merge_outcomes(outcomes)
+
+    def _select(
+        self, event: str, subject: str, matches_condition: MatchesCondition | None
+    ) -> list[HookSpec]:
+        selected: dict[object, HookSpec] = {}
+        for spec in self._specs:
+            if spec.event != event or not parse_matcher(spec.matcher).matches(subject):
+                continue
+            if spec.condition and not (matches_condition and matches_condition(spec.condition)):
+                continue
+            if spec.once:
+                if id(spec) in self._finished_once:
+                    continue
+                self._finished_once.add(id(spec))
+            selected.setdefault((spec.command, spec.args, spec.url), spec)
+        return list(selected.values())
+
+    async def _run_spec(
+        self, spec: HookSpec, data: bytes, seconds: float | None, agent: str
+    ) -> HookOutcome:
+        if not spec.in_background:
+            return await self._run_to_end(spec, data, seconds, agent)
+        task = asyncio.create_task(self._run_in_background(spec, data, agent))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return HookOutcome()
+
+    async def _run_in_background(self, spec: HookSpec, data: bytes, agent: str) -> None:
+        await self._run_to_end(spec, data, None, agent)
+
+    async def _run_to_end(
+        self, spec: HookSpec, data: bytes, seconds: float | None, agent: str
+    ) -> HookOutcome:
+        limit = spec.timeout or RULES[spec.event].seconds
+        limit = limit if seconds is None else min(limit, seconds)
+        started_at = time.time()
+        if spec.kind == "http":
+            outcome, ending = await post_to(spec, data, limit, self._environ)
+        else:
+            outcome, ending = await self._run_program(spec, data, limit)
+        self._log.append(
+            HookRun(
+                at=started_at,
+                session=self._session,
+                event=spec.event,
+                origin=spec.origin,
+                hook=spec.shown,
+                agent=agent,
+                seconds=round(time.time() - started_at, 3),
+                ending=ending,
+            )
+        )
+        return self._add_origin(outcome, spec)
+
+    def _add_origin(self, outcome: HookOutcome, spec: HookSpec) -> HookOutcome:
+        if outcome.failure:
+            text = f"A hook failed: {spec.shown}: {outcome.failure}"
+            log.warning("%s (%s, %s)", text, spec.event, spec.origin)
+            if spec.blocks_on_failure and RULES[spec.event].blocks:
+                reason = f"a hook that must succeed failed: {outcome.failure}"
+                outcome = HookOutcome(decision="deny", reason=reason)
+        return msgspec.structs.replace(outcome, origin=f"hook:{spec.event} {spec.origin}".strip())
+
+    async def _run_program(
+        self, spec: HookSpec, data: bytes, seconds: float
+    ) -> tuple[HookOutcome, str]:
+        command = spec.command if spec.args is None else (spec.command, *spec.args)
+        program = HookProgram(command, self._folder, self._environ)
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._threads, program.run, data, seconds)
+        try:
+            ending = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            program.stop()
+            await asyncio.wait({running})
+            raise
+        if ending.code is None:
+            return HookOutcome(failure=ending.failure), ending.failure
+        stdout = ending.stdout.decode("utf-8", "replace")
+        stderr = ending.stderr.decode("utf-8", "replace")
+        outcome = read_ending(spec.event, ending.code, stdout, stderr)
+        return outcome, f"exit code {ending.code}"
+
+    async def _run_callback(
+        self, event: str, callback: HookCallback, fields: dict[str, Any], seconds: float | None
+    ) -> HookOutcome:
+        limit = callback.timeout or RULES[event].seconds
+        limit = limit if seconds is None else min(limit, seconds)
+        try:
+            async with asyncio.timeout(limit):
+                output = await callback.function(dict(fields))
+            outcome = HookOutcome() if output is None else read_output(event, output)
+        except TimeoutError:
+            outcome = HookOutcome(failure=f"it did not end within {limit:g} s")
+        except Exception as error:  # noqa: BLE001  a function of the caller may raise anything
+            outcome = HookOutcome(failure=f"{type(error).__name__}: {error}")
+        name = getattr(callback.function, "__name__", "function")
+        spec = HookSpec(
+            event=event,
+            kind="command",
+            origin="function",
+            scope="user",
+            shown=name,
+            blocks_on_failure=callback.blocks_on_failure,
+        )
+        return self._add_origin(outcome, spec)
+
+    async def close(self) -> None:
+        """Stop hooks in the background."""
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        self._threads.shutdown(wait=False)
+
+
+async def post_to(
+    spec: HookSpec, data: bytes, seconds: float, environ: Mapping[str, str]
+) -> tuple[HookOutcome, str]:
+    """Send the input to the address of a hook; see `post_input`."""
+    from .addresses import post_input
+
+    return await post_input(spec, spec.event, data, seconds, environ)
+
+
+async def _gather(runs: Sequence[Any]) -> list[HookOutcome]:
+    """Await all; if this is cancelled, all are."""
+    if len(runs) == 1:
+        return [await runs[0]]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run) for run in runs]
+    return [task.result() for task in tasks]
+
+
+def find_problem(spec: HookSpec) -> str:
+    """Return why a hook never runs here, "" if it does."""
+    return explain_never_fires(spec.event, spec.kind) or parse_matcher(spec.matcher).problem
+
+
+def _make_environ(environ: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return the variables of programs: those of this process and of the session."""
+    known = {**os.environ, **environ}
+    own = {name: value for name, value in known.items() if not name.startswith("OTEL_")}
+    return {**own, "CLAUDE_PROJECT_DIR": folder, "PWD": folder}

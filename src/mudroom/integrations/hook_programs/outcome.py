@@ -1,0 +1,177 @@
+"""Outcomes of hooks: exit codes and outputs as decisions, and several outcomes as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from .event_rules import RULES
+
+BLOCKED = 2
+"""Exit code of a program that blocks."""
+_SHOWN_CHARACTERS = 500
+"""Maximum characters of an error output in a message."""
+
+Decision = Literal["", "allow", "ask", "defer", "deny"]
+_ORDER: tuple[Decision, ...] = ("", "allow", "ask", "defer", "deny")
+"""Decisions of several hooks: a later one replaces an earlier one."""
+_OLD_DECISIONS: dict[object, Decision] = {
+    "approve": "allow",
+    "allow": "allow",
+    "block": "deny",
+    "deny": "deny",
+    "ask": "ask",
+}
+
+
+class HookOutcome(Struct, frozen=True, kw_only=True):
+    """Outcome of one hook, or of all hooks of an event.
+
+    Arguments:
+        decision: "deny" also for a hook that blocks an event without a tool.
+        reason: reason of the decision; for a denial it is for the model.
+        origin: file of the hook that decided.
+        updated_input: the whole input of a tool in place of the sent one.
+        updated_output: response of a tool in place of its own; UNSET keeps that.
+        context: text for the model.
+        stop: why the run must stop, "" if it continues.
+        message: text for the user.
+        failure: why the hook failed, "" if it worked.
+    """
+
+    decision: Decision = ""
+    reason: str = ""
+    origin: str = ""
+    updated_input: dict[str, Any] | None = None
+    updated_output: Any = UNSET
+    context: str = ""
+    stop: str = ""
+    message: str = ""
+    failure: str = ""
+
+
+def read_ending(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
+    """Return the outcome of a program that has ended by itself."""
+    reason = stderr.strip()
+    if code == BLOCKED:
+        return _read_block(event, reason)
+    output = stdout.strip()
+    if output.startswith("{"):
+        try:
+            value = msgspec.json.decode(output)
+        except (msgspec.DecodeError, UnicodeError) as error:
+            failure = f"its output begins with {{ and is no JSON object: {error}"
+            if code:
+                failure = f"it ended with exit code {code}, and {failure}"
+            return HookOutcome(failure=failure)
+        return read_output(event, value)
+    if code:
+        detail = f": {reason[:_SHOWN_CHARACTERS]}" if reason else ""
+        return HookOutcome(failure=f"it ended with exit code {code}{detail}")
+    return HookOutcome(context=output if RULES[event].adds_output else "")
+
+
+def _read_block(event: str, reason: str) -> HookOutcome:
+    """Return the outcome of exit code 2."""
+    if RULES[event].blocks:
+        return HookOutcome(decision="deny", reason=reason or "the hook gave no reason")
+    if event in ("PostToolUse", "PostToolUseFailure"):
+        return HookOutcome(context=reason)
+    failure = f"it ended with exit code {BLOCKED}, which cannot block {event}"
+    return HookOutcome(failure=f"{failure}: {reason[:_SHOWN_CHARACTERS]}" if reason else failure)
+
+
+def read_output(event: str, output: object) -> HookOutcome:
+    """Return the outcome that an output object describes. Other values are a failure."""
+    if not isinstance(output, Mapping):
+        return HookOutcome(failure=f"its output is {type(output).__name__}, not a JSON object")
+    fields = cast(Mapping[str, Any], output)
+    specific = fields.get("hookSpecificOutput")
+    own: dict[str, Any] = {}
+    if isinstance(specific, dict):
+        own = cast("dict[str, Any]", specific)
+    named = own.get("hookEventName", event)
+    if named != event:
+        return HookOutcome(failure=f"its output is for the event {named}, not {event}")
+    outcome = HookOutcome(
+        decision=_OLD_DECISIONS.get(fields.get("decision"), ""),
+        reason=_get_text(fields, "reason"),
+        context=_get_text(own, "additionalContext"),
+        message=_get_text(fields, "systemMessage"),
+    )
+    if fields.get("continue") is False:
+        stop = _get_text(fields, "stopReason") or "a hook stopped the run"
+        outcome = msgspec.structs.replace(outcome, stop=stop)
+    return _read_specific(event, own, outcome)
+
+
+def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> HookOutcome:
+    """Add the fields that only one event has."""
+    replace = msgspec.structs.replace
+    if event == "PreToolUse":
+        decision = own.get("permissionDecision", outcome.decision)
+        if decision not in _ORDER:
+            return HookOutcome(failure=f"permissionDecision is {decision!r}")
+        reason = _get_text(own, "permissionDecisionReason") or outcome.reason
+        changed = own.get("updatedInput")
+        return replace(
+            outcome, decision=decision, reason=reason, updated_input=_get_object(changed)
+        )
+    if event == "PermissionRequest" and isinstance(own.get("decision"), Mapping):
+        answer: Mapping[str, Any] = own["decision"]
+        denies = answer.get("behavior") == "deny"
+        message = _get_text(answer, "message") or outcome.reason
+        return replace(
+            outcome,
+            decision="deny" if denies else "allow",
+            reason=message,
+            updated_input=_get_object(answer.get("updatedInput")),
+            stop=message or "a hook stopped the run" if denies and answer.get("interrupt") else "",
+        )
+    if event in ("PostToolUse", "PostToolUseFailure"):
+        texts = [outcome.context]
+        if outcome.decision == "deny":
+            texts.insert(0, outcome.reason)
+        changed = own.get("updatedToolOutput", own.get("updatedMCPToolOutput", UNSET))
+        context = "\n".join(filter(None, texts))
+        return replace(outcome, context=context, decision="", updated_output=changed)
+    return outcome
+
+
+def merge_outcomes(outcomes: Iterable[HookOutcome]) -> HookOutcome:
+    """Return the outcome of all hooks of an event: deny > defer > ask > allow."""
+    merged = HookOutcome()
+    contexts: list[str] = []
+    messages: list[str] = []
+    for each in outcomes:
+        contexts.append(each.context)
+        messages.append(each.message)
+        if _ORDER.index(each.decision) > _ORDER.index(merged.decision):
+            merged = msgspec.structs.replace(
+                merged, decision=each.decision, reason=each.reason, origin=each.origin
+            )
+        merged = msgspec.structs.replace(
+            merged,
+            updated_input=each.updated_input or merged.updated_input,
+            updated_output=(
+                merged.updated_output if each.updated_output is UNSET else each.updated_output
+            ),
+            stop=merged.stop or each.stop,
+        )
+    return msgspec.structs.replace(
+        merged,
+        context="\n".join(filter(None, contexts)),
+        message="\n".join(filter(None, messages)),
+    )
+
+
+def _get_text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _get_object(value: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None

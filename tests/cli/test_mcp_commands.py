@@ -1,0 +1,228 @@
+"""`mudroom mcp`, `mudroom hooks`, `mudroom trust`: listings, and changes of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom.cli.actions.programs.json_text import add_member, remove_member
+from mudroom.cli.main import run
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("sys.stdin", None)
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    return project
+
+
+@pytest.fixture
+def call(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def write(path: Path, content: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def declare(project: Path) -> None:
+    write(
+        project / ".mcp.json",
+        {"mcpServers": {"git": {"command": "git-server", "env": {"API_KEY": "hunter2"}}, "x": 1}},
+    )
+    groups = [{"matcher": "Bash", "hooks": [{"command": "guard"}]}]
+    never = [{"hooks": [{"command": "watch"}]}]
+    write(
+        project / ".claude/settings.json", {"hooks": {"PreToolUse": groups, "FileChanged": never}}
+    )
+
+
+def test_the_lists_say_what_there_is_and_why_something_is_not_used(
+    project: Path, call: Run
+) -> None:
+    assert call("mcp")[1].startswith("no MCP servers") and call("hooks")[1] == "no hooks\n"
+    declare(project)
+    code, out, _ = call("mcp")
+    assert code == 0 and "hunter2" not in out
+    assert out.splitlines()[:3] == [
+        "git  API_KEY=*** git-server",
+        f"     stdio, not trusted; {project}/.mcp.json",
+        "See them: mudroom trust. Use them: mudroom trust add, or --trust for one run.",
+    ]
+    assert f"problem: {project}/.mcp.json: server x is not used: it is no table" in out
+    code, out, _ = call("hooks")
+    assert out.splitlines()[:4] == [
+        "PreToolUse for Bash  guard",
+        f"                     not trusted; {project}/.claude/settings.json",
+        "FileChanged          watch",
+        "                     not used: the event never happens here;"
+        f" {project}/.claude/settings.json",
+    ]
+    code, out, _ = call("mcp", "get", "git")
+    assert "call timeout   28800 s" in out and "hunter2" not in out
+    assert call("mcp", "get", "got")[0] == 2
+
+
+def test_the_lists_as_json(project: Path, call: Run) -> None:
+    declare(project)
+    listed = json.loads(call("mcp", "list", "--json")[1])
+    assert listed["servers"] == [
+        {
+            "name": "git",
+            "transport": "stdio",
+            "command": "API_KEY=*** git-server",
+            "scope": "project",
+            "origin": f"{project}/.mcp.json",
+            "used": False,
+            "reason": "not trusted",
+        }
+    ]
+    assert [finding["is_problem"] for finding in listed["findings"]] == [True]
+    hooks = json.loads(call("hooks", "list", "--json")[1])["hooks"]
+    assert [(hook["event"], hook["matcher"], hook["fires"]) for hook in hooks] == [
+        ("PreToolUse", "Bash", True),
+        ("FileChanged", "", False),
+    ]
+    here = json.loads(call("trust", "list", "--json")[1])["programs_here"]
+    assert [(item["name"], item["trusted"]) for item in here] == [
+        ("MCP server git", False),
+        ("hook PreToolUse for Bash", False),
+    ]
+    assert json.loads(call("mcp", "get", "git", "--json")[1])[0]["call timeout"] == "28800 s"
+
+
+def test_trust_lists_the_whole_commands_and_ends(project: Path, call: Run) -> None:
+    declare(project)
+    out = call("trust")[1]
+    assert "no folder is trusted" in out and "hook PreToolUse for Bash  guard" in out
+    assert "To trust them: mudroom trust add" in out
+    out = call("trust", "add")[1]
+    assert f"trusted: {project}" in out and "outside the sandbox" in out
+    assert "API_KEY=*** git-server" in out and "guard" in out
+    out = call("trust")[1]
+    assert f"2 programs of {project}" in out and "not trusted" not in out
+    assert "stdio, used;" in call("mcp")[1]
+    write(project / ".mcp.json", {"mcpServers": {"git": {"command": "evil"}}})
+    assert "stdio, not trusted;" in call("mcp")[1]
+    assert call("trust", "remove")[0] == 0
+    assert call("trust", "remove")[0] == 2
+
+
+def test_a_folder_that_is_trusted_for_agents_does_not_start_programs(
+    project: Path, call: Run
+) -> None:
+    assert call("trust", "add")[0] == 0
+    declare(project)
+    assert "not trusted" in call("mcp")[1]
+    _, _, err = call("-p", "hello", "-m", "offline")
+    assert err.count("not used: 1 MCP server and 1 hook of this folder") == 1
+
+
+def test_a_setting_of_a_file_does_not_trust_programs(project: Path, call: Run) -> None:
+    declare(project)
+    write(project.parent / "state" / "config.toml", "trust = true\n")
+    assert "which are not trusted" in call("-p", "hello", "-m", "offline")[2]
+    assert "which are not trusted" not in call("-p", "hello", "-m", "offline", "--trust")[2]
+
+
+def test_add_and_remove_a_server(project: Path, call: Run) -> None:
+    code, out, err = call("mcp", "add", "time", "uvx", "time-server", "--zone", "X")
+    assert (code, out, err) == (0, f"{project}/.mcp.json\n", "")
+    assert json.loads((project / ".mcp.json").read_text()) == {
+        "mcpServers": {"time": {"command": "uvx", "args": ["time-server", "--zone", "X"]}}
+    }
+    assert "stdio, used;" in call("mcp")[1]
+    header = ("-H", "Authorization: Bearer ${TOKEN}")
+    code, out, _ = call("mcp", "add", "--scope", "user", *header, "docs", "https://d.example/mcp")
+    own = project.parent / "state" / "mcp.json"
+    assert (code, out) == (0, f"{own}\n")
+    assert json.loads(own.read_text())["mcpServers"]["docs"] == {
+        "type": "http",
+        "url": "https://d.example/mcp",
+        "headers": {"Authorization": "Bearer ${TOKEN}"},
+    }
+    assert "http, used;" in call("mcp")[1]
+    assert call("mcp", "add", "time", "x")[0] == 2
+    assert call("mcp", "remove", "docs")[1] == f"{own}\n"
+    assert call("mcp", "remove", "time")[0] == 0
+    assert call("mcp")[1].startswith("no MCP servers")
+
+
+def test_add_to_an_untrusted_folder_trusts_nothing(project: Path, call: Run) -> None:
+    declare(project)
+    _, _, err = call("mcp", "add", "mine", "run", "-e", "A=b")
+    assert "mudroom trust add" in err
+    assert call("mcp")[1].count("stdio, not trusted;") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("add", "a b", "x"), "cannot be the name of a server"),
+        (("add", "-e", "A", "a", "x"), "has not the form NAME=VALUE"),
+        (("add", "-H", "A: b", "a", "x"), "--header is not for the transport stdio"),
+        (("add", "a", "https://x", "arg"), "--env and arguments are not for the transport http"),
+        (("add", "-t", "http", "a", "x"), "needs an address"),
+        (("add", "-t", "stdio", "a", "https://x"), "needs a command"),
+        (("remove", "nope"), "unknown MCP server 'nope'"),
+        (("remove", "cursor"), "is in a file that this command does not change"),
+    ],
+)
+def test_wrong_changes_are_refused(
+    project: Path, call: Run, arguments: tuple[str, ...], message: str
+) -> None:
+    write(project / ".cursor/mcp.json", {"mcpServers": {"cursor": {"command": "x"}}})
+    code, out, err = call("mcp", *arguments)
+    assert (code, out) == (2, "") and message in err
+    assert not (project / ".mcp.json").exists()
+
+
+def test_a_file_with_comments_is_not_changed(project: Path, call: Run) -> None:
+    path = write(project / ".mcp.json", '{"mcpServers": {} // mine\n}')
+    assert "comments are not understood here" in call("mcp", "add", "a", "x")[2]
+    assert path.read_text() == '{"mcpServers": {} // mine\n}'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", '{\n  "a": 1\n}'),
+        ('{"b": [1, 2.50]}', '{"b": [1, 2.50], "a": 1}'),
+        ('{\n\t"b": {"c": 1}\n}\n', '{\n\t"b": {"c": 1},\n\t"a": 1\n}\n'),
+        ('{\n "b":1 }', '{\n "b":1,\n "a": 1 }'),
+    ],
+)
+def test_a_new_member_leaves_all_other_text_as_it_is(text: str, expected: str) -> None:
+    changed = add_member(text, 0, "a", 1)
+    assert changed == expected
+    assert json.loads(remove_member(changed, 0, "a")) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"a": {"x": [1]} }', "{ }"),
+        ('{\n  "a": 1,\n  "b": 2.50\n}', '{\n  "b": 2.50\n}'),
+        ('{\n  "b": "}",\n  "a": {\n  }\n}\n', '{\n  "b": "}"\n}\n'),
+        ('{"a": 1, "b\\"": 2, "a": 3}', '{"b\\"": 2}'),
+    ],
+)
+def test_a_removed_member_leaves_all_other_text_as_it_is(text: str, expected: str) -> None:
+    assert remove_member(text, 0, "a") == expected
