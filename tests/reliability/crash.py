@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from mudroom import Agent, AssistantMessage, Session
+from mudroom import Agent, AssistantMessage, Session, ToolResultBlock, UserMessage
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.ports import CommandResult
 from mudroom._core.tools import Tool, ToolResult
@@ -311,6 +311,38 @@ def conflicting_child(name: str, turn: int) -> Answer:
     ][turn]
 
 
+def deciding_parent(request: Request, turn: int) -> Answer:
+    """Start two children that change one line; decide on the work that conflicts, as asked."""
+    how = request.prompt.split()[1]
+    if turn == 0:
+        return [call("task", prompt=f"CHANGE {name}", isolation="isolated") for name in "ab"]
+    results = "\n".join(
+        block.text
+        for message in request.messages
+        if isinstance(message, UserMessage)
+        for block in message.content
+        if isinstance(block, ToolResultBlock)
+    )
+    decision: list[Answer] = [
+        [call("merge", run=run, how=how, **({"side": "child"} if how == "side" else {}))]
+        for run in re.findall(r"kept as run (\S+?)\. Decide", results)[:1]
+    ]
+    if how == "retry":
+        landed = re.findall(r"in your files now: lines.txt, new/(\w)", results)[0]
+        change = call("edit", file_path="lines.txt", old_string=f"by {landed}", new_string="line")
+        decision.insert(0, [change])
+    return [*decision, "decided"][turn - 1]
+
+
+def changing_child(name: str, turn: int) -> Answer:
+    """Change the line that the other one changes, and write a file."""
+    return [
+        [call("edit", file_path="lines.txt", old_string="line", new_string=f"by {name}")],
+        [call("write", file_path=f"new/{name}.txt", content=f"new {name}\n")],
+        f"child {name} is done",
+    ][turn]
+
+
 def isolated_team_parent(turn: int) -> Answer:
     """Start a named child with files of its own, write a file, and send the child on."""
     answers: list[Answer] = [
@@ -361,6 +393,8 @@ ANSWERS: dict[str, Callable[[Request, int], Answer]] = {
     "WRITE": lambda request, turn: checked_child(request.prompt[-1], turn),
     "INSERT": lambda request, turn: conflicting_child(request.prompt[-1], turn),
     "OWN": lambda request, turn: isolated_child(request.prompt[-1], turn),
+    "DECIDED": deciding_parent,
+    "CHANGE": lambda request, turn: changing_child(request.prompt[-1], turn),
     "ISOLATED_TEAM": lambda _, turn: isolated_team_parent(turn),
     "MATE": lambda _, turn: isolated_mate(turn),
 }
@@ -402,7 +436,8 @@ async def run_session(home: str, work: str, requests: str, points: Points) -> st
         id=SESSION,
         board=has_board,
         agents=[CODER] if prompt == "CLAIMS" else [],
-        max_returns=len(CHILDREN),
+        max_returns=0 if prompt.startswith("DECIDED") else len(CHILDREN),
+        isolate=prompt.startswith("DECIDED"),
         check="! grep -rq bad new" if prompt == "CHECKED" else "",
     )
     async with session:

@@ -186,3 +186,50 @@ def test_s13_the_next_run_of_a_named_isolated_child_sees_the_merged_files_though
     finally:
         program.close()
     figure("killed between the runs of an isolated child", f"{len(kills)} points, merged once")
+
+
+@pytest.mark.timeout(3_000)
+@pytest.mark.parametrize("how", ["retry", "clean", "side", "drop"])
+def test_s13_killed_at_any_point_a_decision_about_a_conflict_takes_effect_once(
+    tmp_path: Path, figure: Figure, how: str
+) -> None:
+    program = CrashProgram({"CRASH_PROMPT": f"DECIDED {how}"})
+    try:
+        undisturbed = start_session(tmp_path / "undisturbed", program, "line\n")
+        points, _ = undisturbed.run()
+        check_decision(undisturbed, how)
+        # The short form has the points of the decision: the other tests have those before it.
+        kills = range(1, points + 1) if LONG else range(points - 26, points, 13)
+        for point in kills:
+            session = start_session(tmp_path / str(point), program, "line\n")
+            session.run(Kill(point))
+            _, report = session.run()
+            assert report and report.text == "decided", f"killed at point {point}"
+            check_decision(session, how)
+    finally:
+        program.close()
+    figure(f"killed around every append and rename of merge {how}", f"{len(kills)} points")
+
+
+def check_decision(session: KilledSession, how: str) -> None:
+    """Check that the decision is recorded once, and that the files are as it says."""
+    events = session.events()
+    assert not find_violations(events)
+    merges = [event for event in events if isinstance(event, WorkMerged)]
+    ends = {event.child: event for event in merges if not event.call}
+    assert len(ends) == 2 and len(merges) == 3, merges
+    first, second = sorted(ends, key=lambda child: ends[child].state, reverse=True)
+    assert (ends[first].state, ends[second].state) == ("merged", "conflict")
+    (decision,) = [event for event in merges if event.call]
+    assert (decision.child, decision.state) == (second, "dropped" if how == "drop" else "merged")
+    prompts = {event.run: event.brief.prompt for event in events if isinstance(event, RunStarted)}
+    assert len(prompts) == 3
+    names = [prompts[run][-1] for run in (first, second)]
+    line = names[how in ("retry", "side")]
+    landed = names[:1] if how == "drop" else names
+    assert read_files(session.work) == {
+        "input.txt": "input\n",
+        "lines.txt": f"by {line}\n",
+        **{f"new/{name}.txt": f"new {name}\n" for name in sorted(landed)},
+    }
+    assert asyncio.run(replay(events)) == events, "the record does not replay"

@@ -10,7 +10,7 @@ import asyncio
 
 from msgspec import Struct
 
-from ..._core.events import CheckFinished, WorkMerged
+from ..._core.events import CheckFinished, FileWriteIntended, RunStarted, WorkMerged
 from ..._core.ports import (
     MERGE,
     NO_CHOICE,
@@ -106,6 +106,8 @@ class MergeQueue:
         self._waiting: list[MergeRequest] = []
         self._decided: set[str] = set()
         self._early: dict[str, MergeOutcome] = {}
+        self._interrupted = _list_interrupted(run)
+        self._restored: dict[str, MergeRequest] = {}
 
     async def merge(self, request: MergeRequest) -> MergeOutcome:
         """Merge work into the files of the run: all of it, or nothing.
@@ -129,11 +131,38 @@ class MergeQueue:
     async def _choose_batch(self) -> list[MergeRequest]:
         """Return the requests that can share a check, the oldest first."""
         waiting = [request for request in self._waiting if request.run_id not in self._early]
-        first = waiting[0]
+        first = await self._find_interrupted(waiting) or waiting[0]
         if first.check is None:
             return [first]
         batch = await self._restore_batch(first)
         return batch or [request for request in waiting if request.check == first.check]
+
+    async def _find_interrupted(self, waiting: list[MergeRequest]) -> MergeRequest | None:
+        """Return the request whose files an earlier process wrote in part; None if there is none.
+
+        It comes first: after other work it may have a conflict, with a part of its files written.
+        """
+        requests = {**self._restored, **{request.run_id: request for request in waiting}}
+        for run_id in self._interrupted:
+            if run_id in self._decided:
+                continue
+            if request := requests.get(run_id):
+                return request
+            work = await asyncio.to_thread(self._isolation.find_work, run_id)
+            if work:
+                check = self._find_past_check(run_id)
+                request = MergeRequest(waiting[0].context, run_id, work, check)
+                self._restored[run_id] = request
+                return request
+        return None
+
+    def _find_past_check(self, run_id: str) -> Check | None:
+        """Return the check that succeeded with the work of a run in an earlier process."""
+        services = self._run.services
+        for event in reversed(services.past_events.get(self._run.run_id, ())):
+            if isinstance(event, CheckFinished) and event.is_green and run_id in event.children:
+                return Check(event.command, services.check_seconds, is_from_user=True)
+        return None
 
     async def _restore_batch(self, first: MergeRequest) -> list[MergeRequest]:
         """Return the batch of a request that an earlier process checked, [] if there is none.
@@ -292,6 +321,22 @@ class MergeQueue:
             self._waiting.remove(request)
         else:  # It is of a batch that an earlier process checked, and its child reports later.
             self._early[request.run_id] = outcome
+
+
+def _list_interrupted(run: RunContext) -> list[str]:
+    """Return the runs whose work an earlier process began to write, the oldest first."""
+    past = run.services.past_events
+    own = past.get(run.run_id, ())
+    merged = {event.child for event in own if isinstance(event, WorkMerged)}
+    children = {
+        event.brief.call_id: event.brief.run_id
+        for events in past.values()
+        for event in events
+        if isinstance(event, RunStarted) and event.brief.parent == run.run_id
+    }
+    calls = dict.fromkeys(event.call_id for event in own if isinstance(event, FileWriteIntended))
+    run_ids = [children[call_id] for call_id in calls if call_id in children]
+    return [run_id for run_id in run_ids if run_id not in merged]
 
 
 async def merge_work(
