@@ -54,7 +54,8 @@ async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
     outcomes = run.close_batch()
     for note in collect_reminders(run):
         run.add_note(note)
-    if all(outcome.result.error for outcome in outcomes):
+    failed = [outcome for outcome in outcomes if outcome.result.error]
+    if len(failed) == len(outcomes):
         run.add_note(ALL_FAILED)
     return outcomes
 
