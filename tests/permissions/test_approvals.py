@@ -17,7 +17,7 @@ from mudroom._core.events import SessionOpened, TurnFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest
 from mudroom._core.tools import ToolCategory
 from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
-from mudroom.cli.interactive.questions.question_lines import escape_hidden, format_body
+from mudroom.cli.interactive.questions.question_lines import format_body
 from mudroom.cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
 from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import Line
@@ -27,6 +27,7 @@ from mudroom.models.scripted import call
 from mudroom.permissions import trust
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
+from mudroom.projections.safe_text import escape_hidden
 from mudroom.replay import replay
 
 from .conftest import Play, ScriptedApprover

@@ -21,6 +21,7 @@ _CONTROL_SEQUENCES = re.compile(
     r"|[\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG_GAP = re.compile(r" {24,}|\n{5,}")
 _LINE_BREAKS = re.compile(r"\r\n?|[\u2028\u2029\x85\x0b\x0c]")
 
 
@@ -38,6 +39,26 @@ def sanitize(text: str) -> str:
 def sanitize_line(text: str, limit: int = ACTION_LENGTH) -> str:
     """Sanitize a text, make one line of it, and cut it at `limit` characters."""
     return " ".join(sanitize(text[: limit * 4]).split())[:limit]
+
+
+def escape_hidden(text: str) -> str:
+    """Make hidden text visible.
+
+    Characters that are not printed become their code points; long runs of spaces or empty lines
+    become a count.
+    """
+
+    def count_gap(match: re.Match[str]) -> str:
+        kind = "blanks" if match[0][0] == " " else "empty lines"
+        return f" [{len(match[0])} {kind}] "
+
+    text = _LONG_GAP.sub(count_gap, text).replace("\t", "    ")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{{{ord(c):x}}}" for c in text)
+
+
+def escape_line(text: str) -> str:
+    """Make hidden text visible in one line: a line break becomes `\\n`."""
+    return escape_hidden(text).replace("\n", "\\n")
 
 
 def make_call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> str:

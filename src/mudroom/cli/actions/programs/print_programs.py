@@ -13,6 +13,7 @@ from ....integrations.usable_programs import (
     UsablePrograms,
     describe_program,
 )
+from ....projections.safe_text import escape_line
 from ...output.json_output import print_json
 from ...output.listing import print_entry, print_rows
 from ..load_settings import load_settings
@@ -33,7 +34,7 @@ def print_servers(cwd: str, *, as_json: bool) -> int:
             row
             for item in programs.listed_servers
             for row in (
-                (item.spec.name, item.spec.shown),
+                (escape_line(item.spec.name), escape_line(item.spec.shown)),
                 ("", f"{item.spec.transport}, {_describe_state(item)}"),
             )
         ]
@@ -61,9 +62,12 @@ def print_server(cwd: str, name: str, *, as_json: bool) -> int:
         details = _encode_details(item)
         print_rows(
             [
-                ("server", name),
+                ("server", escape_line(name)),
                 ("state", _describe_state(item)),
-                ("command" if item.spec.transport == "stdio" else "address", item.spec.shown),
+                (
+                    "command" if item.spec.transport == "stdio" else "address",
+                    escape_line(item.spec.shown),
+                ),
                 *((key, _format_value(value)) for key, value in details.items() if value),
             ]
         )
@@ -82,7 +86,10 @@ def print_hooks(cwd: str, *, as_json: bool) -> int:
             row
             for item in programs.listed_hooks
             for row in (
-                (describe_program(item.spec).removeprefix("hook "), item.spec.shown),
+                (
+                    escape_line(describe_program(item.spec).removeprefix("hook ")),
+                    escape_line(item.spec.shown),
+                ),
                 ("", _describe_state(item)),
             )
         ]
@@ -98,7 +105,7 @@ def print_programs_of_folder(programs: UsablePrograms) -> None:
     rows: list[tuple[str, str]] = []
     for program in programs.programs_of_folder:
         state = "not trusted" if program.digest in untrusted else "trusted"
-        rows.append((describe_program(program), program.shown))
+        rows.append((escape_line(describe_program(program)), escape_line(program.shown)))
         rows.append(("", f"{state}; {program.origin}"))
     if rows:
         print_rows(rows)

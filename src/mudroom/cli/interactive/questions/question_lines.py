@@ -10,12 +10,11 @@ import msgspec
 from ...._core.ports import MERGE, ApprovalRequest
 from ...._core.run_ids import is_child_id
 from ...._core.tools import ToolCategory
-from ....projections.safe_text import make_call_title, sanitize_line
+from ....projections.safe_text import escape_hidden, make_call_title, sanitize_line
 from ....tools import find_builtin_tool
 from ...output.text import Line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
 
-_LONG_GAP = re.compile(r" {24,}|\n{5,}")
 _VERBS = {ToolCategory.RUN: "run a command", ToolCategory.NETWORK: "send a request"}
 
 
@@ -90,21 +89,6 @@ def _format_command(command: str, parts: Sequence[str]) -> Iterator[Line]:
     for part in dict.fromkeys(open_parts):
         text = " ".join(part.split("\n"))
         yield [(f"  needs approval: {text}", "dim")]
-
-
-def escape_hidden(text: str) -> str:
-    """Make hidden text visible.
-
-    Characters that are not printed become their code points; long runs of spaces or empty lines
-    become a count.
-    """
-
-    def count_gap(match: re.Match[str]) -> str:
-        kind = "blanks" if match[0][0] == " " else "empty lines"
-        return f" [{len(match[0])} {kind}] "
-
-    text = _LONG_GAP.sub(count_gap, text).replace("\t", "    ")
-    return "".join(c if c.isprintable() or c == "\n" else f"\\u{{{ord(c):x}}}" for c in text)
 
 
 def _format_arguments(arguments: dict[str, object]) -> str:

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from ....config import Settings
 from ....permissions import trust
+from ....projections.safe_text import escape_hidden, escape_line
 from ...actions.load_permissions import is_trusted
 from ...output.text import Line
 from ..ui import QuestionUI
-from .question_lines import escape_hidden
 
 if TYPE_CHECKING:
     from ....integrations.usable_programs import UsablePrograms
@@ -63,6 +63,8 @@ async def ask_for_trust(
         ("yes", "yes, this time only"),
         ("no", "no"),
     ]
+    if needs_programs:
+        items.reverse()  # Enter without reading starts nothing.
     title = _format_title(cwd, names, programs)
     body = list(_format_body(programs)) if programs else []
     choice = await ui.choose(title, items, body=body)
@@ -109,7 +111,7 @@ def _format_body(programs: UsablePrograms) -> Iterator[Line]:
     for program in programs.untrusted:
         if program.origin != origin:
             origin = program.origin
-            yield [(f"  {escape_hidden(origin)}", "dim")]
-        yield [(f"    {escape_hidden(describe_program(program))}: ", "")]
+            yield [(f"  {escape_line(origin)}", "dim")]
+        yield [(f"    {escape_line(describe_program(program))}: ", "")]
         for line in escape_hidden(program.shown).split("\n"):
             yield [(f"      {line}", "bold")]
