@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -73,6 +74,20 @@ def test_requests_of_usual_size_ask_no_slow_source_of_windows() -> None:
     assert policy.choose_thresholds("some:model", LOOK_UP_SIZE - 1, None) is None
     with pytest.raises(AssertionError):
         policy.choose_thresholds("some:model", LOOK_UP_SIZE, None)
+
+
+async def test_a_slow_source_of_windows_does_not_stop_the_event_loop() -> None:
+    threads: list[int] = []
+
+    def look_up(name: str) -> int:
+        threads.append(threading.get_ident())
+        return 0
+
+    policy = ContextPolicy(look_up_window=look_up)
+    await policy.load_window("some:model", LOOK_UP_SIZE - 1)
+    assert not threads
+    await policy.load_window("some:model", LOOK_UP_SIZE)
+    assert threads and threading.get_ident() not in threads
 
 
 @pytest.mark.parametrize(

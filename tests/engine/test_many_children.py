@@ -191,3 +191,20 @@ async def test_a_child_that_has_ended_keeps_no_memory(
     assert report.ok
     assert len(stage.runs) == 3
     assert not kept, "the garbage collector need not find them"
+
+
+async def count_calls_of_children(stage: Stage, children: int) -> int:
+    """Return the function calls of a run with children that answer at once."""
+    tasks = [call("task", prompt=f"CHILD {number}") for number in range(children)]
+    async with stage.open({"PARENT": [tasks, "done"], "CHILD": ["done"]}) as session:
+        with CallCounter() as counter:
+            report = await session.run("PARENT")
+    assert report.ok
+    return counter.count
+
+
+async def test_starting_and_ending_a_child_takes_few_calls(stage: Stage) -> None:
+    await count_calls_of_children(stage, 2)  # fills caches, and imports modules
+    few = await count_calls_of_children(stage, 10)
+    many = await count_calls_of_children(stage, 60)
+    assert (many - few) / 50 <= 1_300

@@ -86,6 +86,12 @@ def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[
     """
     if patterns is None:
         return tuple(names)
+    return _select_tools(tuple(names), tuple(patterns))
+
+
+@lru_cache(maxsize=256)
+def _select_tools(names: tuple[str, ...], patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """See `select_tools`. The children of one answer ask the same."""
     parsed = parse_tool_patterns(patterns)
     included = [pattern for pattern in parsed if not pattern.is_excluded]
     excluded = [pattern for pattern in parsed if pattern.is_excluded and not pattern.has_brackets]
@@ -144,6 +150,11 @@ def list_call_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
 
     Leaves out `read(a.txt)` if another pattern, such as `read`, includes all calls of the tool.
     """
+    return _list_call_patterns(tuple(patterns)) if patterns else ()
+
+
+@lru_cache(maxsize=256)
+def _list_call_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     parsed = parse_tool_patterns(patterns)
     whole = [pattern for pattern in parsed if not pattern.has_brackets and not pattern.is_excluded]
     return tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -51,6 +52,14 @@ class ContextPolicy(Struct, frozen=True, kw_only=True):
     def get_window(self, model: str) -> int:
         """Return the context window of a model from all sources, 0 if it has no known limit."""
         return self.find_window(model) or self.look_up_window(model)
+
+    async def load_window(self, model: str, size: int) -> None:
+        """Ask a slow source for a window in a thread, if a request of this size needs it.
+
+        The sources keep what they load. In the thread of the event loop it stops all runs.
+        """
+        if size >= LOOK_UP_SIZE and not self.find_window(model):
+            await asyncio.to_thread(self.look_up_window, model)
 
     def choose_thresholds(self, model: str, size: int, max_output: int | None) -> Thresholds | None:
         """Return the thresholds for a model, None if it has no known limit.

@@ -92,6 +92,7 @@ async def _shorten(run: RunContext) -> bool:
         # A summary run reads the whole conversation; the reserve of the window is meant for it.
         return False
     size = run.estimate_request_tokens()
+    await run.services.context_policy.load_window(run.brief.model, size)
     thresholds = run.find_thresholds(size)
     state.next_check = choose_next_check(size, thresholds)
     if thresholds is None or (size <= thresholds.clear_at and not refusals):

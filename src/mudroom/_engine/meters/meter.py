@@ -126,8 +126,9 @@ class Meter:
         Raises ValueError that names the limit that does not suffice.
         """
         self.check_children()
-        for limit in SHARED_LIMITS:
-            self._check_amount(limit, getattr(requested, limit))
+        if self.has_shared_limits:
+            for limit in SHARED_LIMITS:
+                self._check_amount(limit, getattr(requested, limit))
         self.add_children(1)
         return self._open_child(self._limit_child_budget(requested, seconds))
 
