@@ -37,8 +37,11 @@ def create_session(
     notices = list(loaded.notices)
     if programs:
         notices += programs.notices
-        notices += describe_idle(programs)
-        options = {"mcp_servers": programs.servers, **options}
+        options = {
+            "mcp_servers": programs.servers,
+            "hook_programs": programs.hooks,
+            **options,
+        }
     session = Session(**make_session_options(settings, cwd, loaded, notices, start) | options)
     session.notices.extend(notices)
     return session
@@ -81,18 +84,6 @@ def make_session_options(
         "prices": settings.output_format != "text",
         "environ": os.environ,
     }
-
-
-def describe_idle(programs: UsablePrograms) -> list[str]:
-    """Return a notice about the hooks that are listed, but not started."""
-    from ...integrations.usable_programs import describe_count
-
-    if not programs.hooks:
-        return []
-    return [
-        f"not used: {describe_count(programs.hooks)}. Only programs can add these to mudroom:"
-        " Session(hooks=...)."
-    ]
 
 
 async def name_session(session: Session, home: str, start: SessionStart) -> None:

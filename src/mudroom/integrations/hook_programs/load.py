@@ -15,6 +15,7 @@ from ..config_files import EntryReader, Finding, make_digest, read_json, read_to
 from ..file_names import CURSOR_HOOKS, HOOK_FILES, Dialect, list_places
 from ..mcp_servers.spec import Scope
 from .event_names import CODEX_EVENTS, FIRING_EVENTS, GEMINI_EVENTS, OTHER_EVENTS
+from .matcher import parse_matcher
 from .spec import HookKind, HookSpec
 
 _KINDS: tuple[str, ...] = get_args(HookKind)
@@ -218,6 +219,8 @@ def _read_handler(
     if reader.is_usable and not needed.get(kind, options.get("prompt")):
         field = {"http": "url", "mcp_tool": "tool"}.get(kind, "prompt")
         reader.reject(f"it has no {'command' if kind == 'command' else field}")
+    if problem := parse_matcher(matcher).problem:
+        reader.reject(problem, "Use names separated by |, or a simpler expression.")
     if not reader.is_usable:
         return None
     reader.report_unused()

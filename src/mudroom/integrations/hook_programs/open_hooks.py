@@ -49,7 +49,7 @@ def open_session_hooks(
         environ=environ,
         run_log=run_log,
     )
-    transcripts = TranscriptFiles(facts.session, home, journal)
+    transcripts = TranscriptFiles(facts.session, facts.spill_folder, journal)
     return SessionHooks(
         hooks, facts, matches_rule=matches_rule, transcripts=transcripts, run_log=run_log
     )

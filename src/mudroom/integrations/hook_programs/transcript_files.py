@@ -16,12 +16,13 @@ class TranscriptFiles:
     """Transcript files of one session.
 
     Arguments:
-        home: mudroom's state folder.
+        folder: for files of the session, which are removed with it.
+        journal: of the session.
     """
 
-    def __init__(self, session: str, home: str, journal: Journal) -> None:
+    def __init__(self, session: str, folder: str, journal: Journal) -> None:
         self._fold = ClaudeTranscripts(session)
-        self._folder = Path(home, "hook-transcripts")
+        self._folder = Path(folder, "transcripts")
         self._journal = journal
         self._new: list[StoredEvent] = []
         self._written: set[str] = set()

@@ -1,0 +1,33 @@
+"""Builders of hooks for the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mudroom.integrations.hook_programs.hook_set import HookSet
+from mudroom.integrations.hook_programs.run_log import RunLog
+from mudroom.integrations.hook_programs.spec import HookSpec
+
+
+def make_spec(event: str, command: str, **fields: Any) -> HookSpec:
+    """Return a hook with a shell line."""
+    defaults: dict[str, Any] = {
+        "kind": "command",
+        "origin": "settings.json",
+        "scope": "user",
+        "shown": command,
+    }
+    return HookSpec(event=event, command=command, **(defaults | fields))
+
+
+def make_set(folder: Path, *specs: HookSpec, environ: dict[str, str] | None = None) -> HookSet:
+    """Return the hooks of a session."""
+    return HookSet(
+        specs,
+        {},
+        session="s",
+        folder=str(folder),
+        environ=environ or {},
+        run_log=RunLog(str(folder / "home")),
+    )

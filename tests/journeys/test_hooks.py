@@ -1,0 +1,63 @@
+"""Hooks of settings files, with the real program: trusted ones run, also with -p."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+from .conftest import Mudroom
+
+OFFLINE = ("--model", "offline")
+
+
+def write_hooks(mudroom: Mudroom, **commands: str) -> Path:
+    """Write the hooks of the project, by event, and return the file."""
+    hooks: dict[str, Any] = {
+        event: [{"hooks": [{"type": "command", "command": command}]}]
+        for event, command in commands.items()
+    }
+    path = mudroom.project / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"hooks": hooks}))
+    return path
+
+
+async def test_hooks_of_a_folder_run_after_trust_and_never_before(mudroom: Mudroom) -> None:
+    script = mudroom.project / "hook.sh"
+    script.write_text('#!/bin/sh\ncat > "$CLAUDE_PROJECT_DIR/seen-$1.json"\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    command = '"$CLAUDE_PROJECT_DIR"/hook.sh'
+    events = ("UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
+    write_hooks(mudroom, **{event: f"{command} {event}" for event in events})
+    prompt = ("-p", "how many lines has f0.txt?", *OFFLINE)
+    refused = await mudroom(*prompt)
+    assert refused.code == 0
+    assert "not used: 4 hooks of this folder" in refused.err
+    assert not list(mudroom.project.glob("seen-*"))
+    done = await mudroom(*prompt, "--trust")
+    assert (done.code, "not used" in done.err) == (0, False)
+    inputs = {
+        event: json.loads((mudroom.project / f"seen-{event}.json").read_text()) for event in events
+    }
+    assert inputs["UserPromptSubmit"]["prompt"] == "how many lines has f0.txt?"
+    assert Path(inputs["Stop"]["transcript_path"]).is_file()
+    assert inputs["PreToolUse"]["tool_name"] in ("Read", "Bash", "Grep", "Glob", "Agent")
+
+
+async def test_a_prompt_that_a_hook_refuses_ends_with_its_reason(mudroom: Mudroom) -> None:
+    write_hooks(mudroom, UserPromptSubmit="echo no prompts on Sundays >&2; exit 2")
+    done = await mudroom("-p", "how many lines?", *OFFLINE, "--trust")
+    assert done.code == 1
+    assert "a hook refused the prompt: no prompts on Sundays" in done.err
+    assert "Traceback" not in done.err
+
+
+async def test_a_hook_that_fails_is_a_notice_with_its_file(mudroom: Mudroom) -> None:
+    path = write_hooks(mudroom, UserPromptSubmit="echo broken >&2; exit 3")
+    done = await mudroom("-p", "how many lines?", *OFFLINE, "--trust")
+    assert done.code == 0
+    assert "A hook failed" in done.err
+    assert "it ended with exit code 3: broken" in done.err
+    assert str(path) in done.err
