@@ -124,7 +124,8 @@ async def test_a_line_to_a_named_child_starts_it_again_and_its_message_is_opened
         await tmux.expect("all told")
         await tmux.say("@alice are you there")
         await tmux.expect("Stored; alice works again with it at your next prompt.")
-        await tmux.say("go on")
+        await tmux.say("@allice go on")
+        await tmux.expect_scrolled("@allice is no agent, named child or file here.", 1)
         await tmux.expect_scrolled("all told", 2)
     assert "write to bob" in team.received["alice"][1]
     assert "the door is" in str(team.received["bob"])
