@@ -69,6 +69,16 @@ async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: P
         assert len(await read_texts(page, ".session")) == 2
 
 
+async def test_a_narrow_list_shows_date_and_cost(page: Page, tmp_path: Path) -> None:
+    async with open_list(page, tmp_path):
+        await page.set_size(360, 700, phone=True)
+        shown = await page.run("document.querySelector('.session em').innerText")
+        assert ", 20" in shown and "$" in shown
+        await page.set_size(1440, 900)
+        shown = await page.run("document.querySelector('.session em').innerText")
+        assert "$" not in shown
+
+
 async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
     async with open_list(page, tmp_path):
         await page.click(".session:nth-child(1) input")

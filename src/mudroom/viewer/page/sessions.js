@@ -54,7 +54,9 @@ const drawSessionRow = (session) => {
   const details = error ? oneLine(error, 200) : facts.filter(Boolean).join(" · ");
   const state = sessionState(session);
   const figure = (kind, words) => h("span", { class: `figure ${kind}` }, words);
+  const short = (kind, words) => words && h("span", { class: `short ${kind}` }, `${words} · `);
   const runs = session.children + session.prompts;
+  const cost = session.usd === null ? "" : formatMoney(session.usd);
   return h(
     "li",
     { class: "session" },
@@ -68,12 +70,12 @@ const drawSessionRow = (session) => {
       "a",
       { class: "asked", href: `#session=${encodeURIComponent(session.id)}` },
       h("b", null, title || "no prompt yet"),
-      h("em", null, details),
+      h("em", null, short("when", formatDate(session.when)), short("cost", cost), details),
     ),
     figure("when", formatDate(session.when)),
     figure("runs", runs ? plural(runs, "run") : ""),
     figure("tokens", session.tokens ? `${formatTokens(session.tokens)} tokens` : ""),
-    figure("cost", session.usd === null ? "" : formatMoney(session.usd)),
+    figure("cost", cost),
     figure("time", session.seconds ? formatSeconds(session.seconds) : ""),
     h("span", { class: `badge ${state}` }, state),
   );
