@@ -369,8 +369,6 @@ class _Builder:
                 where="worker",
                 remedy='Use worker="local", or leave the objects out.',
             )
-        if options.mcp_servers:
-            self._notices.append("children in worker processes have no tools of MCP servers")
         from .worker_services import make_process_worker
 
         return make_process_worker(

@@ -13,7 +13,7 @@ from ._core.board_tasks import BoardOffer
 from ._core.compaction import CompactionOptions
 from ._core.events import StoredEvent
 from ._core.listings import ListingLimits
-from ._core.ports import Board
+from ._core.ports import Board, ToolServers
 from ._core.tools import Tool
 from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.versions import FileVersions
@@ -35,6 +35,7 @@ from .workers.process.remote_services import (
     RemoteModel,
     SessionLink,
 )
+from .workers.process.server_calls import RemoteServers, ServersState, describe_servers
 from .workers.process.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
 from .workers.process.worker import ProcessWorker
 
@@ -94,6 +95,7 @@ def make_process_worker(
         has_hooks=services.hooks is not None,
         versions_folder=services.versions.folder if services.versions else "",
         board_offer=board_offer,
+        servers=_encode_servers(services.servers),
     )
     command = [sys.executable, "-m", "mudroom.worker_process"]
     return ProcessWorker(services, config, command, processes)
@@ -171,6 +173,7 @@ def build_worker_services(
         approver=RemoteApprover(link),
         redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
+        servers=_open_servers(config, link),
         toolbox=_collect_tools(
             config, permissions, skills, board, ask=environments.shared.sandbox.tier == "ask"
         ),
@@ -198,6 +201,16 @@ def build_worker_services(
         context_policy=make_context_policy(models, config.compaction, config.home),
         board=board,
     )
+
+
+def _encode_servers(servers: ToolServers | None) -> bytes:
+    return msgspec.msgpack.encode(describe_servers(servers)) if servers else b""
+
+
+def _open_servers(config: WorkerConfig, link: SessionLink) -> RemoteServers | None:
+    if not config.servers:
+        return None
+    return RemoteServers(link, msgspec.msgpack.decode(config.servers, type=ServersState))
 
 
 def _open_models(

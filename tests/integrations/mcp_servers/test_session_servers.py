@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Permissions, ServerSpec, Session
+from mudroom import Agent, Permissions, Reason, ServerSpec, Session
 from mudroom.events import RunStarted, ToolCallFinished, ToolCallStarted
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Rule, Verdict
 
-from .servers import count_starts, make_quick, make_small
+from ...waiting import wait_until
+from .servers import count_starts, make_quick, make_small, read_log
 
 
 def open_session(folder: Path, script: Any, servers: Sequence[ServerSpec], **more: Any) -> Session:
@@ -316,3 +318,55 @@ async def test_a_server_of_the_new_era_works(tmp_path: Path) -> None:
     assert seen[1].text == "42"
     assert seen[2].images[0].media_type == "image/png"
     assert seen[3].error
+
+
+async def test_children_in_worker_processes_use_the_servers_of_the_session(tmp_path: Path) -> None:
+    agents = [
+        Agent(name="adder", instructions="", tools=("mcp__quick__add",)),
+        Agent(name="searcher", instructions="", tools=("mcp__quick",)),
+    ]
+    results: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        results.extend(result.text for result in request.results)
+        if request.prompt == "Add.":
+            return "added" if request.turn else [call("mcp__quick__add", a=20, b=22)]
+        if request.prompt == "Search.":
+            steps = [[call("mcp_find", query="pid")], [call("mcp_call", tool="quick__pid")], "done"]
+            return steps[request.turn]
+        tasks = [
+            call("task", agent="adder", prompt="Add."),
+            call("task", agent="searcher", prompt="Search."),
+        ]
+        return "done" if request.turn else tasks
+
+    server = make_many(tmp_path)
+    async with open_session(
+        tmp_path, answer, [server], agents=agents, worker="process:2"
+    ) as session:
+        report = await session.run("Delegate.")
+    assert report.ok
+    assert "42" in results
+    assert any("mcp__quick__pid" in result for result in results)
+    assert read_log(tmp_path / "log")[0].removeprefix("start ") in results
+    assert count_starts(tmp_path / "log") == 1
+
+
+async def test_a_cancelled_run_in_a_worker_process_cancels_its_call(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    agent = Agent(name="sleeper", instructions="", tools=("mcp__quick__sleep",))
+
+    def answer(request: Request) -> Answer:
+        if request.prompt == "Sleep.":
+            return [call("mcp__quick__sleep")]
+        return "done" if request.turn else [call("task", agent="sleeper", prompt="Sleep.")]
+
+    async with open_session(
+        tmp_path, answer, [make_quick(log=log)], agents=[agent], worker="process:1"
+    ) as session:
+        running = asyncio.create_task(session.run("Delegate."))
+        await wait_until(lambda: "tools/call" in read_log(log))
+        session.cancel()
+        report = await running
+        await wait_until(lambda: "notifications/cancelled" in read_log(log))
+    assert report.reason is Reason.CANCELLED

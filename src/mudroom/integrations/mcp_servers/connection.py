@@ -18,6 +18,7 @@ from .spec import ServerSpec
 
 if TYPE_CHECKING:
     from . import package_client
+    from .package_client import HttpTransport
     from .stdio_transport import StdioTransport
 
 IDLE_SECONDS = 300.0
@@ -47,7 +48,7 @@ class _Link:
         )
         self.stop = asyncio.Event()
         self.process: ServerProcess | None = None
-        self.transport: StdioTransport | None = None
+        self.transport: StdioTransport | HttpTransport | None = None
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -269,17 +270,17 @@ class Connection:
         async with AsyncExitStack() as stack:
             if self.spec.transport == "stdio":
                 link.process = await start_server_process(self.spec, self._folder, self._environ)
-                link.transport, streams = package_client.open_stdio(link.process, link.stop.set)
+                link.transport = package_client.StdioTransport(link.process, link.stop.set)
             elif self.spec.transport == "http":
                 headers = await collect_headers(self.spec, self._folder, self._environ)
-                streams = package_client.open_http(self.spec, headers)
+                link.transport = package_client.HttpTransport(self.spec, headers)
             else:
                 raise ServerError(
                     "the transport sse is not supported", remedy='Use the address for "http".'
                 )
             client = await stack.enter_async_context(
                 package_client.make_client(
-                    streams, self._folder, self._refresh_soon, self._extend_calls
+                    link.transport.connect(), self._folder, self._refresh_soon, self._extend_calls
                 )
             )
             self._on_listing(await package_client.list_tools(client))

@@ -11,13 +11,13 @@ import json
 import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import httpx2
 import mcp_types
-from mcp.client._transport import Transport
+from mcp.client._transport import Transport, TransportStreams
 from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
@@ -26,7 +26,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..._version import __version__
 from .listing import Content, ListedTool, Listing, ServerResult
-from .server_process import ServerProcess
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
 
@@ -43,25 +42,42 @@ _LOST_SESSION = "Session terminated"
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
 
 
-def open_stdio(
-    process: ServerProcess, on_end: Callable[[], object]
-) -> tuple[StdioTransport, AbstractAsyncContextManager[Any]]:
-    """Return the transport of a process, and the connection to give to `open_client`."""
-    transport = StdioTransport(process, on_end)
-    return transport, transport.connect()
+class HttpTransport:
+    """Messages of one server by streamable HTTP.
 
+    Arguments:
+        headers: of every request.
 
-@asynccontextmanager
-async def open_http(spec: ServerSpec, headers: Mapping[str, str]) -> AsyncGenerator[Any]:
-    """Connect to a server by streamable HTTP. `headers`: of every request."""
-    timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
-    async with httpx2.AsyncClient(headers=dict(headers), timeout=timeout) as http:
-        async with streamable_http_client(spec.url, http_client=http) as streams:
-            yield streams
+    Attributes:
+        fault: the refusal of the server, which the package does not tell; "" for none.
+    """
+
+    def __init__(self, spec: ServerSpec, headers: Mapping[str, str]) -> None:
+        self.fault = ""
+        self._url = spec.url
+        self._headers = dict(headers)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncGenerator[TransportStreams]:
+        """Return the streams for the package."""
+        async with httpx2.AsyncClient(
+            headers=self._headers,
+            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
+            event_hooks={"response": [self._note_refusal]},
+        ) as http:
+            async with streamable_http_client(self._url, http_client=http) as streams:
+                yield streams
+
+    async def _note_refusal(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        if status in (401, 403):
+            self.fault = f"HTTP {status}: it wants a login; set a token or headers"
+        elif status >= 500:
+            self.fault = f"HTTP {status}"
 
 
 def make_client(
-    transport: AbstractAsyncContextManager[Any],
+    transport: Transport,
     folder: str,
     on_tools_changed: Callable[[], object],
     on_sign_of_life: Callable[[], object],
@@ -86,9 +102,8 @@ def make_client(
             roots=[mcp_types.Root.model_validate({"uri": uri, "name": os.path.basename(folder)})]
         )
 
-    typed: Transport = transport
     return Client(
-        typed,
+        transport,
         client_info=mcp_types.Implementation(name="mudroom", version=__version__),
         message_handler=handle_message,
         list_roots_callback=list_roots,

@@ -38,6 +38,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         isolate: children that may change files have isolated workspaces by default.
         check, check_seconds: see SessionServices.
         board_offer: runs that have the tools for the task board; "" without a board.
+        servers: the ServersState of the session, encoded; empty without servers.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         compaction: when the engine shortens conversations.
         max_returns: see SessionServices.
@@ -74,6 +75,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     images: dict[str, bool] = {}
     versions_folder: str = ""
     board_offer: BoardOffer = ""
+    servers: bytes = b""
     compaction: CompactionOptions = CompactionOptions()
     max_returns: int = 1
 

@@ -74,6 +74,10 @@ class SessionLink:
             raise reply.error.to_exception()
         return reply.result
 
+    def send_call(self, name: str, *arguments: object) -> None:
+        """Call a service of the session without waiting for a result."""
+        self.channel.send(CallSession(self.make_id(), name, encode(arguments)))
+
     def open_stream(self, message: ModelRequest) -> asyncio.Queue[ModelItem]:
         """Send a model request and return the queue of its items."""
         queue: asyncio.Queue[ModelItem] = asyncio.Queue()

@@ -19,6 +19,7 @@ from ..._engine.team_registry import TeamReply, TeamRequest, Teams
 from .channel import encode
 from .messages import CallReply, CallSession, ErrorInfo
 from .remote_services import SessionLink
+from .server_calls import CALL_TOOL, CANCEL_TOOL, LOAD_TOOLS, ServerCalls
 
 Target = Callable[..., Awaitable[Any]]
 """A service of the session."""
@@ -43,6 +44,9 @@ _ARGUMENTS: dict[str, Any] = {
     "before_compaction": tuple[Brief],
     _FIND_REFUSAL: tuple[str, dict[str, Any]],
     _SEND_TO_TEAM: tuple[TeamRequest],
+    LOAD_TOOLS: tuple[tuple[str, ...]],
+    CALL_TOOL: tuple[str, str, dict[str, Any]],
+    CANCEL_TOOL: tuple[str],
 }
 _DECODERS = {name: msgspec.msgpack.Decoder(types) for name, types in _ARGUMENTS.items()}
 
@@ -55,7 +59,11 @@ def list_targets(
     Arguments:
         append: stores events.
     """
+    calls = ServerCalls(services)
     return {
+        LOAD_TOOLS: calls.load,
+        CALL_TOOL: calls.call,
+        CANCEL_TOOL: calls.cancel,
         "append": append,
         "read": partial(_read, services.journal),
         "decide": services.approver.decide,
