@@ -1,0 +1,179 @@
+"""Programs of a folder do not start before the user trusts them, whatever starts mudroom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from mudroom.cli.actions.programs.load_programs import load_programs
+from mudroom.cli.interactive.questions.trust_question import ask_for_trust, find_untrusted_files
+from mudroom.cli.main import run
+from mudroom.cli.output.scrollback import Scrollback
+from mudroom.cli.output.text import Line
+from mudroom.config import Settings
+from mudroom.integrations.usable_programs import UsablePrograms
+from mudroom.permissions import trust
+
+HOOK_EVENTS = ("SessionStart", "UserPromptSubmit", "PreToolUse", "Stop", "SessionEnd")
+
+
+class ScriptedAnswers:
+    """UI that answers a question, and keeps what it shows."""
+
+    def __init__(self, answer: str) -> None:
+        self.titles: list[str] = []
+        self.labels: list[list[str]] = []
+        self.bodies: list[str] = []
+        self.scrollback = Scrollback(write=lambda _: None, columns=lambda: 80, color=False)
+        self._answer = answer
+
+    async def choose(
+        self,
+        title: str,
+        items: Sequence[tuple[str, str]],
+        *,
+        free_text: bool = False,
+        body: Sequence[Line] = (),
+        is_searchable: bool = False,
+    ) -> str | None:
+        self.titles.append(title)
+        self.labels.append([label for _, label in items])
+        self.bodies.append("\n".join("".join(text for text, _ in line) for line in body))
+        return self._answer
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder whose servers and hooks create files beside it when they start."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("sys.stdin", None)
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / ".claude" / "agents").mkdir(parents=True)
+    (project / "a.txt").write_text("one\n")
+    monkeypatch.chdir(project)
+    server = {"command": "touch", "args": [str(tmp_path / "server-started")]}
+    remote = {"url": "http://127.0.0.1:9/mcp", "headersHelper": f"touch {tmp_path}/helper-started"}
+    text = json.dumps({"mcpServers": {"local": server, "remote": remote}})
+    (project / ".mcp.json").write_text(text)
+    (project / ".cursor").mkdir()
+    (project / ".cursor" / "mcp.json").write_text(text.replace("started", "started-by-cursor"))
+    handlers = [{"hooks": [{"command": f"touch {tmp_path}/hook-started"}]}]
+    hooks = json.dumps({"hooks": dict.fromkeys(HOOK_EVENTS, handlers)})
+    (project / ".claude" / "settings.json").write_text(hooks)
+    (project / ".codex").mkdir()
+    (project / ".codex" / "hooks.json").write_text(hooks.replace("started", "started-by-codex"))
+    return project
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-p", "how many lines does a.txt have?"],
+        ["-p", "how many lines does a.txt have?", "-o", "json"],
+        ["-p", "how many lines does a.txt have?", "-o", "stream-json", "--isolate"],
+        ["mcp", "list"],
+        ["mcp", "get", "local"],
+        ["mcp", "add", "more", "touch", "more-started"],
+        ["hooks"],
+        ["trust"],
+        ["permissions"],
+        ["agents"],
+        ["doctor"],
+        ["runs"],
+    ],
+    ids=lambda arguments: " ".join(arguments).replace("how many lines does a.txt have?", "PROMPT"),
+)
+def test_nothing_of_an_untrusted_folder_starts(
+    project: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    is_prompt = arguments[0] == "-p"
+    for flags in ([], ["--continue"]) if is_prompt else ([],):
+        code = run([*arguments, *flags, *(["-m", "offline"] if is_prompt else [])])
+        err = capsys.readouterr().err
+        assert code == 0, err
+        if is_prompt:
+            assert err.count("not used: 4 MCP servers and 10 hooks of this folder") == 1
+    assert [path.name for path in project.parent.iterdir() if "started" in path.name] == []
+    assert not (project / "more-started").exists()
+
+
+def load(project: Path, settings: Settings) -> UsablePrograms:
+    programs = load_programs(settings, str(project))
+    assert programs is not None
+    return programs
+
+
+async def test_the_question_shows_all_commands_and_remembers_the_answer(project: Path) -> None:
+    settings = Settings(home=str(project.parent / "state"))
+    cwd = str(project)
+    names = find_untrusted_files(settings, cwd)
+    programs = load(project, settings)
+    assert len(programs.untrusted) == 14
+
+    ui = ScriptedAnswers("no")
+    answer = await ask_for_trust(ui, settings, cwd, names, programs)
+    assert ui.labels[0] == ["no", "yes, this time only", "yes, always trust this folder"]
+    assert "declares 4 MCP servers and 10 hooks" in ui.titles[0]
+    assert "outside the sandbox" in ui.titles[0]
+    for program in programs.untrusted:
+        assert program.shown in ui.bodies[0] and program.origin in ui.bodies[0]
+    assert "MCP server local" in ui.bodies[0] and "hook PreToolUse" in ui.bodies[0]
+    assert "helper-started" in ui.bodies[0]
+    assert answer.programs is not None and not answer.programs.servers
+    assert not answer.settings.trust
+
+    answer = await ask_for_trust(ScriptedAnswers("yes"), settings, cwd, names, programs)
+    assert answer.programs is not None and len(answer.programs.servers) == 2
+    assert answer.settings.trust and load(project, settings).untrusted
+
+    answer = await ask_for_trust(ScriptedAnswers("always"), settings, cwd, names, programs)
+    assert answer.programs is not None and not answer.programs.untrusted
+    assert not load(project, settings).untrusted
+    assert trust.is_trusted(settings.home, cwd)
+
+
+async def test_a_changed_set_is_asked_about_without_the_agents(project: Path) -> None:
+    settings = Settings(home=str(project.parent / "state"))
+    load(project, settings).remember_trust(settings.home)
+    trust.trust_folder(settings.home, str(project))
+    (project / ".mcp.json").write_text('{"mcpServers": {"new": {"command": "other"}}}')
+    programs = load(project, settings)
+    assert find_untrusted_files(settings, str(project)) == []
+    ui = ScriptedAnswers("always")
+    answer = await ask_for_trust(ui, settings, str(project), [], programs)
+    assert "that you have not trusted, or that have changed" in ui.titles[0]
+    assert ui.labels[0][-1] == "yes, always trust these programs"
+    assert not answer.settings.trust and not load(project, settings).untrusted
+
+
+async def test_hidden_characters_of_a_command_are_visible_in_the_question(project: Path) -> None:
+    settings = Settings(home=str(project.parent / "state"))
+    name = "a\x1b[8m\nb"
+    servers = {name: {"command": "sh", "args": ["-c", "echo" + " " * 90 + "\u202e;evil"]}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    ui = ScriptedAnswers("no")
+    await ask_for_trust(ui, settings, str(project), [], load(project, settings))
+    assert "a\\u{1b}[8m\\nb" in ui.bodies[0]
+    assert "[90 blanks] \\u{202e};evil" in ui.bodies[0]
+
+
+def test_doctor_has_a_row_for_servers_and_one_for_hooks(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / ".vscode").mkdir()
+    (project / ".vscode" / "mcp.json").write_text("[]")
+    run(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    rows = {check["name"]: check for check in checks if check["name"] in ("MCP servers", "hooks")}
+    assert rows["MCP servers"]["state"] == rows["hooks"]["state"] == "warn"
+    assert "4 servers in files, 4 not used; the first: not trusted" in rows["MCP servers"]["found"]
+    assert rows["hooks"]["remedy"] == "mudroom hooks lists them all."
+    problems = [check for check in checks if check["name"] == "MCP servers and hooks"]
+    assert [(check["state"], check["remedy"]) for check in problems] == [
+        ("warn", "Correct the file.")
+    ]
