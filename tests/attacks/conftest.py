@@ -33,7 +33,7 @@ from mudroom.workspaces.shared import SharedWorkspace
 
 KEY = f"sk-planted-{secrets.token_hex(8)}"
 SECRET = "PRIVATE-KEY-MATERIAL"
-LIMITS = ResourceLimits(processes=200, memory=1 << 30, file_size=1 << 30, scratch=64 << 20)
+LIMITS = ResourceLimits(processes=200, memory=1 << 30, file_size=256 << 20, scratch=64 << 20)
 FOUND = detect.run_probes(
     "" if os.environ.get("ATTACKS_HIDDEN") else detect.find_bwrap(os.environ, "/nonexistent"),
     tempfile.gettempdir(),

@@ -24,7 +24,7 @@ import pytest
 from mudroom.errors import WorkspaceError
 
 from ..waiting import wait_until
-from .conftest import KEY, Arena
+from .conftest import KEY, LIMITS, Arena
 
 Listen = Callable[..., socket.socket]
 REFUSED = re.compile(
@@ -767,19 +767,20 @@ async def test_36b_root_runs_commands_as_another_user(arena: Arena) -> None:
 
 async def test_37_fill_temp(arena: Arena) -> None:
     text = await arena.bash(
-        "for folder in ${TMPDIR:-/tmp} ~; do dd if=/dev/zero of=$folder/big bs=1M count=1500; done"
+        "for folder in ${TMPDIR:-/tmp} ~; do dd if=/dev/zero of=$folder/big bs=1M count=300; done"
         " > /dev/null 2>&1; stat -c 'size %s' ${TMPDIR:-/tmp}/big ~/big"
     )
     sizes = [int(size) for size in re.findall(r"^size (\d+)", text, re.M)]
     assert len(sizes) == 2, text
     if arena.tier == "full":
         assert sum(sizes) <= 64 << 20, "both folders share one file system in memory"
-    assert max(sizes) <= 1 << 30
+    assert max(sizes) <= LIMITS.file_size
 
 
 async def test_38_huge_file(arena: Arena) -> None:
     await arena.bash("truncate -s 100G sparse; head -c 1G /dev/zero > /dev/null; echo x")
-    assert not (arena.root / "sparse").exists() or (arena.root / "sparse").stat().st_size <= 1 << 30
+    sparse = arena.root / "sparse"
+    assert not sparse.exists() or sparse.stat().st_size <= LIMITS.file_size
 
 
 async def test_39_other_repo(arena: Arena) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 import pytest
 
@@ -24,6 +26,21 @@ def site() -> ModuleType:
     module = module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+class BuiltSite(NamedTuple):
+    """The folder of the site as `scripts/site` builds it, and the output of the script."""
+
+    folder: Path
+    done: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="session")
+def built_site(tmp_path_factory: pytest.TempPathFactory) -> BuiltSite:
+    """Build the site with the script."""
+    place = tmp_path_factory.mktemp("site")
+    done = subprocess.run([sys.executable, SCRIPTS / "site", place], capture_output=True, text=True)
+    return BuiltSite(place / "build" / "site", done)
 
 
 @pytest.fixture(scope="session")

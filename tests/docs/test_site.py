@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.docs.conftest import BuiltSite
 
 import mudroom
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -21,15 +18,10 @@ def pages(site: ModuleType, tmp_path: Path) -> Path:
     return tmp_path / "build" / "pages"
 
 
-def test_the_site_builds_without_faults(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "site", tmp_path], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout
-    assert done.stdout.strip().endswith("build/site/index.html")
-    reference = (tmp_path / "build" / "site" / "docs" / "reference" / "mudroom.html").read_text(
-        "utf-8"
-    )
+def test_the_site_builds_without_faults(built_site: BuiltSite) -> None:
+    assert built_site.done.returncode == 0, built_site.done.stdout
+    assert built_site.done.stdout.strip().endswith("build/site/index.html")
+    reference = (built_site.folder / "docs" / "reference" / "mudroom.html").read_text("utf-8")
     assert all(f'id="{name.lower()}"' in reference for name in mudroom.__all__)
 
 

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from tests.docs.conftest import BuiltSite
 from tests.viewer.browser.conftest import CHROMIUM, Page, open_browser
 
 DIALOG = "[...document.querySelectorAll('*')].find(each => each.shadowRoot)?.shadowRoot"
-
-
-@pytest.fixture(scope="module")
-def built(site: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the site and return its folder."""
-    place = tmp_path_factory.mktemp("site")
-    site.copy_pages(place)
-    assert site.build_site(place) == []
-    return place / "build" / "site"
 
 
 @pytest.fixture
@@ -30,8 +21,9 @@ async def page(tmp_path: Path) -> AsyncGenerator[Page]:
         yield tab
 
 
-async def test_search_works_from_disk(built: Path, page: Page) -> None:
-    await page.send("Page.navigate", url=(built / "docs" / "budgets.html").as_uri())
+async def test_search_works_from_disk(built_site: BuiltSite, page: Page) -> None:
+    assert built_site.done.returncode == 0, built_site.done.stdout
+    await page.send("Page.navigate", url=(built_site.folder / "docs" / "budgets.html").as_uri())
     await page.wait_until("document.readyState === 'complete'")
     await page.run("document.querySelector('.md-search__button').click()")
     await page.wait_until(f"{DIALOG}?.activeElement?.tagName === 'INPUT'")
