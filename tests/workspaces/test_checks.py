@@ -162,7 +162,7 @@ async def test_a_child_can_repair_files_with_which_the_check_fails(project: Path
 
 async def test_a_check_that_takes_too_long_fails(project: Path) -> None:
     _, model, events = await run_checked(
-        project, {"one": write("one", "1")}, check="echo slow; sleep 1000", check_seconds=1
+        project, {"one": write("one", "1")}, check="echo slow; sleep 1000", check_seconds=2
     )
     assert "sleep 1000 (timed out, " in get_results(model)[0]
     assert "slow" in get_results(model)[0]
