@@ -444,8 +444,10 @@ async def test_no_rows_of_another_width_remain(
             await tmux.resize(columns, rows)
             await asyncio.sleep(pace)
         await tmux.expect("3 running", "⎿ read f0.txt", "context")
-        await tmux.wait_until_idle()
-        shown = await tmux.scroll()
+        shown = ""
+        while "context 1%" not in shown:  # hidden until the width settles
+            await tmux.wait_until_idle()
+            shown = await tmux.scroll()
         assert [
             shown.count(words)
             for words in ("● turn", "look at alpha", "look at gamma", "context 1%")

@@ -56,12 +56,11 @@ def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
     children, seconds = (5_000, 25) if LONG else (300, 1)
     # The short form shares its processors with other tests: one of three may have to wait.
     longest_lag = 100 if LONG else 500
-    for attempt in range(1 if LONG else 3):
-        result = run_load(tmp_path / f"load{attempt}", "children", str(children), str(seconds))
-        check_nothing_remains(result)
-        assert result.peak_mb < 1_000
-        if result.lag_p99_ms < longest_lag:
-            break
+    words = ("children", str(children), str(seconds))
+    result = run_load(tmp_path / "load", *words)
+    for attempt in range(0 if LONG else 2):
+        if result.lag_p99_ms >= longest_lag:
+            result = run_load(tmp_path / f"load{attempt}", *words)
     figure(
         f"{children:,} children at once",
         (
@@ -69,6 +68,8 @@ def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
             f"{result.lag_max_ms} ms, {result.seconds} s"
         ),
     )
+    check_nothing_remains(result)
+    assert result.peak_mb < 1_000
     assert result.lag_p99_ms < longest_lag
 
 
