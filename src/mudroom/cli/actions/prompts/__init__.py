@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -12,9 +12,11 @@ from ...._core.messages import ImageBlock, TextBlock
 from ...._core.runs import Report
 from ....config import Settings
 from ....errors import UsageError
-from ....session import Session
 from .attachments import load_attachments
 from .mentions import describe_unknown_mentions, expand_mentions
+
+if TYPE_CHECKING:
+    from ....session import Session
 
 
 class PreparedPrompt(Struct):

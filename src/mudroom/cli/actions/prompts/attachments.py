@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -17,12 +18,14 @@ from ....errors import WorkspaceError
 from ....output_filters.redaction import Redactor
 from ....permissions.rules import Verdict
 from ....projections.safe_text import sanitize_line
-from ....session import Session
 from ....tools._image_files import MAX_IMAGE_BYTES, parse_image
 from ....tools.read import READ
 from ..load_permissions import load_permissions
 from ..permissions import make_policy
 from .mentions import find_mentions
+
+if TYPE_CHECKING:
+    from ....session import Session
 
 MAX_TEXT_BYTES = 100_000
 """Largest text file that is attached; of a larger one the model reads parts."""
