@@ -1,7 +1,7 @@
 # `make demo` runs the main job, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges
+.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ reliability: dev ## run the long fault tests and print their figures (one to two
 
 merges: dev ## let children change the packages of a folder at once, then run their tests: make merges FOLDER=...
 	MUDROOM_LONG=1 MUDROOM_SUBJECTS=$(abspath $(FOLDER)) $(PY) -m pytest tests/reliability/test_real_repositories.py
+
+fits: dev ## run the programs of others with mudroom that need Node, such as the TypeScript agent SDK
+	scripts/fits
 
 real: dev ## run the tests against a real model on this machine; the first run builds its server (10 to 40 minutes)
 	scripts/real
