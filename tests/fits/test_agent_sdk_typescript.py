@@ -123,6 +123,17 @@ async def test_the_program_decides_on_calls(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "project").iterdir()] == ["made"]
 
 
+async def test_the_program_changes_the_arguments_of_a_call(tmp_path: Path) -> None:
+    await run_program("changedInput", tmp_path)
+    assert [path.name for path in (tmp_path / "project").iterdir()] == ["right"]
+
+
+async def test_a_hook_of_the_program_blocks_a_call(tmp_path: Path) -> None:
+    output = await run_program("hooks", tmp_path)
+    assert output["called"] == [["PreToolUse", "Bash", "touch made"]]
+    assert "A hook said no." in output["texts"][0]
+
+
 async def test_the_program_brings_tools(tmp_path: Path) -> None:
     output = await run_program("ownTools", tmp_path)
     assert output == {

@@ -207,3 +207,32 @@ async def test_an_option_that_cannot_be_used_is_an_error_of_initialize(mudroom: 
     assert response["subtype"] == "error"
     assert "nowhere" in response["error"]
     assert "nowhere" in done.err
+
+
+async def test_servers_of_a_flag_work_beside_those_of_the_host(mudroom: Mudroom) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if request.turn == 0:
+            return [ToolCallBlock("t0", "mcp_find", {"query": "add"})]
+        if request.turn == 2:
+            return "Done."
+        arguments = {"tool": "mcp__small__add", "arguments": {"a": 2, "b": 3}}
+        return [ToolCallBlock("t1", "mcp_call", arguments)]
+
+    script = Path(__file__).parents[1] / "integrations" / "mcp_servers" / "small_server.py"
+    entry = {"command": sys.executable, "args": [str(script)]}
+    config = json.dumps({"mcpServers": {"small": entry, "broken": {"args": 3}}})
+    async with ModelServer(answer) as server:
+        done = await mudroom(
+            *FLAGS,
+            "--mcp-config",
+            config,
+            "--strict-mcp-config",
+            stdin=make_prompt_line("Add."),
+            url=server.url,
+        )
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    init = next(line for line in lines if line.get("subtype") == "init")
+    assert init["mcp_servers"] == [{"name": "small", "status": "pending"}]
+    results = [line["message"]["content"][0] for line in lines if line["type"] == "user"]
+    assert results[1]["content"] == "5", done.err
+    assert "broken" in done.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,9 @@ from tests.waiting import SECONDS
 
 from mudroom import Session
 from mudroom._core.agents import Mode
-from mudroom._core.ports import Approver, ToolSource
 from mudroom.permissions.rules import Permissions
 from mudroom.servers.agent_sdk.server import AgentSdkServer
-from mudroom.servers.agent_sdk.setup import PlannedSession, ServerOptions, SessionPlan
+from mudroom.servers.agent_sdk.setup import PlannedSession, ServerOptions, SessionParts, SessionPlan
 from mudroom.testing import ScriptedModel
 
 Line = dict[str, Any]
@@ -46,9 +45,7 @@ class SdkHost:
         self._count = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def prepare(
-        self, plan: SessionPlan, approver: Approver, sources: Sequence[ToolSource]
-    ) -> PlannedSession:
+    def prepare(self, plan: SessionPlan, parts: SessionParts) -> PlannedSession:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
         rules = (*self._permissions.rules, *plan.rules)
@@ -60,8 +57,9 @@ class SdkHost:
             home=self._options.home,
             sandbox="off",
             permissions=permissions,
-            approver=approver,
-            tool_sources=sources,
+            approver=parts.approver,
+            tool_sources=parts.sources,
+            hooks=parts.hooks or None,
             resume=plan.resume,
             id=plan.id,
             environ={"HOME": str(self._folder)},

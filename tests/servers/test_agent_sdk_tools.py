@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
+from mudroom.permissions.rules import Permissions
 from mudroom.testing import Request, call
 
 from .conftest import Line, MakeHost, SdkHost
@@ -293,3 +297,86 @@ async def test_a_change_of_the_tools_counts_for_the_next_prompt(make_host: MakeH
     assert first["result"] == "['mcp__calc__add', 'mcp__calc__fail']"
     assert second["result"] == "['mcp__calc__add', 'mcp__calc__more']"
     assert third["result"] == "[]"
+
+
+async def test_changed_arguments_are_judged_again(make_host: MakeHost, tmp_path: Path) -> None:
+    host = make_host(
+        [call("bash", command="touch wrong"), call("bash", command="touch wrong"), "Done."],
+        asks_host=True,
+    )
+    host._permissions = Permissions.of(deny=["Bash(rm:*)"])
+    host._permissions = replace(host._permissions, can_ask=True)
+    commands = ["touch right", "rm right"]
+    host.answers["can_use_tool"] = lambda _: {
+        "behavior": "allow",
+        "updatedInput": {"command": commands.pop(0)},
+    }
+    async with host.serve():
+        await host.ask("Run it.")
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["right"]
+    assert "a rule says deny" in list_results(host)[1]
+
+
+async def test_a_hook_of_the_host_blocks_a_call_of_a_child(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    def answer(request: Request) -> Any:
+        if request.turn:
+            return "Done."
+        if "task" in request.tools:
+            return call("task", prompt="Touch.", agent="general")
+        return call("bash", command="touch made")
+
+    def block(request: Line) -> Line:
+        inputs.append(request["input"])
+        return {"decision": "block", "reason": "A hook said no."}
+
+    inputs: list[Line] = []
+    host = make_host(answer, shows_hooks=True)
+    host.answers["hook_callback"] = block
+    matcher = {"matcher": "Bash", "hookCallbackIds": ["hook_0"]}
+    async with host.serve():
+        response = await host.request(
+            "initialize", hooks={"PreToolUse": [matcher], "CwdChanged": [matcher]}
+        )
+        await host.ask("Delegate.")
+    assert response["response"]["hooks_applied"] is True
+    (hook_input,) = inputs
+    assert hook_input["tool_name"] == "Bash"
+    assert hook_input["tool_input"] == {"command": "touch made"}
+    assert hook_input["agent_id"] == "1.1.1"
+    assert "A hook said no." in list_results(host)[0]
+    assert not (tmp_path / "made").exists()
+    assert any("CwdChanged" in notice for notice in host.notices)
+    (started,) = host.list_lines("system", "hook_started")
+    (ended,) = host.list_lines("system", "hook_response")
+    assert started["hook_id"] == ended["hook_id"]
+    assert (ended["hook_event"], ended["outcome"]) == ("PreToolUse", "success")
+
+
+async def test_a_hook_that_fails_or_never_answers_blocks_a_call_and_nothing_else(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    async def answer_never(request: Line) -> Line:
+        if request["callback_id"] == "raises":
+            raise ValueError("no such name")
+        await asyncio.Event().wait()
+        return {}
+
+    def matcher(callback_id: str, **more: object) -> list[Line]:
+        return [{"hookCallbackIds": [callback_id], "timeout": 0.05, **more}]
+
+    for hooks, is_made in (
+        ({"PreToolUse": matcher("raises")}, False),
+        ({"PreToolUse": matcher("waits")}, False),
+        ({"PreToolUse": matcher("raises", onFailure="continue")}, True),
+        ({"PostToolUse": matcher("waits"), "UserPromptSubmit": matcher("waits")}, True),
+    ):
+        host = make_host([call("bash", command="touch made"), "Done."])
+        host.answers["hook_callback"] = answer_never
+        async with host.serve():
+            await host.request("initialize", hooks=hooks)
+            result = await host.ask("Run it.")
+        assert result["result"] == "Done."
+        assert (tmp_path / "made").exists() == is_made, hooks
+        (tmp_path / "made").unlink(missing_ok=True)

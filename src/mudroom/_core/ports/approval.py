@@ -47,6 +47,8 @@ class ApprovalDecision(Struct, metaclass=NamedFields, frozen=True):
     Arguments:
         allowed: true if the call may run.
         why: text for the model if the call is denied.
+        arguments: arguments to use instead of the model's, which the policy judges again; None
+            keeps them.
 
     Example:
         ApprovalDecision(False, "Use the tests instead.")
@@ -54,6 +56,7 @@ class ApprovalDecision(Struct, metaclass=NamedFields, frozen=True):
 
     allowed: bool
     why: str = ""
+    arguments: dict[str, Any] | None = None
 
 
 class Approver(Protocol):

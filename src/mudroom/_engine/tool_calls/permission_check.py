@@ -107,7 +107,12 @@ async def _ask(
         answer = await hooks.on_permission_request(run.brief, prepared.call, verdict.why)
         check_hook_result("on_permission_request", answer, ToolHookDecision)
     if answer is None or not (answer.denial or answer.verdict == "allow"):
-        return prepared, verdict, await _ask_approver(run, prepared, verdict)
+        decision = await _ask_approver(run, prepared, verdict)
+        if decision.arguments is None or not decision.allowed:
+            return prepared, verdict, decision
+        answer = ToolHookDecision(
+            verdict="allow", arguments=decision.arguments, why=decision.why, rule=verdict.rule
+        )
     if answer.denial:
         verdict = structs.replace(verdict, rule=answer.rule)
         return prepared, verdict, ApprovalDecision(False, answer.denial)

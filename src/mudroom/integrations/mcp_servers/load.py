@@ -52,6 +52,24 @@ def load_servers(
     return LoadedServers(servers, findings)
 
 
+def parse_servers(
+    entries: Mapping[str, Any], *, origin: str, folder: str, environ: Mapping[str, str]
+) -> LoadedServers:
+    """Return the servers of an option in the form of `.mcp.json`: name -> entry.
+
+    Arguments:
+        origin: name of the option. folder: of the session.
+        environ: values of the variables in the entries.
+    """
+    findings: list[Finding] = []
+    expander = Expander(environ, folder, environ.get("HOME", ""), folder)
+    parsed = [
+        _parse_server(ServerEntry(name, entry, origin, "claude", "option"), expander, findings)
+        for name, entry in entries.items()
+    ]
+    return LoadedServers([server for server in parsed if server], findings)
+
+
 def _parse_server(
     source: ServerEntry, expander: Expander, findings: list[Finding]
 ) -> ServerSpec | None:

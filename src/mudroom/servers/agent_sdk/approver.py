@@ -81,7 +81,7 @@ class HostApprover:
             return ApprovalDecision(False, f"{_ORIGIN} could not decide: {error}")
         finally:
             self._count(-1)
-        return self._use_answer(answer)
+        return self._use_answer(request, answer)
 
     def _count(self, change: int) -> None:
         self._waiting += change
@@ -113,7 +113,7 @@ class HostApprover:
             **({"agent_id": request.run_id} if is_child_id(request.run_id) else {}),
         }
 
-    def _use_answer(self, answer: Mapping[str, Any]) -> ApprovalDecision:
+    def _use_answer(self, request: ApprovalRequest, answer: Mapping[str, Any]) -> ApprovalDecision:
         if answer.get("behavior") != "allow":
             if answer.get("interrupt") is True:
                 self._interrupt()
@@ -121,7 +121,12 @@ class HostApprover:
             return ApprovalDecision(False, str(reason) if reason else f"{_ORIGIN} said no")
         for update in as_list(answer.get("updatedPermissions")):
             self._apply_update(as_object(update))
-        return ApprovalDecision(True, f"{_ORIGIN} said yes")
+        arguments = as_object(answer.get("updatedInput"))
+        sent = to_host_arguments(request.tool, request.arguments, self._cwd)
+        is_changed = bool(arguments) and arguments != sent
+        return ApprovalDecision(
+            True, f"{_ORIGIN} said yes", arguments=arguments if is_changed else None
+        )
 
     def _apply_update(self, update: Mapping[str, Any]) -> None:
         """Apply a change of the permissions that came with an answer."""

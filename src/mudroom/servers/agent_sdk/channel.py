@@ -27,7 +27,7 @@ class ControlChannel:
         self._write = write
         self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._numbers = count(1)
-        self._is_closed = False
+        self.is_closed = False
 
     def send(self, line: Mapping[str, Any]) -> None:
         """Write a line; long texts are cut."""
@@ -56,7 +56,7 @@ class ControlChannel:
                 f"the request {subtype} is longer than the agent SDK reads",
                 remedy="Use shorter arguments.",
             )
-        if self._is_closed:
+        if self.is_closed:
             raise _explain_closed(subtype)
         future = asyncio.get_running_loop().create_future()
         self._pending[request_id] = future
@@ -64,7 +64,7 @@ class ControlChannel:
         try:
             return await future
         except asyncio.CancelledError:
-            if not self._is_closed:
+            if not self.is_closed:
                 self.send({"type": "control_cancel_request", "request_id": request_id})
             raise
         finally:
@@ -82,7 +82,7 @@ class ControlChannel:
 
     def close(self) -> None:
         """End all requests: the host answers no more."""
-        self._is_closed = True
+        self.is_closed = True
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(_explain_closed("control"))

@@ -9,6 +9,7 @@ from ...errors import UsageError
 from ...permissions.rules import Rule
 from .approver import HostApprover
 from .channel import ControlChannel
+from .host_hooks import make_host_hooks
 from .host_tools import HostToolSource
 from .hosted_session import HostedSession
 from .output import PROTOCOL_LEVEL, HostOutput
@@ -47,8 +48,11 @@ class Host:
         sources = [
             HostToolSource(channel, name, setup.manifests.get(name)) for name in setup.servers
         ]
+        hooks = make_host_hooks(setup.hooks, channel, output.send_hook, notify)
         plan = SessionPlan(setup=setup)
-        self.hosted = HostedSession(prepare, options, approver, sources, output, plan, notify)
+        self.hosted = HostedSession(
+            prepare, options, approver, sources, hooks, output, plan, notify
+        )
         self.prompts = PromptLoop(
             self.hosted, output, keeps_background=setup.keeps_background, notify=notify
         )
@@ -93,6 +97,8 @@ class Host:
             "available_output_styles": ["default"],
             "models": list_models(),
             "account": {"apiKeySource": "none"},
+            "hook_on_failure_supported": True,
+            **({"hooks_applied": True} if self._setup.hooks else {}),
             **(parked if self._setup.manifests else {}),
             "claude_code_version": PROTOCOL_LEVEL,
             "session_id": session.id,

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..._core.agents import Mode
+from ..._core.ports import HookCallback
 from ...errors import MudroomError, UnknownName, UsageError
 from ...permissions.rules import Permissions, Rule
 from ...session import Session
 from .approver import HostApprover
 from .host_tools import HostToolSource
 from .output import HostOutput
-from .setup import PlannedSession, PrepareSession, ServerOptions, SessionPlan
+from .setup import PlannedSession, PrepareSession, ServerOptions, SessionParts, SessionPlan
 
 
 class HostedSession:
@@ -31,6 +32,7 @@ class HostedSession:
         options: ServerOptions,
         approver: HostApprover,
         sources: list[HostToolSource],
+        hooks: Mapping[str, Sequence[HookCallback]],
         output: HostOutput,
         plan: SessionPlan,
         notify: Callable[[str], object],
@@ -40,6 +42,7 @@ class HostedSession:
         self._prepare = prepare
         self._options = options
         self._approver = approver
+        self._parts = SessionParts(approver=approver, sources=sources, hooks=hooks)
         self._output = output
         self._plan = plan
         self._notify = notify
@@ -65,7 +68,7 @@ class HostedSession:
 
     async def open(self) -> None:
         """Open the session. Raises UsageError, JournalError."""
-        planned = self._prepare(self._plan, self._approver, self.sources)
+        planned = self._prepare(self._plan, self._parts)
         session = planned.session
         await self._stack.enter_async_context(session)
         self._planned = planned
@@ -121,7 +124,7 @@ class HostedSession:
         if mode not in list(Mode):
             raise UnknownName("permission mode", mode, [each.value for each in Mode])
         plan = replace(self._plan, mode=mode)
-        self._prepare(plan, self._approver, ())
+        self._prepare(plan, self._parts)
         self._plan = plan
         self._approver.mode = Mode(mode)
 

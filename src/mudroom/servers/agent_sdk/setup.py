@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from ..._core.ports import Approver, ToolSource
+from ..._core.ports import Approver, HookCallback, ToolSource
 from ...permissions.rules import Permissions, Rule
 from ...session import Session
 from .json_fields import as_list, as_object, as_text
@@ -21,6 +21,7 @@ class HostSetup(Struct, frozen=True, kw_only=True):
         system_prompt: in place of the built-in one; "" keeps that.
         appended_prompt: text after the system prompt.
         json_schema: schema of the answers; None for text.
+        hooks: matchers with the ids of callbacks, by event.
         servers: names of the in-process MCP servers.
         manifests: their greetings and tools, if the host sent them ahead.
         shows_child_text: whether text and thinking of children are sent.
@@ -33,6 +34,7 @@ class HostSetup(Struct, frozen=True, kw_only=True):
     system_prompt: str = ""
     appended_prompt: str = ""
     json_schema: dict[str, Any] | None = None
+    hooks: Mapping[str, Any] = field(default_factory=dict[str, Any])
     servers: tuple[str, ...] = ()
     manifests: Mapping[str, Any] = field(default_factory=dict[str, Any])
     shows_child_text: bool = False
@@ -60,6 +62,20 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     id: str = ""
 
 
+class SessionParts(Struct, frozen=True, kw_only=True):
+    """Parts of a session that the host provides.
+
+    Arguments:
+        sources: its in-process MCP servers. hooks: its functions, by event.
+    """
+
+    approver: Approver
+    sources: Sequence[ToolSource] = ()
+    hooks: Mapping[str, Sequence[HookCallback]] = field(
+        default_factory=dict[str, Sequence[HookCallback]]
+    )
+
+
 class PlannedSession(Struct, frozen=True, kw_only=True):
     """A session that is not open yet, and its permissions.
 
@@ -74,7 +90,7 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     servers: tuple[dict[str, Any], ...] = ()
 
 
-PrepareSession = Callable[[SessionPlan, Approver, Sequence[ToolSource]], PlannedSession]
+PrepareSession = Callable[[SessionPlan, SessionParts], PlannedSession]
 """Function that makes the session of a plan from the flags and settings of the command line."""
 
 
@@ -110,6 +126,7 @@ _USED = frozenset(
         "systemPrompt",
         "appendSystemPrompt",
         "jsonSchema",
+        "hooks",
         "sdkMcpServers",
         "sdkMcpServerManifests",
         "sdkMcpServerManifestsOrigin",
@@ -135,6 +152,7 @@ def parse_setup(request: Mapping[str, Any], servers: Sequence[str] = ()) -> Host
         system_prompt="\n\n".join(part for part in parts if isinstance(part, str) and part),
         appended_prompt=as_text(request.get("appendSystemPrompt")),
         json_schema=as_object(request.get("jsonSchema")) or None,
+        hooks=as_object(request.get("hooks")),
         servers=tuple(dict.fromkeys([*servers, *map(str, as_list(request.get("sdkMcpServers")))])),
         manifests=as_object(request.get("sdkMcpServerManifests")),
         shows_child_text=request.get("forwardSubagentText") is True,

@@ -6,14 +6,18 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from ...._core.ports import Approver, ToolSource
 from ...._platform.event_loop import run_event_loop
 from ....servers.agent_sdk.server import AgentSdkServer
-from ....servers.agent_sdk.setup import PlannedSession, ServerOptions, SessionPlan
+from ....servers.agent_sdk.setup import (
+    PlannedSession,
+    ServerOptions,
+    SessionParts,
+    SessionPlan,
+)
 from ....servers.line_input import LineInput
 from ...output.log_notices import show_log
 from ...output.progress import print_notice
@@ -27,6 +31,9 @@ from ..programs.load_programs import load_programs
 from ..session_start import SessionStart, StartOptions
 from ..session_store import delete_expired_sessions
 from .flag_values import SdkValues, parse_sdk_values
+
+if TYPE_CHECKING:
+    from ....integrations.mcp_servers.spec import ServerSpec
 
 _TRUE = ("1", "true", "yes", "on")
 
@@ -73,7 +80,12 @@ async def _serve(
     values = parse_sdk_values(flags, options.cwd, parse_notices)
     for notice in parse_notices:
         printer.show(notice)
-    planner = _SessionPlanner(options, values, asks_host="--permission-prompt-tool" in flags)
+    planner = _SessionPlanner(
+        options,
+        values,
+        asks_host="--permission-prompt-tool" in flags,
+        is_strict="--strict-mcp-config" in switches,
+    )
     server_options = ServerOptions(
         servers=values.host_servers,
         streams_parts="--include-partial-messages" in switches,
@@ -95,19 +107,27 @@ async def _serve(
 
 
 class _SessionPlanner:
-    """Maker of the sessions of a host from the settings and flags of the command line."""
+    """Maker of the sessions of a host from the settings and flags of the command line.
 
-    def __init__(self, options: StartOptions, values: SdkValues, *, asks_host: bool) -> None:
+    Arguments:
+        asks_host: the host decides on calls that need confirmation.
+        is_strict: leave out the MCP servers of files.
+    """
+
+    def __init__(
+        self, options: StartOptions, values: SdkValues, *, asks_host: bool, is_strict: bool
+    ) -> None:
         self.asks_host = asks_host
+        self._is_strict = is_strict
+        self._notices: list[str] = []
         self._options = options
         self._values = values
         self._programs = None
         if values.reads_files:
             self._programs = load_programs(options.settings, options.cwd)
+        self._servers = self._load_servers(self._notices)
 
-    def prepare(
-        self, plan: SessionPlan, approver: Approver, sources: Sequence[ToolSource]
-    ) -> PlannedSession:
+    def prepare(self, plan: SessionPlan, parts: SessionParts) -> PlannedSession:
         """Return the session of a plan. Raises UsageError."""
         values = self._values
         settings = self._options.settings
@@ -122,16 +142,18 @@ class _SessionPlanner:
         )
         rules = (*loaded.permissions.rules, *values.rules, *plan.rules)
         permissions = replace(loaded.permissions, rules=rules)
-        notices = self._describe_servers()
+        notices = list(self._notices)
         session = create_session(
             settings,
             self._options.cwd,
             loaded._replace(permissions=permissions),
             self._make_start(plan),
             programs=self._programs,
-            tool_sources=sources,
+            mcp_servers=self._servers,
+            tool_sources=parts.sources,
+            hooks=parts.hooks or None,
             **self._make_options(plan, notices),
-            **({"approver": approver} if self.asks_host else {}),
+            **({"approver": parts.approver} if self.asks_host else {}),
         )
         home = self._options.settings.home
         shown = [*session.notices, *notices]
@@ -139,14 +161,25 @@ class _SessionPlanner:
         outputs = plan.setup.json_schema
         if outputs is None and settings.json_schema:
             outputs = load_json_schema(settings.json_schema)
-        servers = [{"name": name, "status": "failed"} for name in values.other_servers]
+        servers = [{"name": server.name, "status": "pending"} for server in self._servers]
         return PlannedSession(
             session=session, permissions=permissions, outputs=outputs, servers=tuple(servers)
         )
 
-    def _describe_servers(self) -> list[str]:
-        names = ", ".join(self._values.other_servers)
-        return [f"MCP servers that are not used: {names}"] if names else []
+    def _load_servers(self, notices: list[str]) -> list[ServerSpec]:
+        """Return the MCP servers of the flags, and then those of files."""
+        entries = self._values.other_servers
+        from_files = self._programs.servers if self._programs and not self._is_strict else ()
+        if not entries:
+            return list(from_files)
+        from ....integrations.mcp_servers.load import parse_servers
+
+        origin = "--mcp-config"
+        folder = self._options.cwd
+        loaded = parse_servers(entries, origin=origin, folder=folder, environ=os.environ)
+        notices += [f"{each.text} ({origin}). {each.remedy}".strip() for each in loaded.findings]
+        names = {server.name for server in loaded.servers}
+        return [*loaded.servers, *(each for each in from_files if each.name not in names)]
 
     def _make_start(self, plan: SessionPlan) -> SessionStart:
         start = self._options.start
