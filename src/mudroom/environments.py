@@ -354,7 +354,10 @@ class IsolatedFiles:
     def open_tree(self, tree: str) -> AbstractAsyncContextManager[Sandbox]:
         """Open a sandbox with the files of a tree, for as long as it is needed."""
         if self._open_tree is None:
-            raise UsageError("no command can run with the files of a tree here")
+            raise UsageError(
+                "no command can run with the files of a tree here",
+                remedy="Use the environment of a session.",
+            )
         return self._open_tree(tree)
 
     def lock_files(self) -> AbstractContextManager[None]:

@@ -12,6 +12,7 @@ from tests.workspaces.git_projects import make_repository, write_files
 from mudroom import Budget, Report, Session
 from mudroom._core.events import RunStarted, StoredEvent, WorkMerged
 from mudroom._core.messages import TextBlock
+from mudroom._engine.children.return_text import make_return_prompt
 from mudroom.cli.output.tree_lines import describe_task
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -200,3 +201,19 @@ async def test_returned_work_has_the_title_of_its_child(project: Path) -> None:
     tree = RunTree.from_events(events)
     assert tree.runs["1.1.2~2"].prompt.startswith("[From mudroom")
     assert describe_task(tree.runs["1.1.2~2"]) == "> task: two"
+
+
+def test_the_child_reads_its_conflicts_and_not_the_overlaps() -> None:
+    text = (
+        "[merge: not done, 2 conflicts; all work of the child is kept as run 1.1.2.\n"
+        "- a.txt (both-modified): base /x/a, parent /x/b\n- b (type): base /x/c]\n"
+        "[overlap: other children changed these files, too.\n- a.txt: 1.1.1 3, 1.1.2 3: conflict]"
+    )
+    conflicts = (("a.txt", "both-modified"), ("b", "type"), ("c", "binary"))
+    merged = WorkMerged(at=1, child="1.1.2", state="conflict", conflicts=conflicts, text=text)
+    listed = [line for line in make_return_prompt(merged).splitlines() if line.startswith("- ")]
+    assert listed == [
+        "- a.txt (both-modified): base /x/a, parent /x/b",
+        "- b (type): base /x/c",
+        "- c (binary)",
+    ]

@@ -11,9 +11,9 @@ from .._core.merge_counts import count_merges
 from .._core.merge_events import WorkMerged
 from .._core.runs import MergeCounts, Report
 from .._core.tools import ToolResult
+from .board_reminder import BoardReminder
 from .call_batch import CallOutcome
 from .changes.snapshot import list_folders_above
-from .claimed_tasks import ClaimedTasks
 
 
 class CallWindow(Protocol):
@@ -29,14 +29,14 @@ class Evidence:
 
     Attributes:
         unknown_changes: see `Report`.
-        claimed_tasks: tasks of the board that the run works on.
+        board_reminder: reminds of the tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}
         self.failed = 0
-        self.claimed_tasks = ClaimedTasks()
+        self.board_reminder = BoardReminder()
         self.unknown_changes = ""
         self.open_windows: dict[str, CallWindow] = {}
         self._files_read: dict[str, None] = {}

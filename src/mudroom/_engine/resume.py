@@ -375,7 +375,7 @@ def _walk_next_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> I
 def collect_reminders(run: RunContext) -> list[str]:
     """Return the reminders that are due after a batch of calls."""
     makers = [tool.make_reminder for tool in run.tools.values() if tool.make_reminder]
-    reminders = [run.evidence.claimed_tasks.make_reminder(run.recorder.turn)]
+    reminders = [run.evidence.board_reminder.make_text(run.recorder.turn)]
     if makers:
         context = CallContext(run)
         reminders += [make_reminder(context) or "" for make_reminder in makers]

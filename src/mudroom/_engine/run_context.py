@@ -235,7 +235,7 @@ class RunContext:
             ]
         )
         self.evidence.add(outcomes)
-        self.evidence.claimed_tasks.add(outcomes, self.recorder.turn)
+        self.evidence.board_reminder.add(outcomes, self.recorder.turn)
         self.batch = CallBatch()
         return outcomes
 

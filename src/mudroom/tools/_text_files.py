@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from .._core.ports import Workspace
 from .._core.tools import PreviewLine, ToolResult
+from .._platform.binary_files import is_binary
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -101,7 +102,7 @@ def describe_binary(head: bytes) -> str:
         return ""
     if head.startswith(_MAGIC_BYTES):
         return next(kind for magic, kind in _MAGIC if head.startswith(magic))
-    return "binary file" if b"\0" in head else ""
+    return "binary file" if is_binary(head) else ""
 
 
 def get_file_lock(workspace: Workspace, located: str) -> threading.Lock:

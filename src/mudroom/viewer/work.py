@@ -10,6 +10,7 @@ from msgspec import Struct
 from .._core.events import RunFinished, WorkMerged
 from .._core.runs import Work
 from .._core.tools import PreviewLine
+from .._platform.binary_files import is_binary
 from ..errors import UsageError, WorkspaceError
 from ..journals.encoding import decode
 from ..projections.differences import diff_texts
@@ -154,6 +155,6 @@ def _read_files(store: TreeStore, tree: str, paths: Sequence[str]) -> dict[str, 
 def _read_text(store: TreeStore, content: str) -> str | None:
     """Return a content as text, "" for no file, None if it is no text or too large."""
     data = store.read(content) if content else b""
-    if len(data) > MAX_BYTES or b"\0" in data[:8_192]:
+    if len(data) > MAX_BYTES or is_binary(data):
         return None
     return data.decode("utf-8", "replace")

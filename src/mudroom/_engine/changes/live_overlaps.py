@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ..._core.ports import Clock, Workspace
 from ..._core.run_ids import is_run_above
 from ..._core.tools import ToolResult
+from ..._platform.binary_files import is_binary
 from ...errors import WorkspaceError
 
 MAX_COMPARED_BYTES = 1 << 20
@@ -207,4 +208,4 @@ def _read_small(workspace: Workspace, path: str) -> bytes | None:
         data = workspace.read(path, 0, MAX_COMPARED_BYTES + 1)
     except WorkspaceError:
         return None
-    return None if len(data) > MAX_COMPARED_BYTES or b"\0" in data else data
+    return None if len(data) > MAX_COMPARED_BYTES or is_binary(data) else data

@@ -8,6 +8,7 @@ from stat import S_ISLNK
 from ..._core.counts import count_noun
 from ..._core.ports import Isolation, MergedFile, MergePlan
 from ..._core.tools import PreviewLine
+from ..._platform.binary_files import is_binary
 from ...projections.differences import diff_texts
 
 MAX_LINES = 400
@@ -46,7 +47,7 @@ def _describe(file: MergedFile) -> str:
 
 def _compare(file: MergedFile, isolation: Isolation) -> Iterator[PreviewLine]:
     before, after = isolation.read(file.before), isolation.read(file.after)
-    if max(len(before), len(after)) > _MAX_BYTES or b"\0" in before[:8_192] + after[:8_192]:
+    if max(len(before), len(after)) > _MAX_BYTES or is_binary(before, after):
         yield ("", f"{len(before):,} bytes now, {len(after):,} bytes then")
         return
     yield from diff_texts(before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ..._core.events import WorkMerged
 
+_MAX_LISTED = 20
+"""Conflicts that the child reads by name."""
+
 _CONFLICT = """\
 [From mudroom, not from the user.] Your work is not merged. Since you began, the files of your \
 parent have changed, and your changes conflict with them:
@@ -25,5 +28,14 @@ def make_return_prompt(merged: WorkMerged) -> str:
     """Return the prompt of the run with which a child gets its work back."""
     if merged.state == "red":
         return _RED.format(check=merged.check)
-    conflicts = [line for line in merged.text.splitlines() if line.startswith("- ")]
-    return _CONFLICT.format(conflicts="\n".join(conflicts).removesuffix("]"))
+    lines = [_describe(merged, path, kind) for path, kind in merged.conflicts[:_MAX_LISTED]]
+    if len(merged.conflicts) > _MAX_LISTED:
+        lines.append(f"- and {len(merged.conflicts) - _MAX_LISTED} more")
+    return _CONFLICT.format(conflicts="\n".join(lines))
+
+
+def _describe(merged: WorkMerged, path: str, kind: str) -> str:
+    """Return a conflict as a line, with the paths of its sides if the text has them."""
+    start = f"- {path} ({kind})"
+    lines = (line for line in merged.text.splitlines() if line.startswith(start))
+    return next(lines, start).removesuffix("]")

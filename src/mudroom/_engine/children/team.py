@@ -23,7 +23,7 @@ WARN_EXCHANGES = 6
 MAX_EXCHANGES = 12
 """Messages in a row between two children, without another act; more are refused."""
 
-_OPEN_PHASES = (*OPEN_PHASES, Phase.WRAPPING_UP, Phase.WAITING_FOR_CHILDREN)
+_READING_PHASES = (*OPEN_PHASES, Phase.WRAPPING_UP, Phase.WAITING_FOR_CHILDREN)
 """Phases of a run in which its children may still work."""
 
 
@@ -206,7 +206,7 @@ class Team:
         is_active: bool,
     ) -> str:
         """Return the reason why a child may not get a message, "" if it may."""
-        may_read = self._run.control.phase in _OPEN_PHASES
+        may_read = self._run.control.phase in _READING_PHASES
         if not may_read or not (is_active or self._next_runs.may_start):
             return "its parent is ending"
         active = self.members.active.get(teammate.name) if teammate else None
@@ -273,7 +273,7 @@ class Team:
                 "your parent waits for your report, and reads no message before it. End with your "
                 "question as your report: the answer starts you again."
             )
-        if self._run.control.phase not in _OPEN_PHASES:
+        if self._run.control.phase not in _READING_PHASES:
             return "your parent is ending."
         return ""
 

@@ -7,6 +7,7 @@ from itertools import combinations
 
 from ..._core.merge_events import Overlap
 from ..._core.runs import Work
+from ..._platform.binary_files import is_binary
 from .line_merge import Match, match_lines
 from .merge import merge_trees
 from .store import TreeStore
@@ -61,7 +62,7 @@ def _list_changed_lines(store: TreeStore, change: FileChange) -> tuple[tuple[int
     if change.mode & FILE_TYPE != REGULAR:
         return ()
     old, new = (store.read(side) for side in (change.before, change.after))
-    if b"\0" in old + new:
+    if is_binary(old, new):
         return ()
     ranges: list[tuple[int, int]] = []
     place = at = 0

@@ -19,6 +19,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
+from ..._platform.binary_files import is_binary
 from .._ignore import IgnoreRules
 from .._listing import read_rules_above
 from .repository import find_repository
@@ -260,7 +261,7 @@ def _names(rules: IgnoreRules, path: str) -> bool:
 
 def _compare_texts(old_name: str, old: bytes, new_name: str, new: bytes) -> Iterator[str]:
     """Yield the lines of a unified difference."""
-    if b"\0" in old + new:
+    if is_binary(old, new):
         yield f"Binary files {old_name} and {new_name} differ\n"
         return
     old_lines, new_lines = (

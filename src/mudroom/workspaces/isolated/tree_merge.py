@@ -5,12 +5,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from ..._core.ports import MergeConflict
+from ..._platform.binary_files import is_binary
 from .line_merge import merge_lines
 from .store import TreeStore
 from .trees import FILE_TYPE, REGULAR, TreeEntry, list_parents
-
-_BINARY_BYTES = 8_000
-"""Bytes at the start of a file in which a NUL means that it is not text, as for git."""
 
 
 class MergedTree(Struct, frozen=True):
@@ -61,7 +59,7 @@ def _merge_file(
     if base and ours.id == base.id:
         return TreeEntry(mode, theirs.id), None
     texts = [store.read(entry.id) if entry else b"" for entry in (base, ours, theirs)]
-    if any(b"\0" in text[:_BINARY_BYTES] for text in texts):
+    if is_binary(*texts):
         return ours, _make_conflict(path, "binary", base, ours, theirs)
     merge = merge_lines(*texts)
     entry = TreeEntry(mode, store.write(merge.text))

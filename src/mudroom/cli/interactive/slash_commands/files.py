@@ -9,6 +9,7 @@ from ...._core.counts import count_noun
 from ...._core.ports import Workspace
 from ...._engine.changes.content_hashes import hash_present, is_link_hash, read_entry
 from ...._engine.changes.versions import MAX_VERSION_BYTES, FileVersions, find_versions_folder
+from ...._platform.binary_files import is_binary
 from ....errors import UsageError, WorkspaceError
 from ....projections.differences import diff_texts
 from ....projections.file_changes import FileChange
@@ -66,7 +67,7 @@ def _format_change(conversation: Conversation, change: FileChange, only_prompt: 
         return [[(f"{name}: the earlier content was not kept", "bold")]]
     if before == after:
         return []
-    if b"\0" in before[:8_192] + after[:8_192]:
+    if is_binary(before, after):
         return [[(f"{name}: not text", "bold")]]
     difference = diff_texts(before.decode("utf-8", "replace"), after.decode("utf-8", "replace"))
     signs = [sign for sign, _ in difference]

@@ -1,4 +1,4 @@
-"""Tasks of the board that a run works on, and a reminder when it does not mention them for long."""
+"""Reminder of the tasks of the board that a run works on and does not mention for long."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ TURNS_BEFORE_REMINDER = 10
 _REMINDER = "<reminder>You work on {tasks} of the task board. Update its status.</reminder>"
 
 
-class ClaimedTasks:
-    """The tasks that a run has claimed, computed from the results of its calls."""
+class BoardReminder:
+    """A reminder of the tasks that a run has claimed, computed from the results of its calls."""
 
     def __init__(self) -> None:
         self._claims: dict[int, str] = {}
@@ -26,7 +26,7 @@ class ClaimedTasks:
             if update_claims(self._claims, outcome.result.detail):
                 self._turn = turn
 
-    def make_reminder(self, turn: int) -> str:
+    def make_text(self, turn: int) -> str:
         """Return a reminder if one is due, "" if not."""
         if not self._claims or turn - self._turn < TURNS_BEFORE_REMINDER:
             return ""
