@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import statistics
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,53 @@ async def test_children_that_write_different_files_all_land(tmp_path: Path, figu
     figure(
         f"{CHILDREN} children, {FILES:,} files, all merged", f"{seconds:.1f} s, {describe_load()}"
     )
+
+
+class Stopwatch:
+    """Wall times and CPU times of this process and its programs, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._wall: list[float] = []
+        self._cpu: list[float] = []
+
+    @contextmanager
+    def measure(self) -> Generator[None]:
+        wall, cpu = time.perf_counter(), _count_cpu_seconds()
+        yield
+        self._wall.append((time.perf_counter() - wall) * 1_000)
+        self._cpu.append((_count_cpu_seconds() - cpu) * 1_000)
+
+    def __str__(self) -> str:
+        wall, cpu = statistics.median(self._wall), statistics.median(self._cpu)
+        return f"{wall:.0f} ms, CPU {cpu:.0f} ms (medians of {len(self._wall)})"
+
+
+def _count_cpu_seconds() -> float:
+    times = os.times()
+    return sum(times[:4])
+
+
+def test_the_time_of_a_workspace_and_of_a_merge(tmp_path: Path, figure: Figure) -> None:
+    files = {f"folder{number % 30}/{number}.py": f"x = {number}\n" * 200 for number in range(FILES)}
+    project = make_repository(tmp_path / "project", dict(files))
+    folder = SharedWorkspace(str(project))
+    workspaces = IsolatedWorkspaces(str(tmp_path / "store"), str(project), str(tmp_path / "home"))
+    isolation = IsolatedFiles(lambda: workspaces, "")
+    opening, merging = Stopwatch(), Stopwatch()
+    runs = [f"1.{number}.1" for number in range(10 if LONG else 3)]
+    for number, run_id in enumerate(runs):
+        with opening.measure():
+            place = workspaces.open(run_id, "", same_path=False).files.folder
+        for path in list(files)[number * 5 : number * 5 + 5]:
+            Path(place, path).write_text(f"by {run_id}\n")
+    for run_id in runs:
+        work = workspaces.store_work(run_id)
+        with merging.measure():
+            plan = isolation.plan_merge(work)
+            write_merged_files(plan, isolation, folder, folder)
+        assert len(plan.files) == 5
+    figure(f"a workspace of {FILES:,} files", f"{opening}, {describe_load()}")
+    figure(f"a merge of 5 of {FILES:,} files", f"{merging}, {describe_load()}")
 
 
 @pytest.mark.timeout(900)
