@@ -37,7 +37,7 @@ bench: dev ## measure, side by side with a bare loop; HISTORY=1 adds the figures
 	$(PY) -m benchmarks $(if $(HISTORY),--history)
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
-	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py
+	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py tests/integrations/test_hook_pairs.py
 
 merges: dev ## let children change the packages of a folder at once, then run their tests: make merges FOLDER=...
 	MUDROOM_LONG=1 MUDROOM_SUBJECTS=$(abspath $(FOLDER)) $(PY) -m pytest tests/reliability/test_real_repositories.py
