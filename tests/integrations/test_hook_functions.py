@@ -14,6 +14,7 @@ from mudroom.errors import UnknownName, UsageError
 from mudroom.integrations.hook_programs.spec import HookSpec
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.ports import HookCallback, Hooks
+from mudroom.projections.ledger import Ledger, describe_ledger
 from mudroom.testing import MemoryJournal
 
 Output = dict[str, Any] | None
@@ -190,3 +191,20 @@ async def test_an_unknown_event_is_named_and_objects_stay_alone(tmp_path: Path) 
     with pytest.raises(UsageError, match="cannot be used together"):
         async with Session(**make_options(tmp_path, hooks=Hooks(), hook_programs=[spec])):
             pass
+
+
+async def test_text_of_hooks_is_in_the_ledger_and_a_long_one_in_a_file(tmp_path: Path) -> None:
+    def add(hook_input: dict[str, Any]) -> Output:
+        return {"hookSpecificOutput": {"additionalContext": "x" * 30_000}}
+
+    recorder = Recorder(UserPromptSubmit=add, PostToolUse=add)
+    options = make_options(tmp_path, hooks=recorder.on("UserPromptSubmit", "PostToolUse"))
+    journal = options["journal"] = MemoryJournal()
+    async with Session(**options) as session:
+        await session.run("D2")
+    ledger = Ledger.from_events(journal.events)
+    assert 19_000 < ledger.hook_bytes <= 20_000
+    assert "Hooks added" in describe_ledger(ledger)
+    files = list((tmp_path / "home" / "spills").rglob("hook-*.txt"))
+    assert len(files) == 2
+    assert all(file.read_text().endswith("x" * 30_000) for file in files)

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from .._core.counts import count_noun, format_size
 from .._core.events import (
     AnyEvent,
+    NoteInjected,
     RunFinished,
     RunStarted,
     ToolCallFinished,
@@ -36,6 +37,7 @@ class Ledger(Struct, frozen=True, kw_only=True):
         without_children_tokens: estimated size of that prompt if the root run had read everything.
         child_tokens: input and output of all model calls of children, as the providers counted.
         has_unknown_usage: true if answers of children were cut off; `child_tokens` lacks them.
+        hook_bytes, hook_tokens: text of hooks that went into any context.
 
     Example:
         events: list[AnyEvent] = []
@@ -56,6 +58,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
     without_children_tokens: int = 0
     child_tokens: int = 0
     has_unknown_usage: bool = False
+    hook_bytes: int = 0
+    hook_tokens: int = 0
 
     @staticmethod
     def from_events(events: Iterable[AnyEvent]) -> Ledger:
@@ -96,6 +100,7 @@ class LedgerBuilder:
         self._open_tasks: set[tuple[str, str]] = set()
         self._read = TextSum()
         self._returned = TextSum()
+        self._from_hooks = TextSum()
         self._parent_tokens = 0
         self._child_tokens = 0
         self._has_unknown_usage = False
@@ -113,6 +118,8 @@ class LedgerBuilder:
             self._open_tasks.add((event.run, event.call.id))
         elif isinstance(event, ToolCallFinished):
             self._add_result(event)
+        elif isinstance(event, NoteInjected) and event.origin == "hook":
+            self._from_hooks.add(event.text)
         elif isinstance(event, RunFinished) and event.run in self._program_tasks:
             self._returned.add(event.report.text)
 
@@ -132,6 +139,8 @@ class LedgerBuilder:
 
     def _add_result(self, event: ToolCallFinished) -> None:
         key = (event.run, event.call_id)
+        if event.result.context:
+            self._from_hooks.add(event.result.context)
         is_report = key in self._open_tasks or "run" in event.result.detail
         self._open_tasks.discard(key)
         if event.run in self._children and not is_report:
@@ -158,6 +167,8 @@ class LedgerBuilder:
             without_children_tokens=without_children,
             child_tokens=self._child_tokens,
             has_unknown_usage=self._has_unknown_usage,
+            hook_bytes=self._from_hooks.bytes,
+            hook_tokens=self._from_hooks.tokens,
         )
 
 
@@ -188,8 +199,9 @@ class PromptLedgers:
 
 def describe_ledger(ledger: Ledger) -> str:
     """Return the ledger as sentences; figures with ~ or "about" are estimates."""
+    hooks = f" Hooks added {describe_hook_text(ledger)}." if ledger.hook_bytes else ""
     if not ledger.children:
-        return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens."
+        return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens.{hooks}"
     children = "1 child" if ledger.children == 1 else f"{ledger.children:,} children"
     read = _format_amount(ledger.read_lines, ledger.read_bytes, ledger.read_tokens)
     returned = _format_amount(ledger.returned_lines, ledger.returned_bytes, ledger.returned_tokens)
@@ -198,7 +210,12 @@ def describe_ledger(ledger: Ledger) -> str:
         text += f" Parent context: {ledger.parent_tokens:,} tokens{_describe_savings(ledger)}."
     if ledger.has_unknown_usage:
         text += f" Children used at least {ledger.child_tokens:,} tokens: answers were cut off."
-    return text
+    return text + hooks
+
+
+def describe_hook_text(ledger: Ledger) -> str:
+    """Return the size of the text that hooks added to contexts."""
+    return f"{format_size(ledger.hook_bytes)} of text (~{_round_tokens(ledger.hook_tokens)} tokens)"
 
 
 def _describe_savings(ledger: Ledger) -> str:

@@ -10,7 +10,7 @@ from ...._core.token_counts import estimate_tokens
 from ....errors import UnknownName
 from ....projections.context_receipt import describe_receipt, parse_turn_name
 from ....projections.current_team import describe_state, list_idle
-from ....projections.ledger import describe_ledger
+from ....projections.ledger import describe_hook_text, describe_ledger
 from ....projections.run_view import RunView, format_name
 from ....projections.safe_text import sanitize_line
 from ...output.text import format_tokens, truncate
@@ -38,6 +38,9 @@ async def context(conversation: Conversation, place: str) -> None:
     for file in files.files:
         size = format_tokens(estimate_tokens(file.text))
         rows.append(("file", f"{file.path}  ~{size} tokens"))
+    ledger = conversation.ledgers.session
+    if ledger.hook_bytes:
+        rows.append(("hooks", f"{describe_hook_text(ledger)} in all contexts of the session"))
     rows.append(("tools", ", ".join(session.tools)))
     rows.append(("agents", ", ".join(agent.name for agent in session.agents)))
     conversation.ui.scrollback.write_table(rows)
