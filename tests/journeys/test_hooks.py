@@ -61,3 +61,26 @@ async def test_a_hook_that_fails_is_a_notice_with_its_file(mudroom: Mudroom) -> 
     assert "A hook failed" in done.err
     assert "it ended with exit code 3: broken" in done.err
     assert str(path) in done.err
+
+
+async def test_hooks_are_tried_with_an_example_and_the_list_has_their_last_runs(
+    mudroom: Mudroom,
+) -> None:
+    write_hooks(mudroom, PreToolUse="grep -q push && echo no pushing >&2 && exit 2; exit 0")
+    example = ("hooks", "test", "PreToolUse", "--tool", "bash", "--input")
+    refused = await mudroom(*example, '{"command": "git push"}')
+    assert "decision none" in " ".join(refused.out.split())
+    assert "not used: 1 hook of this folder" in refused.out + refused.err
+    await mudroom("trust", "add")
+    done = await mudroom(*example, '{"command": "git push"}', "--json")
+    tried = json.loads(done.out)
+    assert tried["input"]["tool_name"] == "Bash"
+    assert tried["outcome"]["decision"] == "deny"
+    assert tried["outcome"]["reason"] == "no pushing"
+    passed = json.loads((await mudroom(*example, '{"command": "git log"}', "--json")).out)
+    assert passed["outcome"] == {"decision": "none"}
+    listed = await mudroom("hooks")
+    assert "last runs: exit code 0 in " in listed.out
+    assert "exit code 2 in " in listed.out
+    unknown = await mudroom("hooks", "test", "PreToolUs")
+    assert (unknown.code, "PreToolUse" in unknown.err) == (2, True)

@@ -133,4 +133,23 @@ def list_hooks(as_json: bool) -> int:
     return print_hooks(click.get_current_context().obj, as_json=as_json)
 
 
+@hooks.command("test", context_settings=CONTEXT_SETTINGS)
+@click.argument("event")
+@click.option("--tool", default="Bash", metavar="NAME", help="Tool of the call [Bash].")
+@click.option("--input", "input_text", default="{}", metavar="JSON", help="Input of the tool.")
+@json_option
+@click.pass_obj
+def test_hooks(cwd: str, event: str, tool: str, input_text: str, as_json: bool) -> int:
+    """Run the used hooks of EVENT with an example, and show the outcome.
+
+    Without a tool, such as for Stop, --input has the fields of the event.
+
+    \b
+    mudroom hooks test PreToolUse --tool Bash --input '{"command": "git push"}'
+    """
+    from ..actions.programs.run_hooks import run_hooks
+
+    return run_hooks(cwd, event, tool, input_text, as_json=as_json)
+
+
 COMMANDS: dict[str, click.Command] = {"mcp": mcp, "hooks": hooks}

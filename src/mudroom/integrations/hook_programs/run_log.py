@@ -11,9 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from ..._platform.private_files import make_private_folder, replace_private_file
+from .spec import HookSpec
 
 _MAX_BYTES = 1 << 20
 """Size from which the older half of the log is removed."""
+
+_SHOWN_RUNS = 5
 
 
 class HookRun(Struct, frozen=True, omit_defaults=True):
@@ -76,6 +79,14 @@ class RunLog:
             with suppress(msgspec.DecodeError, msgspec.ValidationError):
                 yield msgspec.json.decode(line, type=HookRun)
 
+    def find_last_runs(self) -> dict[tuple[str, str, str], list[HookRun]]:
+        """Return the last runs of each hook, oldest first; keys as of `make_run_key`."""
+        runs: dict[tuple[str, str, str], list[HookRun]] = {}
+        for run in self.read():
+            if run.hook:
+                runs.setdefault((run.event, run.origin, run.hook), []).append(run)
+        return {key: of_hook[-_SHOWN_RUNS:] for key, of_hook in runs.items()}
+
     def find_open_children(self, session: str) -> dict[str, str]:
         """Return run id -> agent of the children of a session that began and did not end."""
         children: dict[str, str] = {}
@@ -87,3 +98,8 @@ class RunLog:
             elif run.event == "SubagentStop":
                 children.pop(run.agent, None)
         return children
+
+
+def make_run_key(spec: HookSpec) -> tuple[str, str, str]:
+    """Return the key of a hook in `RunLog.find_last_runs`."""
+    return spec.event, spec.origin, spec.shown

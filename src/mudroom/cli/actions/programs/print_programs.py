@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from ....errors import UnknownName
+from ....integrations.hook_programs.run_log import HookRun, RunLog, make_run_key
 from ....integrations.usable_programs import (
     NOT_TRUSTED,
     ListedHook,
@@ -76,9 +77,14 @@ def print_server(cwd: str, name: str, *, as_json: bool) -> int:
 
 def print_hooks(cwd: str, *, as_json: bool) -> int:
     """Print the hooks of all files, and return the exit code."""
-    programs = require_programs(load_settings(cwd), cwd)
+    settings = load_settings(cwd)
+    programs = require_programs(settings, cwd)
+    runs = RunLog(settings.home).find_last_runs() if programs.listed_hooks else {}
     if as_json:
-        hooks = [_encode_hook(item) for item in programs.listed_hooks]
+        hooks = [
+            _encode_hook(item) | {"last_runs": runs.get(make_run_key(item.spec), [])}
+            for item in programs.listed_hooks
+        ]
         print_json({"hooks": hooks, "findings": programs.findings})
         return 0
     print_rows(
@@ -91,12 +97,19 @@ def print_hooks(cwd: str, *, as_json: bool) -> int:
                     escape_line(item.spec.shown),
                 ),
                 ("", _describe_state(item)),
+                *_describe_runs(runs.get(make_run_key(item.spec), [])),
             )
         ]
         or [("no hooks", "")]
     )
     _print_remarks(programs, programs.listed_hooks)
     return 0
+
+
+def _describe_runs(runs: list[HookRun]) -> list[tuple[str, str]]:
+    """Return the row about the last runs of a hook, the newest first."""
+    texts = [f"{run.ending} in {run.seconds:g} s" for run in reversed(runs)]
+    return [("", f"last runs: {escape_line(', '.join(texts))}")] if texts else []
 
 
 def print_programs_of_folder(programs: UsablePrograms) -> None:
