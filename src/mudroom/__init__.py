@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ._core.tools import Effect, Tool, ToolResult
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
     from .integrations.mcp_servers.spec import ServerSpec
+    from .integrations.usable_programs import load_usable_programs
     from .options import SessionOptions
     from .permissions.rules import Permissions
     from .projections.ledger import Ledger
@@ -74,6 +75,7 @@ _NAMES_BY_MODULE = {
     "_core.tools": "Effect Tool ToolResult",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
     "integrations.mcp_servers.spec": "ServerSpec",
+    "integrations.usable_programs": "load_usable_programs",
     "options": "SessionOptions",
     "permissions.rules": "Permissions",
     "projections.ledger": "Ledger",
@@ -110,6 +112,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "ToolResult",
     "ToolContext",
     "ServerSpec",
+    "load_usable_programs",
     "Effect",
     "Approver",
     "ApprovalRequest",

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import mudroom
 from mudroom.errors import UsageError
 from mudroom.integrations.program_trust import (
     TRUST_FILE,
@@ -158,3 +159,21 @@ def test_a_broken_list_of_trusted_programs_trusts_none(folder: Folder) -> None:
         folder.load()
     with pytest.raises(UsageError):
         trust_programs(folder.state, "/x", ["1"])
+
+
+def test_a_program_loads_them_for_a_session_and_nothing_is_read_otherwise(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.write(folder.user, ".claude.json", {"mcpServers": {"own": {"command": "x"}}})
+    folder.write(folder.project, ".mcp.json", {"mcpServers": {"a": {"command": "${MARK}"}}})
+    folder.write_hook(folder.project, "Stop", "hook")
+    monkeypatch.setenv("MARK", "from the process")
+    monkeypatch.setenv("HOME", str(folder.user))
+    cwd = str(folder.project)
+    assert names(mudroom.load_usable_programs(cwd)) == []
+    programs = mudroom.load_usable_programs(cwd, trusts_all=True)
+    assert [server.command for server in programs.servers] == ["from the process"]
+    options = mudroom.SessionOptions(mcp_servers=programs.servers, hook_programs=programs.hooks)
+    assert [hook.command for hook in options.hook_programs] == ["hook"]
+    plain = mudroom.SessionOptions(cwd=cwd)
+    assert not plain.mcp_servers and not plain.hook_programs

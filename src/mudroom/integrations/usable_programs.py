@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
@@ -108,23 +109,31 @@ class UsablePrograms(Struct, frozen=True):
 def load_usable_programs(
     folder: str,
     *,
-    home: str,
-    user_home: str,
-    environ: Mapping[str, str],
+    home: str = "",
+    user_home: str = "",
+    environ: Mapping[str, str] | None = None,
     own_file: str = "",
     trusts_all: bool = False,
 ) -> UsablePrograms:
-    """Load the servers and hooks for a folder, and decide which of them are used. Start nothing.
+    """Load the MCP servers and hooks that files declare for a folder. Start nothing.
 
     Those of the user's files need no trust. Those of a folder are used if the user has trusted
-    exactly the present set of its programs.
+    exactly the present set of its programs. `servers` and `hooks` of the result are session
+    options; `notices` says what is not used.
 
     Arguments:
-        home: mudroom's state folder, with the list of trusted programs.
+        folder: its parents up to the root of the repository are read, too.
+        home: mudroom's state folder, with the list of trusted programs; "" for no list.
+        user_home: the user's home folder, "" to leave out the files of the user.
+        environ: values of the variables in the files; default: those of this process.
+        own_file: a further file of the user, in the form of `.mcp.json`.
         trusts_all: trust the programs of the folder without the list.
 
-    Other arguments as for `load_servers`.
+    Example:
+        programs = load_usable_programs(".", trusts_all=True)
+        session = Session(mcp_servers=programs.servers, hook_programs=programs.hooks)
     """
+    environ = os.environ if environ is None else environ
     loaded = load_servers(folder, user_home=user_home, environ=environ, own_file=own_file)
     hooks, findings = load_hooks(folder, user_home=user_home)
     trusted: set[str] | None = None
@@ -170,7 +179,7 @@ def describe_program(program: Program) -> str:
 def _list_trusted_places(home: str, programs: Iterable[Program]) -> set[str]:
     """Return the folders whose present programs are those that the user has trusted."""
     digests = _group_by_place(programs)
-    trusted = load_trusted_programs(home) if digests else {}
+    trusted = load_trusted_programs(home) if digests and home else {}
     return {place for place, present in digests.items() if trusted.get(place) == frozenset(present)}
 
 
