@@ -35,6 +35,13 @@ def test_summary_has_first_prompt_and_last_reason() -> None:
     assert (summary.prompts, summary.reason, summary.state) == (2, "MAX_TURNS", "finished")
 
 
+def test_the_topic_is_the_words_of_the_user() -> None:
+    prompt = "\nreview @a.py\nand b\n\nGive this to the agent explore.\n\n<stdin>\nx\n</stdin>"
+    summary = summarize(run_started("1", prompt=prompt))
+    assert summary.topic == "review @a.py\nand b"
+    assert summarize().topic == ""
+
+
 def test_usage_of_a_run_counts_once_with_its_children() -> None:
     summary = summarize(
         run_started("1"),

@@ -52,6 +52,11 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     usd: float | None = None
     seconds: float = 0.0
 
+    @property
+    def topic(self) -> str:
+        """The first paragraph of the prompt; instructions, data and attached files follow it."""
+        return self.prompt.strip().partition("\n\n")[0]
+
 
 class SummaryState(Struct):
     """Everything that a summary needs of the events up to a position.

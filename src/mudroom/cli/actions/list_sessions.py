@@ -117,7 +117,7 @@ def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
         state,
         f"{children:>11}",
         f"{format_tokens(summary.tokens):>7} tokens",
-        f"{Path(summary.folder).name}: {name}{sanitize_line(summary.prompt)}",
+        f"{Path(summary.folder).name}: {name}{sanitize_line(summary.topic)}",
     )
 
 

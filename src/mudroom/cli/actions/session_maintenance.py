@@ -209,7 +209,7 @@ async def _confirm_deletion(store: SessionStore, session_ids: Sequence[str]) -> 
     for info in await store.list():
         if info.id in session_ids:
             summary = await read_summary(store, info)
-            title = sanitize_line(summary.name or summary.prompt or summary.error)
+            title = sanitize_line(summary.name or summary.topic or summary.error)
             print(f"{info.id}  {title}", file=sys.stderr)
     question = f"Delete {count_noun(len(session_ids), 'session')} permanently? [y/N] "
     print(question, end="", file=sys.stderr, flush=True)

@@ -114,7 +114,7 @@ def describe_session(summary: SessionSummary) -> str:
         figures.append(f"${summary.usd:.2f}")
     if summary.state != "finished":
         figures.append(summary.state)
-    title = sanitize_line(summary.name or summary.prompt, 60)
+    title = sanitize_line(summary.name or summary.topic, 60)
     return f"{when}  {title} ({', '.join(figures)})"
 
 

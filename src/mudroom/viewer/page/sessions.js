@@ -49,7 +49,7 @@ const drawSessionRow = (session) => {
   const { error } = session;
   const title = error
     ? "This session cannot be read"
-    : oneLine(session.name || session.prompt, 160);
+    : oneLine(session.name || session.prompt.trim().split("\n\n")[0], 160);
   const facts = [session.folder, session.model, session.id.slice(0, 8)];
   const details = error ? oneLine(error, 200) : facts.filter(Boolean).join(" · ");
   const state = sessionState(session);
