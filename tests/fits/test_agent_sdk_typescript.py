@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
 PLACE = os.environ.get("MUDROOM_FITS", "")
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "agent-sdks.md"
 PROGRAMS = Path(__file__).with_name("programs.mjs")
 
 pytestmark = [
@@ -82,10 +84,15 @@ EXPECTED: dict[str, dict[str, Any]] = {
 
 
 async def run_program(name: str, folder: Path) -> dict[str, Any]:
-    """Run a program with a model server and return its output."""
+    """Run a program of `programs.mjs` with a model server and return its output."""
+    shutil.copy(PROGRAMS, Path(PLACE, "programs.mjs"))
+    return json.loads(await run_node(folder, "programs.mjs", name))
+
+
+async def run_node(folder: Path, *arguments: str) -> str:
+    """Run a program of the folder of packages with a model server and return its output."""
     node = shutil.which("node")
     assert node
-    shutil.copy(PROGRAMS, Path(PLACE, "programs.mjs"))
     project = folder / "project"
     project.mkdir()
     async with ModelServer(answer) as server:
@@ -99,8 +106,8 @@ async def run_program(name: str, folder: Path) -> dict[str, Any]:
         }
         process = await asyncio.create_subprocess_exec(
             node,
-            str(Path(PLACE, "programs.mjs")),
-            name,
+            str(Path(PLACE, arguments[0])),
+            *arguments[1:],
             cwd=project,
             env=env,
             stdout=asyncio.subprocess.PIPE,
@@ -108,7 +115,13 @@ async def run_program(name: str, folder: Path) -> dict[str, Any]:
         )
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
-    return json.loads(out)
+    return out.decode()
+
+
+async def test_the_program_of_the_guide_works(tmp_path: Path) -> None:
+    (program,) = re.findall(r"^```js\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    Path(PLACE, "ask.mjs").write_text(program)
+    assert await run_node(tmp_path, "ask.mjs") == "success What is paper.md about?\n"
 
 
 @pytest.mark.parametrize("name", EXPECTED)
