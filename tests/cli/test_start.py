@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -63,6 +66,33 @@ def test_settings_and_permissions_are_loaded_once_per_start(
     count_calls(monkeypatch, counts)
     run([*arguments, *flags])
     assert counts == {"settings": 1, "permissions": 1}, capsys.readouterr().err
+
+
+OBSERVED_START = """
+import gc, sys
+from mudroom.cli.main import main
+from mudroom.journals import encoding
+
+sizes = []
+gc.callbacks.append(lambda phase, info: phase == "start" and sizes.append(gc.get_count()[0]))
+try:
+    main()
+finally:
+    print("young objects", max(sizes, default=0), file=sys.stderr)
+    print("decoders", encoding.make_decoder.cache_info().currsize, file=sys.stderr)
+"""
+
+
+def test_a_prompt_starts_without_the_garbage_collector_and_a_decoder(tmp_path: Path) -> None:
+    """Each takes some milliseconds, and a new session needs neither."""
+    environ = {**os.environ, "MUDROOM_HOME": str(tmp_path / "home"), "PYTHONPATH": ""}
+    command = [sys.executable, "-c", OBSERVED_START, "-p", "hello", "-m", "offline"]
+    ended = subprocess.run(
+        command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    lines = dict(line.rsplit(" ", 1) for line in ended.stderr.splitlines()[-2:])
+    assert int(lines["young objects"]) < 10_000
+    assert lines["decoders"] == "0"
 
 
 def test_every_flag_is_a_setting_of_its_name() -> None:

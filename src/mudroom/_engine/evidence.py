@@ -41,7 +41,7 @@ class Evidence:
         self.open_windows: dict[str, CallWindow] = {}
         self._files_read: dict[str, None] = {}
         self._files_changed: dict[str, None] = {}
-        self._folders_of_writes: set[str] = set()
+        self._folders_of_writes: dict[str, None] = {}
         self._observed_changes: dict[str, None] = {}
         self._merges: dict[tuple[str, str], WorkMerged] = {}
 
@@ -63,7 +63,7 @@ class Evidence:
 
     def _add_changes(self, result: ToolResult) -> None:
         self._files_changed.update(dict.fromkeys((*result.changes, *result.observed_changes)))
-        self._folders_of_writes |= list_folders_above(result.changes)
+        self._folders_of_writes.update(dict.fromkeys(list_folders_above(result.changes)))
         self._observed_changes.update(dict.fromkeys(result.observed_changes))
 
     def add_merge(self, event: WorkMerged) -> None:
@@ -84,7 +84,7 @@ class Evidence:
         """Add the files of a background child."""
         self._files_read.update(dict.fromkeys(report.files_read))
         self._files_changed.update(dict.fromkeys(report.files_changed))
-        self._folders_of_writes |= list_folders_above(report.files_written)
+        self._folders_of_writes.update(dict.fromkeys(list_folders_above(report.files_written)))
         self._observed_changes.update(dict.fromkeys(report.observed_changes))
         self.unknown_changes = self.unknown_changes or report.unknown_changes
 

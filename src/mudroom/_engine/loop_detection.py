@@ -44,7 +44,7 @@ class LoopDetector:
         """Hashes of the last turns."""
         self._equal_counts: dict[int, int] = {}
         """Period -> number of turns in a row that equal the turn one period before, if any."""
-        self._work_ids: set[str] = set()
+        self._work_ids: dict[str, None] = {}
         self._open_count = 0
         self._notifications: list[int] = []
 
@@ -89,7 +89,7 @@ class LoopDetector:
         is_background = bool(detail.get("background"))
         self._open_count += is_background
         if work_id := detail.get("run") or (is_background and detail.get("command")):
-            self._work_ids.add(work_id)
+            self._work_ids[work_id] = None
 
     def _remove_differences(self, text: str) -> str:
         """Return a text without ids of work and evidence, with each line that had one only once."""

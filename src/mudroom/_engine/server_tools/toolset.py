@@ -60,7 +60,7 @@ class ServerTools:
     def __init__(self, tools: Sequence[str], servers: ToolServers | None) -> None:
         self._servers = servers
         self._patterns = list_server_patterns(tools) if servers else ()
-        self._shown: set[str] = set()
+        self._shown: dict[str, None] = {}
         self.offered: dict[str, Tool] = self._choose_offered() if self._patterns else {}
 
     def find(self, name: str) -> Tool | None:
@@ -139,7 +139,7 @@ class ServerTools:
         for pattern, text in self._servers.instructions.items():
             if pattern in self._shown or not any(fnmatchcase(each.name, pattern) for each in tools):
                 continue
-            self._shown.add(pattern)
+            self._shown[pattern] = None
             texts.append(f"Instructions of {get_server(pattern)}: {text[:MAX_TEXT]}")
         return texts
 
@@ -166,7 +166,8 @@ class RunTools(dict[str, Tool]):
     """The tools that the model of a run gets, by name."""
 
     def __init__(self, own: Mapping[str, Tool], server_tools: ServerTools) -> None:
-        super().__init__({**own, **server_tools.offered})
+        super().__init__(own)
+        self.update(server_tools.offered)
         self._server_tools = server_tools
 
     def find(self, name: str) -> Tool | None:
