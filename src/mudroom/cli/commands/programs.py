@@ -1,4 +1,4 @@
-"""Commands about MCP servers and hooks: mcp list, get, add, remove; hooks."""
+"""Commands about MCP servers and hooks: mcp list, get, add, remove, tools, call; hooks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _scope_option = click.option(
 @folder_option("Work in this folder.")
 @click.pass_context
 def mcp(ctx: click.Context, cwd: str) -> int | None:
-    """List MCP servers and their files; add or remove one.
+    """List MCP servers and their files; add or remove one; list and call their tools.
 
-    Nothing is started. Servers of a folder are used only when you trust them: mudroom trust.
+    Only tools and call start servers. Servers of a folder are used only when you trust them:
+    mudroom trust.
     """
     ctx.obj = cwd
     return None if ctx.invoked_subcommand else ctx.invoke(list_servers, as_json=False)
@@ -110,6 +111,32 @@ def remove_server(cwd: str, name: str, scope: str | None) -> int:
     from ..actions.programs.edit_servers import remove_server as remove
 
     return remove(cwd, name, scope=scope)
+
+
+@mcp.command("tools", context_settings=CONTEXT_SETTINGS)
+@click.argument("name", required=False)
+@click.pass_obj
+def list_server_tools(cwd: str, name: str | None) -> int:
+    """Start the servers, or one, and list their tools."""
+    from ..actions.programs.use_servers import print_tools
+
+    return print_tools(cwd, name or "")
+
+
+@mcp.command("call", context_settings=CONTEXT_SETTINGS)
+@click.argument("server")
+@click.argument("tool")
+@click.argument("arguments", default="{}", metavar="[JSON]")
+@click.pass_obj
+def call_server_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
+    """Call a tool of a server and print its result.
+
+    \b
+    mudroom mcp call time get_current_time '{"timezone": "UTC"}'
+    """
+    from ..actions.programs.use_servers import call_tool
+
+    return call_tool(cwd, server, tool, arguments)
 
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)

@@ -127,6 +127,11 @@ class McpServers:
         lines = [str(error) for error in errors if isinstance(error, Exception)]
         return (*lines, *self._list_unknown(patterns))
 
+    async def refresh(self) -> None:
+        """Start all servers, so that their tools are those of now; see `list_states` for errors."""
+        servers = self._servers.values()
+        await asyncio.gather(*(each.connection.open() for each in servers), return_exceptions=True)
+
     def _list_unknown(self, patterns: Sequence[str]) -> list[str]:
         """Return a line for each exact name that its server does not have."""
         return [

@@ -1,0 +1,71 @@
+"""MCP servers of a folder, with the real program: used after trust, also with -p."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mudroom.models.scripted import call
+from mudroom.testing import ModelServer, ServerRequest
+from mudroom.testing.model_server import ServerAnswer
+
+from ..integrations.mcp_servers.servers import count_starts
+from .course import MODEL
+
+if TYPE_CHECKING:
+    from tests.journeys.conftest import Mudroom
+
+QUICK = Path(__file__).parent.parent / "integrations" / "mcp_servers" / "quick_server.py"
+
+
+def declare_server(mudroom: Mudroom) -> Path:
+    """Declare the small server in the project; return the file of its log."""
+    log = mudroom.project / "log"
+    server = {"command": sys.executable, "args": [str(QUICK)], "env": {"SERVER_LOG": str(log)}}
+    (mudroom.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"quick": server}}))
+    return log
+
+
+async def test_a_server_of_the_folder_is_used_after_trust_and_never_before(
+    mudroom: Mudroom,
+) -> None:
+    log = declare_server(mudroom)
+    results: list[str] = []
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        last = json.dumps(request.messages[-1])
+        results.append(last)
+        if "mcp_find" not in request.tools:
+            return "no servers"
+        if "tool_result" not in last:
+            return [call("mcp_find", query="add")]
+        return "done"
+
+    async with ModelServer(answer) as server:
+        refused = await mudroom("-p", "Add.", *MODEL, url=server.url)
+        assert (refused.code, refused.out.strip()) == (0, "no servers")
+        assert "not used: 1 MCP server of this folder" in refused.err
+        assert count_starts(log) == 0
+        done = await mudroom("-p", "Add.", *MODEL, "--trust", url=server.url)
+    assert (done.code, done.out.strip()) == (0, "done"), done.err
+    assert "not used" not in done.err
+    assert "mcp__quick__add" in results[-1]
+    assert count_starts(log) == 1
+
+
+async def test_tools_are_listed_and_called_without_a_model(mudroom: Mudroom) -> None:
+    declare_server(mudroom)
+    unknown = await mudroom("mcp", "tools", "quick")
+    assert (unknown.code, "unknown MCP server 'quick'" in unknown.err) == (2, True)
+    assert (await mudroom("trust", "add", ".")).code == 0
+    listed = await mudroom("mcp", "tools")
+    assert listed.code == 0
+    assert "mcp__quick__add" in listed.out
+    assert "Add two numbers." in listed.out
+    called = await mudroom("mcp", "call", "quick", "add", '{"a": 20, "b": 22}')
+    assert (called.code, called.out) == (0, "42\n")
+    wrong = await mudroom("mcp", "call", "quick", "add", '{"a": "x", "b": 22}')
+    assert wrong.code == 2
+    assert 'a: "x" is not of type "integer"' in wrong.err
