@@ -151,6 +151,16 @@ async def test_a_changed_set_is_asked_about_without_the_agents(project: Path) ->
     assert not answer.settings.trust and not load(project, settings).untrusted
 
 
+async def test_the_home_folder_can_be_trusted_for_one_session_only(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(project))
+    ui = ScriptedAnswers("yes")
+    settings = Settings(home=str(project.parent / "state"))
+    answer = await ask_for_trust(ui, settings, str(project), [".claude"])
+    assert ui.labels == [["yes, this time only", "no"]] and answer.settings.trust
+
+
 async def test_hidden_characters_of_a_command_are_visible_in_the_question(project: Path) -> None:
     settings = Settings(home=str(project.parent / "state"))
     name = "a\x1b[8m\nb"

@@ -52,12 +52,17 @@ def trust_folder(home: str, folder: str) -> str:
     real = os.path.realpath(folder)
     if not os.path.isdir(real):
         raise UsageError("no such directory", where=folder, remedy="Name a folder that exists.")
-    if real in ("/", os.path.realpath(os.path.expanduser("~"))):
+    if is_too_wide(real):
         raise UsageError(
             "this would trust every project", where=real, remedy="Name the folder of one project."
         )
     _write(home, {*load_trusted(home), real})
     return real
+
+
+def is_too_wide(folder: str) -> bool:
+    """Return whether a folder is `/` or the home folder, which would trust every project."""
+    return os.path.realpath(folder) in ("/", os.path.realpath(os.path.expanduser("~")))
 
 
 def untrust_folder(home: str, folder: str) -> bool:

@@ -63,6 +63,8 @@ async def ask_for_trust(
         ("yes", "yes, this time only"),
         ("no", "no"),
     ]
+    if names and trust.is_too_wide(cwd):
+        items = items[1:]
     if needs_programs:
         items.reverse()  # Enter without reading starts nothing.
     title = _format_title(cwd, names, programs)
