@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.conftest import SUBTYPES
 from tests.waiting import SECONDS
 
 from mudroom._core.messages import ToolCallBlock
@@ -116,6 +117,16 @@ async def run_node(folder: Path, *arguments: str) -> str:
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     return out.decode()
+
+
+def test_no_control_request_is_new_in_the_sdk() -> None:
+    types = Path(PLACE, "node_modules/@anthropic-ai/claude-agent-sdk/sdk.d.ts").read_text()
+    (union,) = re.findall(r"type SDKControlRequestInner = (.*?);", types)
+    subtypes = {
+        re.findall(rf"type {name} = \{{\s*(?:/\*.*?\*/\s*)?subtype: '(\w+)'", types, re.DOTALL)[0]
+        for name in union.split(" | ")
+    }
+    assert subtypes == set(SUBTYPES)
 
 
 async def test_the_program_of_the_guide_works(tmp_path: Path) -> None:

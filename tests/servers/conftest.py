@@ -22,6 +22,51 @@ from mudroom.testing import ScriptedModel
 
 Line = dict[str, Any]
 
+SUBTYPES = [
+    "initialize",
+    "interrupt",
+    "can_use_tool",
+    "set_permission_mode",
+    "set_model",
+    "set_max_thinking_tokens",
+    "rename_session",
+    "set_color",
+    "mcp_status",
+    "get_context_usage",
+    "get_session_cost",
+    "list_models",
+    "get_usage",
+    "get_binary_version",
+    "mcp_call",
+    "file_suggestions",
+    "hook_callback",
+    "mcp_message",
+    "rewind_files",
+    "cancel_async_message",
+    "read_file",
+    "seed_read_state",
+    "mcp_set_servers",
+    "register_repo_root",
+    "reload_plugins",
+    "reload_skills",
+    "reload_output_styles",
+    "mcp_reconnect",
+    "mcp_toggle",
+    "set_has_subscribers",
+    "stop_task",
+    "background_tasks",
+    "get_task_output",
+    "apply_flag_settings",
+    "get_settings",
+    "get_hooks_listing",
+    "update_settings",
+    "elicitation",
+    "request_user_dialog",
+    "list_permission_rules",
+    "mcp_read_resource",
+]
+"""Control requests in the types of the TypeScript SDK 0.3.330."""
+
 
 class SdkHost:
     """The end of the protocol that an agent SDK holds.

@@ -13,7 +13,7 @@ from claude_agent_sdk._internal.message_parser import parse_message
 from mudroom.errors import UsageError
 from mudroom.testing import Request, call
 
-from .conftest import MakeHost
+from .conftest import SUBTYPES, MakeHost
 
 
 async def test_initialize_describes_the_session(make_host: MakeHost) -> None:
@@ -161,6 +161,18 @@ async def test_a_request_that_is_not_known_gets_an_error_at_once(make_host: Make
         await host.request("initialize")
         response = await host.request("rewind_files", user_message_id="u1")
     assert response["error"] == "not supported by mudroom: rewind_files"
+
+
+async def test_every_request_of_the_sdks_gets_an_answer(make_host: MakeHost) -> None:
+    host = make_host([])
+    async with host.serve():
+        await host.request("initialize")
+        for subtype in SUBTYPES:
+            response = await host.request(subtype)
+            assert response["subtype"] in ("success", "error")
+            assert response["subtype"] == "success" or response["error"]
+    refused = [line for line in host.lines if "not supported by mudroom" in str(line)]
+    assert len(refused) == 25
 
 
 async def test_a_session_that_cannot_open_answers_initialize_with_the_reason(

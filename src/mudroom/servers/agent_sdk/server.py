@@ -160,7 +160,7 @@ class AgentSdkServer:
         host = Host(self._channel, self._prepare, self._options, setup, self._notify)
         try:
             await host.hosted.open()
-        except MudroomError as error:
+        except Exception as error:
             self._opened.set_exception(error)
             raise
         self._host = host
@@ -178,9 +178,15 @@ class AgentSdkServer:
             host = await asyncio.shield(self._opened)
             if host is None:
                 raise UsageError("no session is open")
-            self._channel.answer(request_id, await host.requests.answer(request))
+            if request.get("subtype") == "initialize":  # again: the first one holds
+                answer = {**host.describe(), "hooks_applied": False}
+            else:
+                answer = await host.requests.answer(request)
+            self._channel.answer(request_id, answer)
         except MudroomError as error:
             self._channel.answer_error(request_id, str(error))
+        except Exception as error:  # noqa: BLE001  (the host waits for an answer in any case)
+            self._channel.answer_error(request_id, f"{type(error).__name__}: {error}")
 
 
 async def _wait_until_abandoned(output: int) -> None:
