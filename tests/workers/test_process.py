@@ -410,7 +410,7 @@ async def test_named_children_in_other_processes_write_to_each_other(tmp_path: P
 
     async with open_session(tmp_path, ScriptedModel(answer), worker="process:2") as session:
         report = await session.run("PARENT")
-        (ann, ben) = session.teammates
+        (ann, ben) = sorted(session.teammates, key=lambda mate: mate.name)  # either may be first
         journal = session._require_open().resources.journal
         events = [event async for event in journal.read()]
     assert report.ok and report.unread_messages == {}
