@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from mudroom.cli.actions.load_permissions import load_permissions
 from mudroom.cli.actions.programs.json_text import add_member, remove_member
+from mudroom.cli.actions.programs.load_programs import list_server_names, load_programs
 from mudroom.cli.main import run
+from mudroom.config import Settings
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -57,7 +60,9 @@ def declare(project: Path) -> None:
 def test_the_lists_say_what_there_is_and_why_something_is_not_used(
     project: Path, call: Run
 ) -> None:
-    assert call("mcp")[1].startswith("no MCP servers") and call("hooks")[1] == "no hooks\n"
+    assert call("mcp")[1].startswith("no MCP servers") and call("hooks")[1].startswith(
+        "no hooks. They"
+    )
     declare(project)
     code, out, _ = call("mcp")
     assert code == 0 and "hunter2" not in out
@@ -111,13 +116,13 @@ def test_the_lists_as_json(project: Path, call: Run) -> None:
 def test_trust_lists_the_whole_commands_and_ends(project: Path, call: Run) -> None:
     declare(project)
     out = call("trust")[1]
-    assert "no folder is trusted" in out and "hook PreToolUse for Bash  guard" in out
+    assert "no folder is trusted for its agents" in out and "hook PreToolUse for Bash  guard" in out
     assert "To trust them: mudroom trust add" in out
     out = call("trust", "add")[1]
     assert f"trusted: {project}" in out and "outside the sandbox" in out
     assert "API_KEY=*** git-server" in out and "guard" in out
     out = call("trust")[1]
-    assert f"2 programs of {project}" in out and "not trusted" not in out
+    assert f"2 trusted programs of {project}" in out and "not trusted" not in out
     assert "stdio, used;" in call("mcp")[1]
     write(project / ".mcp.json", {"mcpServers": {"git": {"command": "evil"}}})
     assert "stdio, not trusted;" in call("mcp")[1]
@@ -144,13 +149,23 @@ def test_a_setting_of_a_file_does_not_trust_programs(project: Path, call: Run) -
 
 def test_add_and_remove_a_server(project: Path, call: Run) -> None:
     code, out, err = call("mcp", "add", "time", "uvx", "time-server", "--zone", "X")
-    assert (code, out, err) == (0, f"{project}/.mcp.json\n", "")
+    assert (code, out) == (0, f"{project}/.mcp.json\n")
+    assert err == "Added: time. The next session uses it.\n"
+    assert (
+        (project / ".mcp.json")
+        .read_text()
+        .startswith('{\n  "mcpServers": {\n    "time": {\n      "command": "uvx",\n')
+    )
     assert json.loads((project / ".mcp.json").read_text()) == {
         "mcpServers": {"time": {"command": "uvx", "args": ["time-server", "--zone", "X"]}}
     }
     assert "stdio, used;" in call("mcp")[1]
     header = ("-H", "Authorization: Bearer ${TOKEN}")
     code, out, _ = call("mcp", "add", "--scope", "user", *header, "docs", "https://d.example/mcp")
+    assert call("mcp", "add", "--scope", "user", "time", "z")[2].startswith(
+        f"Added: time. Not used: {project}/.mcp.json has the same name"
+    )
+    assert call("mcp", "remove", "--scope", "user", "time")[2] == "Removed: time\n"
     own = project.parent / "state" / "mcp.json"
     assert (code, out) == (0, f"{own}\n")
     assert json.loads(own.read_text())["mcpServers"]["docs"] == {
@@ -168,7 +183,8 @@ def test_add_and_remove_a_server(project: Path, call: Run) -> None:
 def test_add_to_an_untrusted_folder_trusts_nothing(project: Path, call: Run) -> None:
     declare(project)
     _, _, err = call("mcp", "add", "mine", "run", "-e", "A=b")
-    assert "mudroom trust add" in err
+    assert "To use it, trust the programs of this folder: mudroom trust add" in err
+    assert "uses it" in call("mcp", "add", "--scope", "user", "own", "run")[2]
     assert call("mcp")[1].count("stdio, not trusted;") == 2
 
 
@@ -226,3 +242,20 @@ def test_a_new_member_leaves_all_other_text_as_it_is(text: str, expected: str) -
 )
 def test_a_removed_member_leaves_all_other_text_as_it_is(text: str, expected: str) -> None:
     assert remove_member(text, 0, "a") == expected
+
+
+def test_a_rule_for_a_tool_of_a_server_that_is_used_is_no_mistake(project: Path, call: Run) -> None:
+    call("mcp", "add", "my-files", "server")
+    programs = load_programs(Settings(), str(project))
+    rules = ("mcp__my-files__read", "mcp__my-files", "mcp__*", "mcp__my-file__read")
+    settings = Settings(allowed_tools=",".join(rules))
+    notices = load_permissions(settings, str(project), servers=list_server_names(programs)).notices
+    assert len(notices) == 1 and "mcp__my-file__read" in notices[0]
+    assert not load_permissions(settings, str(project)).notices
+
+
+def test_a_server_with_the_transport_sse_is_not_used(project: Path, call: Run) -> None:
+    assert call("mcp", "add", "-t", "sse", "old", "https://x")[0] == 2
+    write(project / ".mcp.json", {"mcpServers": {"old": {"type": "sse", "url": "https://x"}}})
+    call("trust", "add")
+    assert "sse, not used: the transport sse is not supported" in call("mcp")[1]

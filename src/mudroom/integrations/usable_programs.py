@@ -195,6 +195,8 @@ def _judge_servers(
     for server in servers:
         if _is_untrusted(server, trusted):
             yield ListedServer(server, NOT_TRUSTED)
+        elif server.transport == "sse":
+            yield ListedServer(server, 'the transport sse is not supported; use its "http" address')
         elif first := used.get(server.name):
             yield ListedServer(server, f"{first.origin} has the same name and takes precedence")
         else:

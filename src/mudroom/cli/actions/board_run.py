@@ -23,7 +23,7 @@ from .board import open_board
 from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .open_session import create_session
-from .programs.load_programs import load_programs
+from .programs.load_programs import list_server_names, load_programs
 
 _ATTEMPTS = 2
 """Runs for one task in this process. A failed task waits for the next `mudroom board run`."""
@@ -49,7 +49,8 @@ async def _run_board(
     cwd: str, agent: str, parallel: int, *, quiet: bool, flags: dict[str, object]
 ) -> int:
     settings = load_settings(cwd, **flags)
-    loaded = load_permissions(settings, cwd)
+    programs = load_programs(settings, cwd)
+    loaded = load_permissions(settings, cwd, servers=list_server_names(programs))
     plain = settings.screen == "plain"
     screen = open_progress(settings.color, verbose=False, quiet=quiet, plain=plain)
 
@@ -58,7 +59,6 @@ async def _run_board(
             screen.print_above(lambda: print_notice(text))
 
     with open_board(cwd) as board:
-        programs = load_programs(settings, cwd)
         session = create_session(settings, cwd, loaded, programs=programs)
         async with session:
             for notice in session.notices:

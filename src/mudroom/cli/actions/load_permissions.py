@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from ..._core.agents import Mode
@@ -32,6 +34,7 @@ def load_permissions(
     can_ask: bool = False,
     default_mode: Mode = Mode.DEFAULT,
     accepts_unknown: bool = False,
+    servers: Iterable[str] | None = None,
     reads_files: bool = True,
 ) -> LoadedPermissions:
     """Return the permissions of files and flags.
@@ -40,6 +43,7 @@ def load_permissions(
         can_ask: a user can be asked.
         default_mode: permission mode if neither a flag nor a file sets one.
         accepts_unknown: a rule of a flag for an unknown tool is a notice, not an error.
+        servers: names of the MCP servers that the session uses, None if they are not known yet.
         reads_files: use the rules and modes of settings files.
 
     Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
@@ -63,8 +67,8 @@ def load_permissions(
         )
     notices = [*from_files.notices]
     for rule in (*allowed, *denied):
-        if accepts_unknown and rule.tool.startswith("mcp__"):
-            continue  # the servers of a host are not known yet
+        if rule.tool.startswith(SERVER_PREFIX) and _may_name_server(rule, servers):
+            continue
         error = _find_unknown_tool(rule)
         if error and not (accepts_unknown or is_known_elsewhere(rule.tool)):
             raise error
@@ -97,6 +101,16 @@ def _find_unknown_tool(rule: Rule) -> UnknownName | None:
     if any(rule.names(tool) for tool in KNOWN_TOOLS):
         return None
     return UnknownName("tool", rule.tool, KNOWN_TOOLS, where=rule.origin)
+
+
+def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
+    """Return whether a rule names tools of one of the servers. `servers`: None if not known."""
+    if servers is None:
+        return True
+    from ...integrations.mcp_servers.server_tool import make_pattern  # slow to import
+
+    patterns = [make_pattern(server) for server in servers]
+    return any(fnmatchcase(rule.tool, each) or fnmatchcase(each, rule.tool) for each in patterns)
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:

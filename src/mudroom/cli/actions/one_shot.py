@@ -16,7 +16,7 @@ from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import load_permissions
 from .open_session import create_session, name_session
-from .programs.load_programs import load_programs
+from .programs.load_programs import list_server_names, load_programs
 from .prompts import prepare_prompt, run_prepared
 from .read_prompt import read_prompt
 from .session_start import StartOptions
@@ -56,9 +56,10 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         schema = load_json_schema(settings.json_schema)
     has_data = bool(words) and prompt != words
     default_mode = Mode.DONT_ASK if has_data else Mode.DEFAULT
-    loaded = load_permissions(settings, options.cwd, default_mode=default_mode)
-    recorded: list[StoredEvent] = []
     programs = load_programs(settings, options.cwd)
+    servers = list_server_names(programs)
+    loaded = load_permissions(settings, options.cwd, default_mode=default_mode, servers=servers)
+    recorded: list[StoredEvent] = []
     session = create_session(settings, options.cwd, loaded, options.start, programs=programs)
     session.watch_history(recorded.append)
     async with session:

@@ -119,9 +119,9 @@ def print_trusted(*, as_json: bool = False) -> int:
     for folder in folders:
         print_entry(folder)
     if not folders:
-        print("no folder is trusted")
+        print("no folder is trusted for its agents")
     for place, count in places.items():
-        print_entry(f"{count_noun(count, 'program')} of {place}")
+        print_entry(f"{count_noun(count, 'trusted program')} of {place}")
     if programs.programs_of_folder:
         print("MCP servers and hooks of this folder:")
         print_programs_of_folder(programs)

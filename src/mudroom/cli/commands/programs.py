@@ -54,7 +54,7 @@ def get_server(cwd: str, name: str, as_json: bool) -> int:
 @click.option(
     "-t",
     "--transport",
-    type=click.Choice(("stdio", "http", "sse")),
+    type=click.Choice(("stdio", "http")),
     help="Default: http for a URL, else stdio.",
 )
 @click.option(

@@ -11,7 +11,7 @@ from ...session import Session
 from ..actions.load_permissions import load_permissions
 from ..actions.open_session import create_session, name_session
 from ..actions.preload import preload_context_windows
-from ..actions.programs.load_programs import load_programs
+from ..actions.programs.load_programs import list_server_names, load_programs
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
 from ..output.log_notices import show_log
@@ -51,9 +51,10 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
     approver = ApprovalPrompt(ui, settings.home)
     fixed: dict[str, Any] = {"programs": answer.programs, "approver": approver, "prices": True}
     step = NextStep()
+    servers = list_server_names(answer.programs)
     previous = ""
     while step.exit_code is None:
-        loaded = load_permissions(settings, options.cwd, can_ask=True)
+        loaded = load_permissions(settings, options.cwd, can_ask=True, servers=servers)
         chosen: dict[str, Any] = {"model": step.model} if step.model else {}
         session = create_session(settings, options.cwd, loaded, start, **fixed, **chosen)
         conversation = Conversation(session, ui, settings, COMMANDS)

@@ -12,13 +12,13 @@ from typing import Any, cast
 from ...._platform.regular_files import is_missing, read_regular_file
 from ....errors import UnknownName, UsageError
 from ....integrations.file_names import list_places
+from ....integrations.usable_programs import NOT_TRUSTED, UsablePrograms
 from ...output.progress import print_notice
 from ..load_settings import load_settings
 from .json_text import add_member, list_members, remove_member
 from .load_programs import find_own_servers, require_programs
 
 SCOPES = ("project", "user")
-TRANSPORTS = ("stdio", "http", "sse")
 _FILE = ".mcp.json"
 _KEY = "mcpServers"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -61,19 +61,17 @@ def add_server(
         )
     was_trusted = not require_programs(settings, cwd).untrusted
     text = text if text.strip() else "{}\n"
+    if _find_servers(text) is None:
+        text = add_member(text, text.index("{"), _KEY, {})
     at = _find_servers(text)
-    if at is None:
-        text = add_member(text, text.index("{"), _KEY, {name: entry})
-    else:
-        text = add_member(text, at, name, entry)
-    _write(path, text)
+    assert at is not None
+    _write(path, add_member(text, at, name, entry))
     print(path, flush=True)
     programs = require_programs(settings, cwd)
     if scope == "project" and was_trusted:
         programs.remember_trust(settings.home)
-    elif programs.untrusted:
-        hint = "It is used when you trust the programs of this folder: mudroom trust add"
-        print_notice(hint, prefix="")
+        programs = require_programs(settings, cwd)
+    print_notice(_describe_addition(programs, name, path), prefix="")
     return 0
 
 
@@ -96,7 +94,8 @@ def remove_server(cwd: str, name: str, *, scope: str | None) -> int:
             _write(path, remove_member(text, at, name))
             if place == "project" and was_trusted:
                 require_programs(settings, cwd).remember_trust(settings.home)
-            print(path)
+            print(path, flush=True)
+            print_notice(f"Removed: {name}", prefix="")
             return 0
     origins = [item.spec.origin for item in programs.listed_servers if item.spec.name == name]
     if origins:
@@ -106,6 +105,17 @@ def remove_server(cwd: str, name: str, *, scope: str | None) -> int:
             remedy="Remove it there, or choose the --scope of its file.",
         )
     raise UnknownName("MCP server", name, {item.spec.name for item in programs.listed_servers})
+
+
+def _describe_addition(programs: UsablePrograms, name: str, path: Path) -> str:
+    """Return whether the next session uses a new server."""
+    added = [item for item in programs.listed_servers if item.spec.name == name]
+    reason = next(
+        (item.reason for item in added if item.spec.origin == str(path)), "see: mudroom mcp"
+    )
+    if reason == NOT_TRUSTED:
+        return f"Added: {name}. To use it, trust the programs of this folder: mudroom trust add"
+    return f"Added: {name}. " + (f"Not used: {reason}" if reason else "The next session uses it.")
 
 
 def _make_entry(

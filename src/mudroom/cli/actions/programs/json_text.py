@@ -46,11 +46,12 @@ def add_member(text: str, table: int, name: str, value: object) -> str:
         member = _format_member(name, value, indent)
         end = members[-1].end
         return f"{text[:end]},{separator}{member}{text[end:]}"
-    outer = re.match(r"[ \t]*", text[text.rfind("\n", 0, table) + 1 :])
-    indent = (outer[0] if outer else "") + _INDENT
+    match = re.match(r"[ \t]*", text[text.rfind("\n", 0, table) + 1 :])
+    outer = match[0] if match else ""
+    indent = outer + (outer or _INDENT)
     member = _format_member(name, value, indent)
     close = _skip_space(text, table + 1)
-    return f"{text[: table + 1]}\n{indent}{member}\n{indent[: -len(_INDENT)]}{text[close:]}"
+    return f"{text[: table + 1]}\n{indent}{member}\n{outer}{text[close:]}"
 
 
 def remove_member(text: str, table: int, name: str) -> str:

@@ -41,6 +41,11 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
     )
 
 
+def list_server_names(programs: UsablePrograms | None) -> list[str]:
+    """Return the names of the MCP servers that a session uses."""
+    return [spec.name for spec in programs.servers] if programs else []
+
+
 def require_programs(settings: Settings, cwd: str) -> UsablePrograms:
     """Return the servers and hooks that files declare; an empty value if there is no such file."""
     from ....integrations.usable_programs import UsablePrograms

@@ -100,7 +100,7 @@ def print_hooks(cwd: str, *, as_json: bool) -> int:
                 *_describe_runs(runs.get(make_run_key(item.spec), [])),
             )
         ]
-        or [("no hooks", "")]
+        or [("no hooks. They are in settings files, such as .claude/settings.json", "")]
     )
     _print_remarks(programs, programs.listed_hooks)
     return 0
