@@ -16,6 +16,7 @@ ACCEPT_BLANK = {
     ("mudroom", "print_prompt"): "a blank prompt has its own message",
     ("rename", "name"): "a blank name removes the name",
     ("config set", "value"): "a blank value removes the setting",
+    ("mcp add", "arguments"): "the program may need a blank argument",
 }
 
 
