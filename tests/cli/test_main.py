@@ -35,8 +35,11 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["-C", ".", "veiw"], "Did you mean view?"),
         (["serve"], "unknown command 'serve'. mudroom help lists the commands."),
         (["login"], 'To ask it as a prompt: mudroom -p "login"'),
-        (["mcp", "list"], "unknown command 'mcp'. mudroom help lists the commands. To ask it"),
-        (["mcp", "list"], 'mudroom -p "mcp list"'),
+        (
+            ["server", "list"],
+            "unknown command 'server'. mudroom help lists the commands. To ask it",
+        ),
+        (["server", "list"], 'mudroom -p "server list"'),
         (["serve", "me"], "unknown command 'serve'. mudroom help lists the commands. To ask it"),
         (["serve", "me"], 'mudroom -p "serve me"'),
         (["login", "now", "--model", "offline"], "unknown command 'login'"),
