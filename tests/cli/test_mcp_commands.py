@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mudroom.cli.actions.load_permissions import load_permissions
+from mudroom.cli.actions.load_settings import load_settings
 from mudroom.cli.actions.programs.json_text import add_member, remove_member
 from mudroom.cli.actions.programs.load_programs import list_server_names, load_programs
 from mudroom.cli.main import run
@@ -246,7 +247,7 @@ def test_a_removed_member_leaves_all_other_text_as_it_is(text: str, expected: st
 
 def test_a_rule_for_a_tool_of_a_server_that_is_used_is_no_mistake(project: Path, call: Run) -> None:
     call("mcp", "add", "my-files", "server")
-    programs = load_programs(Settings(), str(project))
+    programs = load_programs(load_settings(str(project)), str(project))
     rules = ("mcp__my-files__read", "mcp__my-files", "mcp__*", "mcp__my-file__read")
     settings = Settings(allowed_tools=",".join(rules))
     notices = load_permissions(settings, str(project), servers=list_server_names(programs)).notices

@@ -11,11 +11,9 @@ from ..._core.agents import Mode
 from ..._core.tool_names import SERVER_PREFIX, is_known_elsewhere
 from ...config import Settings
 from ...errors import UnknownName, UsageError
-from ...integrations.file_names import has_program_files
 from ...permissions import settings as permission_files
 from ...permissions.approved_rules import load_approved
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
-from .programs.load_programs import find_own_servers
 
 MODES = [mode.value for mode in Mode]
 
@@ -72,7 +70,7 @@ def load_permissions(
         error = _find_unknown_tool(rule)
         if error and not (accepts_unknown or is_known_elsewhere(rule.tool)):
             raise error
-        if error and not _may_be_of_server(rule, cwd):
+        if error:
             notices.append(f"the rule has no effect, this tool is not available here: {rule}")
     for rule in from_files.rules:
         error = _find_unknown_tool(rule)
@@ -85,13 +83,6 @@ def load_permissions(
         denies_unlisted=bool(allowed),
     )
     return LoadedPermissions(permissions, tuple(notices))
-
-
-def _may_be_of_server(rule: Rule, cwd: str) -> bool:
-    """Return whether a rule is about a tool of a server, and files may declare servers."""
-    if not rule.tool.startswith(SERVER_PREFIX):
-        return False
-    return has_program_files(cwd, os.environ.get("HOME", ""), find_own_servers())
 
 
 def _find_unknown_tool(rule: Rule) -> UnknownName | None:
