@@ -52,6 +52,9 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["--trust", "agents", "check"], "agents check has no option --trust"),
         (["-C", "/no/such/folder", "doctor"], "no such directory (/no/such/folder)"),
         (["help", "shw"], "Did you mean show?"),
+        (["help", "mcp", "ad"], "unknown command 'ad'. Did you mean add?"),
+        (["help", "show", "x"], "unknown command 'x'. There are none."),
+        (["mcp", "add"], "missing argument 'NAME'. See mudroom help mcp add."),
         (["rename"], "missing argument 'ID'. See mudroom help rename."),
         (["runs", "--jsn"], "unknown option '--jsn'. Did you mean --json? See mudroom help runs."),
         (["--zzz"], "unknown option '--zzz'. See mudroom help."),
@@ -124,6 +127,8 @@ def test_help_lists_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -
             if option.startswith("-")
         )
         assert all(name in out for name in COMMANDS)
+    assert run(["help", "mcp", "add"]) == 0
+    assert "Usage: mudroom mcp add" in capsys.readouterr().out
     assert run(["help", "show"]) == 0
     assert "--run" in capsys.readouterr().out
 

@@ -88,7 +88,7 @@ def apply_leading_options(
 def describe_usage_error(error: click.ClickException) -> str:
     """Return what is wrong with a command line, the nearest name, and where the help is."""
     context = error.ctx if isinstance(error, click.UsageError) else None
-    command = context.command_path.split()[1:2] if context else []
+    command = context.command_path.split()[1:] if context else []
     remedy = f"See {' '.join(['mudroom help', *command])}."
     if isinstance(error, click.NoSuchOption):
         message = f"unknown option {error.option_name!r}"

@@ -325,23 +325,27 @@ def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str
 
 
 @click.command(name="help", context_settings=CONTEXT_SETTINGS)
-@click.argument("command", required=False)
+@click.argument("commands", metavar="[COMMAND [SUBCOMMAND]]", nargs=-1)
 @click.option(
     "--man",
     is_flag=True,
     help="Print the whole manual as a man page: mudroom help --man | man -l -",
 )
-def help_(command: str | None, man: bool) -> int:
+def help_(commands: tuple[str, ...], man: bool) -> int:
     """Explain mudroom, or one of its commands."""
     if man:
         from ..output.help.man_page import render_man_page
 
         print(render_man_page(root_command, COMMANDS), end="")
         return 0
-    if command and command not in COMMANDS:
-        raise UnknownName("command", command, COMMANDS)
-    explained = COMMANDS[command] if command else root_command
-    name = f"mudroom {command}" if command else "mudroom"
+    explained: click.Command = root_command
+    known: dict[str, click.Command] = COMMANDS
+    for command in commands:
+        if command not in known:
+            raise UnknownName("command", command, known)
+        explained = known[command]
+        known = dict(explained.commands) if isinstance(explained, click.Group) else {}
+    name = " ".join(["mudroom", *commands])
     print(explained.get_help(click.Context(explained, info_name=name, max_content_width=120)))
     return 0
 
