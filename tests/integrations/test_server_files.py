@@ -196,7 +196,7 @@ def test_the_files_of_the_other_programs(files: Files) -> None:
     codex = servers["codex"]
     assert codex.args == ("$TOKEN",) and codex.env == ENVIRON
     assert (codex.start_timeout, codex.call_timeout) == (5.0, 2.5)
-    assert (codex.include, codex.exclude, codex.allows_parallel_calls) == (("a",), ("b",), True)
+    assert (codex.include, codex.exclude) == (("a",), ("b",))
     remote = servers["codex-http"]
     assert remote.bearer_token_variable == "TOKEN"
     assert remote.headers == {"X-A": "a", "X-Host": "example.org"}
@@ -209,6 +209,7 @@ def test_the_files_of_the_other_programs(files: Files) -> None:
     assert not {"gem-off", "codex-off", "one-off"} & servers.keys()
     assert sorted(finding.text for finding in findings) == [
         "server codex-off: it is turned off in the file",
+        "server codex: not used here: supports_parallel_tool_calls",
         "server gem-off is turned off",
         "server one-off: it is turned off in the file",
     ]

@@ -91,7 +91,6 @@ def read_codex(reader: EntryReader) -> Fields:
         "call_timeout": reader.read_seconds("tool_timeout_sec"),
         "include": reader.read_texts("enabled_tools"),
         "exclude": reader.read_texts("disabled_tools"),
-        "allows_parallel_calls": reader.read_flag("supports_parallel_tool_calls"),
         "oauth": login,
     }
 

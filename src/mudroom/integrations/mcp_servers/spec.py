@@ -33,7 +33,6 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         include: the only tools to use, empty for all. exclude: tools not to use.
         is_trusted: whether the server's annotations of tools count.
         always_load: whether all tools are given to the model in full.
-        allows_parallel_calls: whether calls of different children may run at the same time.
         oauth: settings of the login: client_id, client_secret, callback_port, scopes, resource.
         shown: command or address as in the file, for screens.
         place: folder whose content the file is, which needs trust; "" for a file of the user.
@@ -62,7 +61,6 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
     is_trusted: bool = False
     always_load: bool = False
-    allows_parallel_calls: bool = False
     oauth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     shown: str = ""
     place: str = ""
