@@ -208,12 +208,17 @@ def shorten_text(text: str, length: int) -> str:
     return f"{text[:half]} ({len(text) - 2 * half:,} characters left out) {text[-half:]}"
 
 
-def suggest_names(name: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the names most similar to `name`, or lists all names."""
+def suggest_names(name: str, known: Iterable[str], *, otherwise: str = "") -> str:
+    """Return a sentence that suggests the names most similar to `name`.
+
+    Without a similar name it is `otherwise`, or a list of all names.
+    """
     import difflib
 
     names = {known_name.lower(): known_name for known_name in sorted(known)}
     near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
     if near:
         return f"Did you mean {' or '.join(names[match] for match in near)}?"
+    if otherwise:
+        return otherwise
     return f"Known: {', '.join(names.values())}." if names else "There are none."

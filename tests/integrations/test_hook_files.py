@@ -156,6 +156,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hooks": [1]}, "hooks is not used: it is no table"),
     ({"hooks": {"PreToolUse": {}}}, "it is no list"),
     ({"hooks": {"PreTolUse": [{"hooks": []}]}}, "Did you mean PreToolUse"),
+    ({"hooks": {"Zzz": [{"hooks": []}]}}, "not used. Correct the name of the event."),
     ({"hooks": {"Stop": [1]}}, "hook Stop is not used: it is no table"),
     ({"hooks": {"Stop": [{}]}}, "it has no list of hooks"),
     ({"hooks": {"Stop": [{"hooks": ["x"]}]}}, "it is no table"),

@@ -153,7 +153,7 @@ def _check_event(file: _HookFile, name: str, findings: list[Finding]) -> str:
         Finding(
             file.path,
             f"unknown event {name}; its hooks are not used",
-            suggest_names(name, expected),
+            suggest_names(name, expected, otherwise="Correct the name of the event."),
         )
     )
     return ""
