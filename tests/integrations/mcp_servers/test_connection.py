@@ -102,15 +102,24 @@ async def test_a_server_that_ends_again_and_again_counts_as_failed(tmp_path: Pat
     assert count_starts(log) == 3
 
 
-async def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+async def test_a_server_that_cannot_start_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with connect(make_quick(fault="no_start"), tmp_path) as connection:
         with pytest.raises(ServerError, match="exit code 1; last lines: no licence"):
             await connection.open()
         assert connection.state == "failed"
     spec = ServerSpec(name="x", origin="file", scope="option", command="/does/not/exist")
     async with connect(spec, tmp_path) as connection:
-        with pytest.raises(ServerError, match="'/does/not/exist' cannot be started"):
+        with pytest.raises(ServerError):
             await connection.open()
+        with pytest.raises(ServerError) as raised:
+            await connection.open()
+    text = "the program '/does/not/exist' cannot be started: No such file or directory"
+    assert text in str(raised.value)
+    assert str(raised.value).count("(file)") == 1
+    # The user reads each reason once.
+    assert sum(text in record.getMessage() for record in caplog.records) == 1
 
 
 async def test_a_late_server_is_not_waited_for_longer_than_its_limit(tmp_path: Path) -> None:

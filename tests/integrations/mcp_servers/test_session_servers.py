@@ -69,6 +69,27 @@ async def test_a_tool_is_found_and_called_by_its_own_name(tmp_path: Path) -> Non
     assert finished == ["mcp_find", "mcp__quick__add"]
 
 
+async def test_a_call_before_the_first_search_says_what_to_do(tmp_path: Path) -> None:
+    script = [
+        [
+            call("mcp_call", tool="mcp__quick__add", arguments={"a": 1, "b": 2}),
+            call("mcp__quick__add", a=1, b=2),
+        ],
+        "done",
+    ]
+    results: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        results.extend(result.text for result in request.results)
+        return script[request.turn]
+
+    async with open_session(tmp_path, answer, [make_many(tmp_path)]) as session:
+        await session.run("Add.")
+    assert "the tools of server quick are not known yet. Call mcp_find first." in results[0]
+    assert "Find it with mcp_find, and call it with mcp_call." in results[1]
+    assert count_starts(tmp_path / "log") == 0
+
+
 async def test_the_second_session_knows_small_servers_without_a_start(tmp_path: Path) -> None:
     server = make_quick(log=tmp_path / "log")
     script = [[call("mcp_find", query="add")], "done"]

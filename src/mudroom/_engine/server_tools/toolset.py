@@ -80,10 +80,15 @@ class ServerTools:
         known = self._list_known()
         full = {name: known[name] for name in select_tools(known, full_patterns)}
         others = {name: tool for name, tool in known.items() if name not in full}
-        unlisted = [each for each in self._servers.unlisted if self._may_use(each)]
+        unlisted = self._servers_to_list()
         if not unlisted and sum(map(count_bytes, others.values())) <= MAX_FULL_BYTES:
             return known
         return {**full, **{tool.name: tool for tool in self._make_tools(others, unlisted)}}
+
+    def _servers_to_list(self) -> list[str]:
+        """Return the patterns of the servers of this run whose tools are not known yet."""
+        assert self._servers
+        return [each for each in self._servers.unlisted if self._may_use(each)]
 
     def _may_use(self, server: str) -> bool:
         return any(
@@ -157,6 +162,11 @@ class ServerTools:
             raise ValueError("arguments: is not an object")
         name = requested if requested.startswith(SERVER_PREFIX) else f"{SERVER_PREFIX}{requested}"
         if self.find(name) is None:
+            server = get_server(name)
+            if f"{SERVER_PREFIX}{server}__*" in self._servers_to_list():
+                raise ValueError(
+                    f"tool: the tools of server {server} are not known yet. Call mcp_find first."
+                )
             hint = suggest_names(name, self._list_known())
             raise ValueError(f"tool: there is no {requested!r}. {hint} Find tools with mcp_find.")
         return name, cast("dict[str, Any]", inner)

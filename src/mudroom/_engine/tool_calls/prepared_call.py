@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import ToolHookDecision
 from ..._core.tool_names import (
+    FORWARDING_TOOL,
     REPLACEMENTS,
     SERVER_PREFIX,
     STAND_INS,
@@ -59,6 +60,8 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
     tool = run.tools.find(name) if name.startswith(SERVER_PREFIX) else run.tools.get(name)
     if tool is None:
         hint = REPLACEMENTS.get(name.lower()) or suggest_names(call.name, run.tools)
+        if name.startswith(SERVER_PREFIX) and FORWARDING_TOOL in run.tools:
+            hint = f"Find it with mcp_find, and call it with {FORWARDING_TOOL}."
         return refuse_call(call, None, f"There is no tool {call.name!r} here. {hint}")
     if call.malformed:
         quoted = call.malformed[:MAX_QUOTED_ARGUMENTS]

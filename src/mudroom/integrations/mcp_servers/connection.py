@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -29,6 +30,8 @@ START_WINDOW = 60.0
 """Seconds."""
 _END_SECONDS = 3.0
 """Longest time until a connection that is closed has ended."""
+
+log = logging.getLogger("mudroom")
 
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
 
@@ -130,6 +133,7 @@ class Connection:
         self._calls: set[_OpenCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._reported = ""
 
     @property
     def pid(self) -> int | None:
@@ -233,6 +237,10 @@ class Connection:
         return link
 
     def _fail(self, reason: str) -> None:
+        """Set the state, and tell the user each new reason: only the model reads the result."""
+        if reason != self._reported:
+            self._reported = reason
+            log.warning("server %s cannot be used: %s", self.spec.name, reason)
         self.state = "failed"
         self.reason = reason
 
@@ -257,7 +265,8 @@ class Connection:
 
     async def _fail_start(self, link: _Link, error: Exception) -> None:
         if isinstance(error, MudroomError):
-            self._fail(str(error))
+            place = "" if error.where == self.spec.origin else error.where
+            self._fail(str(MudroomError(error.message, where=place, remedy=error.remedy)))
         else:
             self._fail(await link.describe_end(error))
         link.client.set_exception(self._make_error())

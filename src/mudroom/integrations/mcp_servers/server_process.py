@@ -124,7 +124,8 @@ async def start_server_process(
         )
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"the program {spec.command!r} cannot be started: {error}",
+            f"the program {spec.command!r} cannot be started: "
+            f"{getattr(error, 'strerror', None) or error}",
             where=spec.origin,
             remedy="Install it, or correct the entry.",
         ) from error
