@@ -12,11 +12,11 @@ from mudroom._core.tools import ToolResult
 from mudroom.integrations.hook_programs.matcher import parse_matcher
 from mudroom.integrations.hook_programs.tool_shapes import (
     from_hook_input,
-    get_hook_name,
     read_hook_response,
     to_hook_input,
     to_hook_response,
 )
+from mudroom.projections.claude_tool_terms import get_claude_name
 
 MATCHING = (
     ("", "Bash"),
@@ -137,7 +137,7 @@ def test_inputs_are_translated_in_both_directions(
     sent = to_hook_input(block, "/w")
     assert (sent.name, sent.arguments) == (name, theirs)
     assert from_hook_input(block, sent, theirs) == ours
-    assert get_hook_name(name) == name
+    assert get_claude_name(name) == name
 
 
 def test_a_changed_path_is_used_as_the_hook_wrote_it() -> None:

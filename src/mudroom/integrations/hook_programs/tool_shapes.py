@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, cast
 
 import msgspec
 
 from ..._core.messages import ToolCallBlock
-from ..._core.tool_names import normalize_tool_name
 from ..._core.tools import ToolResult
-
-_NAMES = {
-    "bash": "Bash",
-    "read": "Read",
-    "write": "Write",
-    "edit": "Edit",
-    "glob": "Glob",
-    "grep": "Grep",
-    "todo": "TodoWrite",
-    "skill": "Skill",
-    "task": "Agent",
-    "web_fetch": "WebFetch",
-    "web_search": "WebSearch",
-    "send_message": "SendMessage",
-    "task_stop": "TaskStop",
-    "task_create": "TaskCreate",
-    "task_update": "TaskUpdate",
-    "task_list": "TaskList",
-    "task_get": "TaskGet",
-}
-_ARGUMENTS = {
-    "bash": {"background": "run_in_background"},
-    "task": {"agent": "subagent_type", "background": "run_in_background"},
-    "skill": {"name": "skill", "arguments": "args"},
-}
-"""Names of arguments that differ: ours, and those that hooks know."""
-_PATHS = {
-    "read": "file_path",
-    "write": "file_path",
-    "edit": "file_path",
-    "glob": "path",
-    "grep": "path",
-}
-"""Arguments that are paths. Hooks read and write absolute ones."""
-
+from ...projections.claude_tool_terms import (
+    get_claude_name,
+    get_path_argument,
+    to_claude_arguments,
+    to_own_arguments,
+)
 
 _LINE_NUMBER = re.compile(r"^ *\d+\t", re.MULTILINE)
 
@@ -57,20 +26,10 @@ class ToolInput(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
 
-def get_hook_name(tool: str) -> str:
-    """Return the name of a tool as hooks know it. Return an unknown one unchanged."""
-    return _NAMES.get(normalize_tool_name(tool), tool)
-
-
 def to_hook_input(call: ToolCallBlock, folder: str) -> ToolInput:
     """Return a call in the terms of hooks. `folder`: relative paths begin there."""
-    tool = normalize_tool_name(call.name)
-    names = _ARGUMENTS.get(tool, {})
-    arguments = {names.get(key, key): value for key, value in call.arguments.items()}
-    path = arguments.get(_PATHS.get(tool, ""))
-    if isinstance(path, str) and path:
-        arguments[_PATHS[tool]] = os.path.normpath(os.path.join(folder, path))
-    return ToolInput(get_hook_name(call.name), arguments)
+    arguments = to_claude_arguments(call.name, call.arguments, folder)
+    return ToolInput(get_claude_name(call.name), arguments)
 
 
 def from_hook_input(
@@ -81,10 +40,8 @@ def from_hook_input(
     Arguments:
         sent: the call as the hook read it.
     """
-    tool = normalize_tool_name(call.name)
-    names = {theirs: ours for ours, theirs in _ARGUMENTS.get(tool, {}).items()}
-    arguments = {names.get(key, key): value for key, value in changed.items()}
-    path = _PATHS.get(tool, "")
+    arguments = to_own_arguments(call.name, changed)
+    path = get_path_argument(call.name)
     if path in call.arguments and arguments.get(path) == sent.arguments.get(path):
         arguments[path] = call.arguments[path]
     return arguments

@@ -13,9 +13,10 @@ from ..._core.tools import ToolCategory
 from ...errors import UsageError
 from ...permissions.approved_rules import ApprovedRules, keep_approved
 from ...permissions.rules import RULE_VERDICTS, Permissions, Rule, Verdict, parse_rule
+from ...projections.claude_tool_terms import get_claude_name
 from ...tools import make_builtin_tools
 from .channel import ControlChannel, HostError
-from .host_names import to_host_arguments, to_host_name
+from .host_names import to_host_arguments
 from .json_fields import as_list, as_object
 
 _ORIGIN = "the program that started mudroom"
@@ -95,7 +96,7 @@ class HostApprover:
 
     def _make_fields(self, request: ApprovalRequest) -> dict[str, Any]:
         assert self._approved
-        name = to_host_name(request.tool)
+        name = get_claude_name(request.tool)
         arguments = to_host_arguments(request.tool, request.arguments, self._cwd)
         suggested = self._approved.suggest(request.tool, request.arguments)
         path = arguments.get("file_path")
@@ -171,7 +172,7 @@ def _make_suggestions(request: ApprovalRequest, rules: tuple[Rule, ...]) -> list
     suggestions: list[dict[str, Any]] = []
     if rules:
         values = [
-            {"toolName": to_host_name(rule.tool), "ruleContent": rule.pattern or None}
+            {"toolName": get_claude_name(rule.tool), "ruleContent": rule.pattern or None}
             for rule in rules
         ]
         shortened = [{key: item for key, item in value.items() if item} for value in values]

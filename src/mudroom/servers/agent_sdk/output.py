@@ -13,10 +13,11 @@ from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason, Report
 from ..._version import __version__
 from ...pricing import calculate_cost
+from ...projections.claude_tool_terms import get_claude_name
 from ...projections.ledger import LedgerBuilder
 from ...projections.stream_json import StreamJson
 from ...session import Session
-from .host_names import to_host_line, to_host_name
+from .host_names import to_host_line
 from .partial_messages import PartialMessages
 from .setup import ServerOptions
 
@@ -98,7 +99,7 @@ class HostOutput:
         line = self._lines.make_init_line()
         fields = {
             "model": self._session.model,
-            "tools": [to_host_name(tool) for tool in self._session.tools],
+            "tools": [get_claude_name(tool) for tool in self._session.tools],
             "agents": [agent.name for agent in self._session.agents],
             "permissionMode": mode,
             "mcp_servers": self.servers(),

@@ -18,7 +18,8 @@ from ..._core.events import (
 from ..._core.messages import ToolCallBlock, get_sendable_arguments
 from ..._core.run_ids import is_child_id
 from ...projections.anthropic_shapes import to_anthropic_stop_reason, to_anthropic_usage
-from .host_names import to_host_arguments, to_host_name
+from ...projections.claude_tool_terms import get_claude_name
+from .host_names import to_host_arguments
 
 _KINDS = {
     "text": ({"type": "text", "text": ""}, "text_delta", "text"),
@@ -108,7 +109,7 @@ class PartialMessages:
         self._is_open = False
 
     def _add_call(self, call: ToolCallBlock) -> Iterator[dict[str, Any]]:
-        name = to_host_name(call.name)
+        name = get_claude_name(call.name)
         arguments = to_host_arguments(call.name, get_sendable_arguments(call), self._cwd)
         yield from self._open_block({"type": "tool_use", "id": call.id, "name": name, "input": {}})
         part = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}

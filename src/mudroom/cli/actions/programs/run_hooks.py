@@ -16,8 +16,9 @@ from ....integrations.hook_programs.event_rules import RULES
 from ....integrations.hook_programs.hook_set import HookSet
 from ....integrations.hook_programs.outcome import HookOutcome
 from ....integrations.hook_programs.run_log import HookRun, RunLog
-from ....integrations.hook_programs.tool_shapes import ToolInput, from_hook_input, get_hook_name
+from ....integrations.hook_programs.tool_shapes import ToolInput, from_hook_input
 from ....open_adapters import make_rule_matcher
+from ....projections.claude_tool_terms import get_claude_name
 from ....projections.safe_text import escape_line
 from ....tools import make_builtin_tools
 from ...output.json_output import print_json
@@ -41,7 +42,7 @@ def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool
     folder = os.path.realpath(cwd)
     settings = load_settings(cwd)
     programs = require_programs(settings, cwd)
-    fields = _make_fields(event, folder, get_hook_name(tool), _parse_input(input_text))
+    fields = _make_fields(event, folder, get_claude_name(tool), _parse_input(input_text))
     run_log = RunLog(settings.home)
     hooks = HookSet(
         programs.hooks,
