@@ -42,7 +42,8 @@ def write_atomically(
                 os.unlink(temporary, dir_fd=folder)
         os.fsync(folder)
     except BaseException:
-        os.unlink(temporary, dir_fd=folder)
+        with suppress(FileNotFoundError):  # it has its new name already
+            os.unlink(temporary, dir_fd=folder)
         raise
 
 
