@@ -26,11 +26,11 @@ from ...projections.safe_text import sanitize
 from ...session import Session
 from ..actions.prompts import prepare_prompt, run_prepared
 from ..actions.prompts.mentions import split_message
+from ..actions.prompts.prompt_files import PromptFile, load_prompt_files
 from ..output.report import describe_changed_files, describe_interrupt, explain_failure
 from ..output.text import Line
 from .input_line.mentions import MentionCompletions
 from .prompts.other_programs import describe_nearest
-from .prompts.prompt_files import PromptFile, load_prompt_files
 from .questions.approvals import ApprovalPrompt
 from .scrollback_writer import ScrollbackWriter
 from .shell_escape import ShellEscape

@@ -1,1 +1,1 @@
-"""Prompts of files, and the names of other programs' commands."""
+"""Names of slash commands that other programs have."""

@@ -6,8 +6,8 @@ import asyncio
 from typing import NamedTuple
 
 from ....projections.safe_text import sanitize_line
+from ...actions.prompts.prompt_files import load_prompt_files
 from ..conversation import Conversation, SlashAction
-from ..prompts.prompt_files import load_prompt_files
 from . import board, files, info, merge, permissions, pins, session, team, terminal
 
 
