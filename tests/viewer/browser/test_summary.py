@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.viewer.sessions import SessionBuilder, build_large_session
 
-from mudroom.events import RunStarted
+from mudroom._core.messages import ToolCallBlock
+from mudroom._core.runs import Reason
+from mudroom._core.tools import ToolResult
+from mudroom.events import RunStarted, ToolCallFinished, TurnFailed, TurnStarted
 from mudroom.projections.ledger import Ledger, describe_ledger
+from mudroom.testing.event_builders import tool_call_started
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
@@ -61,6 +65,32 @@ async def test_each_line_of_the_summary_leads_to_its_place(page: Page) -> None:
         await page.run("document.querySelector('.slowest .line').click()")
         selected = await read_selection(page)
         assert selected[0].startswith("1.") and selected[3] == "transcript"
+
+
+async def test_one_failure_has_one_line_of_what_to_look_at_first(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    prompt = "Why is it slow?\n\nAttached: 4,000 lines of a log"
+    script.start_run("1", prompt, script.at)
+    call = ToolCallBlock("call_1", "task", {"prompt": "Look."})
+    script.add_turn("1", 1, script.at, 1.0, (call,), 100)
+    script.events.append(tool_call_started("1", call, at=script.at + 1, turn=1))
+    script.start_run("1.1", "Look.", script.at + 1, parent="1", call_id="call_1", depth=1)
+    script.events.append(TurnStarted(at=script.at + 1, run="1.1", turn=1))
+    error = "the provider refused: HTTP 401"
+    script.events.append(TurnFailed(at=script.at + 2, run="1.1", turn=1, error=error))
+    script.finish_run("1.1", script.at + 2, "", Reason.ERROR, error=error)
+    failed = ToolResult(error, error=True, detail={"run": "1.1"})
+    script.events.append(
+        ToolCallFinished(
+            at=script.at + 2, run="1", turn=1, call_id="call_1", name="task", result=failed
+        )
+    )
+    script.finish_run("1", script.at + 3, "I do not know.")
+    async with open_page(page, script):
+        lines = await page.run("findAttention(app.fold).map(line => `${line.words}: ${line.more}`)")
+        assert lines == [f"main 1.1 failed: {error}"]
+        assert (await read_texts(page, "#title"))[-1] == "Why is it slow?"
 
 
 async def test_a_calm_session_says_that_nothing_failed(page: Page) -> None:

@@ -10,7 +10,7 @@ const findAttention = (fold) => {
     ...describeRuns(runs, "failed", "failed"),
     ...describeRuns(runs, "unfinished", "refused"),
     ...describeRuns(runs, "stopped", "stopped"),
-    ...describeCalls(runs, "failed", (item) => item.result?.error && !item.refused),
+    ...describeCalls(runs, "failed", (item) => isFailedCall(item) && !hasFailedChild(item)),
     ...describeCalls(runs, "refused", (item) => item.refused),
     ...describeTurns(runs),
     ...describeCompactions(runs),
@@ -49,6 +49,11 @@ const describeRuns = (runs, state, tone) =>
       })),
   );
 
+const isFailedCall = (item) => item.result?.error && !item.refused;
+
+/** Return true if a call failed because its child failed: the list has a line for the child. */
+const hasFailedChild = (item) => item.child?.state === "failed";
+
 const ENDINGS = {
   ERROR: "failed",
   LOST: "was lost",
@@ -80,9 +85,10 @@ const describeCalls = (runs, tone, isMeant) => {
     }));
 };
 
+/** Return lines for failed and repeated model calls; the line of a failed run has its last error. */
 const describeTurns = (runs) => {
   const steps = runs.flatMap((run) => run.items.filter((item) => item.kind === "turn"));
-  const failed = steps.filter((step) => step.error);
+  const failed = steps.filter((step) => step.error && step.run.state !== "failed");
   const retried = steps.filter((step) => step.retries.length);
   const retries = retried.reduce((sum, step) => sum + step.retries.length, 0);
   return [

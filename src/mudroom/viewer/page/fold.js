@@ -460,9 +460,14 @@ const describeCheck = ({ result }) => {
   return `${result.error ? ending : "succeeded"}, ${formatSeconds(result.seconds)}`;
 };
 
+/** Return the first paragraph of a prompt; instructions, data and attached files follow it. */
+const promptTopic = (prompt) => prompt.trim().split("\n\n", 1)[0];
+
 /** Return the title of a run. */
 const runTitle = (run) =>
-  run.brief.compacts ? "summary of the conversation" : (run.depth && run.description) || run.prompt;
+  run.brief.compacts
+    ? "summary of the conversation"
+    : (run.depth && run.description) || promptTopic(run.prompt);
 
 /** Return the title of a run; where siblings have the same, with the part of the prompt that differs. */
 const distinctTitle = (fold, run) => {
@@ -471,7 +476,7 @@ const distinctTitle = (fold, run) => {
   const { prompt } = run.lane[0]; // a later run of the child begins with a note or with messages
   const isOther = (each) => each.lane !== run.lane && each.lane[0] === each;
   const same = siblings.filter((each) => isOther(each) && runTitle(each) === title);
-  if (!same.length || title === prompt) return title;
+  if (!same.length) return title;
   let at = Math.min(...same.slice(0, 20).map((each) => commonLength(prompt, each.prompt)));
   while (at > 0 && !/[\s/]/.test(prompt[at - 1])) at--;
   const rest = prompt.slice(at).trim();

@@ -11,11 +11,11 @@ const drawHeader = (fold) => {
     fold.roots.length && fold.roots.every((run) => run.usd !== null)
       ? fold.roots.reduce((sum, run) => sum + run.usd, 0)
       : null;
-  document.title = first ? `${oneLine(first.prompt, 60)} · mudroom` : "mudroom";
+  document.title = first ? `${oneLine(runTitle(first), 60)} · mudroom` : "mudroom";
   setChildren(
     $("title"),
     app.live && h("span", { class: "pulse" }, "live"),
-    first ? oneLine(first.prompt, 200) : "An empty session",
+    first ? oneLine(runTitle(first), 200) : "An empty session",
   );
   setChildren(
     $("about"),
