@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -19,6 +20,7 @@ from mudroom.cli.output.text import (
     format_tokens,
     measure_width,
     paint,
+    split_line,
     truncate,
     wrap,
 )
@@ -178,3 +180,14 @@ def test_screens_do_not_import_rich_at_start():
         ).stdout
         == "set()\n"
     )
+
+
+@pytest.mark.parametrize("columns", [12, 40, 80])
+def test_a_split_line_keeps_words_whole_and_every_character(columns: int) -> None:
+    code = "    return [row for line in self.body for row in split_line(line, columns)]  # all"
+    rows = list(split_line([("  + ", "green"), (code, "green")], columns))
+    texts = ["".join(text for text, _ in row) for row in rows]
+    assert "".join(texts) == "  + " + code
+    assert all(measure_width(text) <= columns for text in texts)
+    cut = [a[-1] + b[0] for a, b in itertools.pairwise(texts) if " " not in a[-1] + b[0]]
+    assert columns < 40 or not cut

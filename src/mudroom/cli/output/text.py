@@ -178,7 +178,10 @@ def wrap_line(line: Line, columns: int) -> Iterator[Line]:
 
 
 def split_line(line: Line, columns: int) -> Iterator[Line]:
-    """Split a line into rows of at most `columns`, anywhere; styles stay, nothing is left out."""
+    """Split a line into rows of at most `columns`, after a blank where possible.
+
+    Styles stay, and no character is left out: the blanks, too, stay on their rows.
+    """
     columns = max(2, columns)
     row: list[tuple[str, str]] = []
     used = 0
@@ -186,6 +189,7 @@ def split_line(line: Line, columns: int) -> Iterator[Line]:
         text = text.expandtabs(4)
         while text:
             head = truncate(text, columns - used, "") if used < columns else ""
+            head = _cut_after_blank(head, text)
             if head:
                 row.append((head, style))
             used += measure_width(head)
@@ -195,6 +199,16 @@ def split_line(line: Line, columns: int) -> Iterator[Line]:
                 row = []
                 used = 0
     yield row
+
+
+def _cut_after_blank(head: str, text: str) -> str:
+    """Return the start of a row without the word that continues on the next row.
+
+    A word that is longer than half the row is cut: rows must not be nearly empty.
+    """
+    is_inside_word = len(head) < len(text) and text[len(head)] != " "
+    end = head.rfind(" ") + 1
+    return head[:end] if is_inside_word and end > len(head) // 2 else head
 
 
 def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:
