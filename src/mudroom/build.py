@@ -18,7 +18,7 @@ from ._core.board_tasks import BoardOffer
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, StoredEvent
 from ._core.listings import ListingLimits, count_listed_characters
-from ._core.ports import Environment, Journal
+from ._core.ports import Environment, Journal, SessionServers
 from ._core.tools import Tool
 from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.watch import ChangeWatch
@@ -85,6 +85,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     models: ModelRegistry
     root_agent: Agent
     model: str
+    mcp_servers: SessionServers | None = None
     context_files: agent_files.ContextFiles | None = None
     notices: tuple[str, ...] = ()
     tool_sources: SessionToolSources
@@ -98,8 +99,8 @@ class SessionResources(Struct, frozen=True, kw_only=True):
         """End worker processes and servers; close tool sources, board, sandbox and journal."""
         await self.worker.close()
         await self.tool_sources.close()
-        if self.services.servers:
-            await self.services.servers.close()
+        if self.mcp_servers:
+            await self.mcp_servers.close()
         if self.board:
             await self.board.close()
         self.services.environments.shared.sandbox.close()
@@ -158,6 +159,7 @@ class _Builder:
             takes_images=options.takes_images,
         )
         self._notices: list[str] = []
+        self._servers = open_servers(options, self._folder, self._home, self._environ)
         self._board: SessionBoard | None = None
         self._board_offer: BoardOffer = ""
 
@@ -180,10 +182,7 @@ class _Builder:
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()
         limits = self._choose_listing_limits(model)
-        agents = (catalog.root_agent, *catalog.agents.values())
-        self._board_offer = choose_board_offer(self._options, agents)
-        if self._board_offer:
-            self._board = open_board(self._home, self._folder, self._options.id)
+        self._choose_board(catalog)
         services = self._build_services(
             catalog, journal, watchers, past_events, toolbox, limits, child_models
         )
@@ -207,10 +206,17 @@ class _Builder:
             models=self._models,
             root_agent=catalog.root_agent,
             model=model,
+            mcp_servers=self._servers,
             context_files=catalog.context_files,
             notices=tuple(self._notices),
             tool_sources=sources,
         )
+
+    def _choose_board(self, catalog: AgentCatalog) -> None:
+        agents = (catalog.root_agent, *catalog.agents.values())
+        self._board_offer = choose_board_offer(self._options, agents)
+        if self._board_offer:
+            self._board = open_board(self._home, self._folder, self._options.id)
 
     async def _open_journal(self) -> SessionJournal:
         journal = await open_journal(self._options, self._home)
@@ -243,7 +249,7 @@ class _Builder:
             redact=Redactor({**os.environ, **self._environ}),
             mark_report=mark_injection,
             toolbox=toolbox,
-            servers=open_servers(options, self._folder, self._home, self._environ),
+            servers=self._servers,
             agents=catalog.agents,
             spill_folder=spill_folder,
             environment_text=describe_platform(self._folder),

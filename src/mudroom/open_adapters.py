@@ -13,7 +13,7 @@ from ._core.agents import Agent, WorkspaceKind
 from ._core.board_tasks import BoardOffer
 from ._core.listings import ListingLimits, choose_description_length
 from ._core.messages import ToolCallBlock
-from ._core.ports import Board, Hooks, Journal, Model, SessionStore, ToolServers
+from ._core.ports import Board, Hooks, Journal, Model, SessionServers, SessionStore
 from ._core.tool_names import normalize_tool_name
 from ._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
 from ._core.tools import Tool, ToolCategory
@@ -281,7 +281,7 @@ def make_rule_matcher(
 
 def open_servers(
     options: SessionOptions, folder: str, home: str, environ: Mapping[str, str]
-) -> ToolServers | None:
+) -> SessionServers | None:
     """Return the MCP servers of a session, None if it has none. Starts nothing."""
     if not options.mcp_servers:
         return None

@@ -33,9 +33,10 @@ from .scope.subagent import ScopeRuntime
 from .session_runs.controls import RunControls
 from .session_runs.requests import OutputSpec
 from .session_runs.runner import SessionRunner
+from .session_runs.server_controls import ServerControls
 
 
-class Session(RunControls):
+class Session(RunControls, ServerControls):
     """One conversation with a root agent, and all runs below it.
 
     Its keyword arguments are the fields of `SessionOptions`, which describes them.

@@ -86,6 +86,18 @@ def test_the_lists_say_what_there_is_and_why_something_is_not_used(
     assert call("mcp", "get", "got")[0] == 2
 
 
+def test_each_list_has_the_problems_of_its_own_files(project: Path, call: Run) -> None:
+    declare(project)
+    hooks = {"PreToolUse": [{"hooks": [{"command": 7}]}]}
+    write(project / ".claude/settings.json", {"hooks": hooks})
+    servers = call("mcp")[1]
+    assert "server x is not used" in servers and "command" not in servers
+    listed = call("hooks")[1]
+    assert "command must be a text" in listed and "server x" not in listed
+    assert "mcp.json" not in call("hooks", "list", "--json")[1]
+    assert "settings.json" not in call("mcp", "list", "--json")[1]
+
+
 def test_the_lists_as_json(project: Path, call: Run) -> None:
     declare(project)
     listed = json.loads(call("mcp", "list", "--json")[1])

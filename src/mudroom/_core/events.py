@@ -300,10 +300,11 @@ class RunFinished(Event, frozen=True, tag="run_finished"):
 
 
 class Delta(Event, frozen=True, tag="delta"):
-    """Streamed text of an answer, or one line about a web search; shown, never stored.
+    """Streamed text of an answer, or a line about a web search or a call; shown, never stored.
 
     Arguments:
-        kind: "text", "thinking", "call", "search_start" or "search_end".
+        kind: "text", "thinking", "call", "search_start", "search_end", or "progress" for a line
+            about the progress of a tool call.
     """
 
     kind: str

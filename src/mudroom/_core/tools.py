@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -223,6 +224,11 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     needs_children: bool = False
     offered_to: Literal["all", "root", "request"] = "all"
     keeps_results: bool = False
+
+    @property
+    def definition_bytes(self) -> int:
+        """Bytes of the definition as a model gets it."""
+        return len(self.name) + len(self.description) + len(msgspec.json.encode(self.parameters))
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
         """Return the argument of `run` for the arguments of a call. Raises ValueError."""

@@ -168,6 +168,11 @@ class CallContext:
         write_private_file(Path(path), b"")
         return path
 
+    def show_progress(self, line: str) -> None:
+        """Show a line about the progress of the call; see the port."""
+        name = self.call.name if self.call else ""
+        self.run.recorder.show_delta("progress", self.redact(f"{name}: {line}"))
+
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         """Run work after the call has returned; return the result of the call; see the port."""
         results: list[ToolResult] = []

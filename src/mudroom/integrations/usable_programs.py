@@ -43,12 +43,18 @@ class UsablePrograms(Struct, frozen=True):
     """All servers and hooks that files declare, and which of them a session uses.
 
     Arguments:
-        findings: remarks about the files.
+        server_findings, hook_findings: remarks about the files of each.
     """
 
     listed_servers: tuple[ListedServer, ...] = ()
     listed_hooks: tuple[ListedHook, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    server_findings: tuple[Finding, ...] = ()
+    hook_findings: tuple[Finding, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Remarks about the files of servers and hooks."""
+        return tuple(dict.fromkeys([*self.server_findings, *self.hook_findings]))
 
     @property
     def servers(self) -> tuple[ServerSpec, ...]:
@@ -71,7 +77,8 @@ class UsablePrograms(Struct, frozen=True):
         return UsablePrograms(
             tuple(_judge_servers((item.spec for item in self.listed_servers), None)),
             tuple(_judge_hooks((item.spec for item in self.listed_hooks), None)),
-            self.findings,
+            self.server_findings,
+            self.hook_findings,
         )
 
     @property
@@ -142,7 +149,8 @@ def load_usable_programs(
     return UsablePrograms(
         tuple(_judge_servers(loaded.servers, trusted)),
         tuple(_judge_hooks(hooks, trusted)),
-        tuple(dict.fromkeys([*loaded.findings, *findings])),
+        tuple(dict.fromkeys(loaded.findings)),
+        tuple(dict.fromkeys(findings)),
     )
 
 

@@ -180,6 +180,9 @@ def _apply_waiting(run: RunView, event: RunWaiting) -> None:
 
 
 def _apply_delta(run: RunView, event: Delta) -> None:
+    if event.kind == "progress":
+        run.last_action = sanitize_line(event.text, TAIL_LENGTH)
+        return
     run.pending_retry = None
     run.streamed_length += len(event.text)
     if event.kind == "text":

@@ -55,7 +55,8 @@ class RunView(Struct, kw_only=True, eq=False):
         commands: commands of the run that work, by id, in the order in which they started.
         claims: subjects of the tasks of the board that the run has claimed, by id.
         unread: messages to the run that it has not read, by id.
-        last_action: the last tool call or web search as one line, safe to print.
+        last_action: the last tool call or its progress, or the last web search, as one line,
+            safe to print.
         usage: tokens of the run itself.
         descendant_usage: tokens of all runs below it.
         streamed_tail: end of the answer that is streaming.

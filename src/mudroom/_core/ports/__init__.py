@@ -20,6 +20,7 @@ from .isolation import (
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .sandbox import CommandResult, Sandbox
+from .servers import ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
 from .worker import RunHandle, Worker
 from .workspace import (
@@ -65,8 +66,10 @@ __all__ = [
     "RetryNotice",
     "RunHandle",
     "Sandbox",
+    "ServerStatus",
     "SessionHeader",
     "SessionInfo",
+    "SessionServers",
     "SessionStore",
     "StreamChunk",
     "ToolContext",

@@ -80,6 +80,21 @@ class ToolContext(Protocol):
         """
         ...
 
+    def show_progress(self, line: str) -> None:
+        """Show the progress of the call on the screens. No model reads it.
+
+        Arguments:
+            line: what the call does now, in a few words.
+
+        Example:
+            @tool
+            def sort(ctx: ToolContext, paths: list[str]) -> str:
+                for number, path in enumerate(paths, 1):
+                    ctx.show_progress(f"{number} of {len(paths)}: {path}")
+                return "sorted"
+        """
+        ...
+
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         """Run work after the call has returned, and return the result of the call.
 

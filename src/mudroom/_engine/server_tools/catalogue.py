@@ -18,11 +18,6 @@ MAX_TEXT = 2_000
 """Characters of one description, or of the instructions of a server, in a result."""
 
 
-def count_bytes(tool: Tool) -> int:
-    """Return the bytes of the definition of a tool."""
-    return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))
-
-
 def get_server(name: str) -> str:
     """Return the server in the name of a tool, or in a pattern."""
     return name.removeprefix(SERVER_PREFIX).partition("__")[0]

@@ -21,7 +21,6 @@ from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from .catalogue import (
     MAX_TEXT,
-    count_bytes,
     describe_no_hit,
     format_catalogue,
     format_tool,
@@ -81,7 +80,8 @@ class ServerTools:
         full = {name: known[name] for name in select_tools(known, full_patterns)}
         others = {name: tool for name, tool in known.items() if name not in full}
         unlisted = self._servers_to_list()
-        if not unlisted and sum(map(count_bytes, others.values())) <= MAX_FULL_BYTES:
+        size = sum(tool.definition_bytes for tool in others.values())
+        if not unlisted and size <= MAX_FULL_BYTES:
             return known
         return {**full, **{tool.name: tool for tool in self._make_tools(others, unlisted)}}
 

@@ -35,7 +35,8 @@ class PlainProgress(Progress):
 
     Arguments:
         stream: usually stderr.
-        verbose: write a line for every tool call and web search of every run, too.
+        verbose: write a line for every tool call, its progress, and every web search of every
+            run, too.
     """
 
     def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:
@@ -68,7 +69,9 @@ class PlainProgress(Progress):
                 return f"[{child.label}] {describe_merge(child)}"
             case ModelCallRetried():
                 return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
-            case Delta(kind="search_start" | "search_end") | ToolCallStarted() if self._verbose:
+            case Delta(kind="search_start" | "search_end" | "progress") | ToolCallStarted() if (
+                self._verbose
+            ):
                 return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
             case _:
                 return ""

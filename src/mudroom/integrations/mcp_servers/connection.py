@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..._core.ports.servers import ServerState
 from ...errors import MudroomError
 from .headers import collect_headers
 from .listing import ListedTool, Listing, ServerResult
@@ -34,8 +35,6 @@ _END_SECONDS = 3.0
 log = logging.getLogger("mudroom")
 
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
-
-ServerState = Literal["not started", "starting", "ready", "failed"]
 
 
 class ServerError(MudroomError):
@@ -322,11 +321,21 @@ class Connection:
             client = await self._get_client()
             self._on_listing(await package_client.list_tools(client))
 
+    async def restart(self) -> None:
+        """End the server and start it again; its open calls fail. Raises ServerError."""
+        await self._end_link()
+        self._recent_starts.clear()
+        self._reported = ""
+        await self._get_client()
+
     async def close(self) -> None:
         """End the server. The connection cannot be used again."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
+        await self._end_link()
+
+    async def _end_link(self) -> None:
         link = self._link
         if link is None or link.task is None:
             return

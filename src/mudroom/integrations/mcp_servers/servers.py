@@ -7,34 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from ..._core.ports import ToolContext
+from ..._core.ports import ServerStatus, ToolContext
 from ..._core.tools import Tool, ToolResult
-from .connection import Connection, ServerState
+from .connection import Connection
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
+from .progress import LineLimit
 from .results import ParseImage, make_tool_result
 from .server_tool import RunCall, make_pattern, make_tool, select_listed
 from .spec import ServerSpec
-
-
-class ServerStatus(Struct, frozen=True):
-    """State of one server for screens.
-
-    Arguments:
-        tools: number of its tools, None if they are not known yet.
-    """
-
-    name: str
-    state: ServerState
-    reason: str
-    tools: int | None
-    protocol: str
-    pid: int | None
-    starts: int
-    last_lines: str
 
 
 class _Server:
@@ -49,7 +32,7 @@ class _Server:
 
 
 class McpServers:
-    """The servers of a session: implements the port ToolServers.
+    """The servers of a session: implements the port SessionServers.
 
     A server starts when a run first needs it. All runs share its process.
 
@@ -150,6 +133,7 @@ class McpServers:
                 server.connection.state,
                 server.connection.reason,
                 len(server.names) if server.cached else None,
+                sum(self.tools[name].definition_bytes for name in server.names),
                 server.cached.listing.protocol if server.cached else "",
                 server.connection.pid,
                 server.connection.starts,
@@ -157,6 +141,10 @@ class McpServers:
             )
             for server in self._servers.values()
         ]
+
+    async def restart(self, name: str) -> None:
+        """End a server and start it again; its open calls fail. Raises ServerError."""
+        await self._servers[name].connection.restart()
 
     def _update(self, name: str, listing: Listing) -> None:
         """Use what a server listed now, and store it."""
@@ -188,7 +176,8 @@ class McpServers:
             if refusal := _find_change(server, listed):
                 return ToolResult(refusal, error=True)
             self._approve(server, listed.name)
-            result = await server.connection.call(listed, arguments, lambda _: None)
+            show = LineLimit(context.show_progress).show
+            result = await server.connection.call(listed, arguments, show)
             return make_tool_result(result, context, self._parse_image)
 
         return run

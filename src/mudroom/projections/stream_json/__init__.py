@@ -171,6 +171,9 @@ class StreamJson:
             status = "started" if event.kind == "search_start" else "finished"
             fields = {"status": status, "text": event.text, **_make_place_fields(run)}
             yield self._make_line("system", subtype="web_search", **fields)
+        elif event.kind == "progress":
+            fields = {"text": event.text, **_make_place_fields(run)}
+            yield self._make_line("system", subtype="tool_progress", **fields)
 
     def make_result_line(
         self, report: Report, ledger: Mapping[str, Any], *, has_value: bool = False

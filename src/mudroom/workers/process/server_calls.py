@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from ..._core.ports import ToolContext, ToolServers
 from ..._core.tools import Effect, Tool, ToolResult
+from ..._engine.recorder import Recorder
 from ..._engine.session_context import SessionServices
 from ..._platform.private_files import write_private_file
 from .remote_services import SessionLink
@@ -66,11 +67,17 @@ def describe_servers(servers: ToolServers) -> ServersState:
 
 
 class _SpillContext:
-    """The parts of a ToolContext that tools of servers use."""
+    """The parts of a ToolContext that tools of servers use.
 
-    def __init__(self, folder: str, key: str) -> None:
+    Arguments:
+        key: id of the call; see `ToolContext.call_key`.
+        show_progress: shows a line of the call on the screens.
+    """
+
+    def __init__(self, folder: str, key: str, show_progress: Callable[[str], object]) -> None:
         self._folder = folder
         self._key = key
+        self.show_progress = show_progress
 
     def spill_path(self, name: str) -> str:
         """Create a file that the run can read; return its path."""
@@ -93,8 +100,15 @@ class ServerCalls:
         missing = await self._services.servers.load(patterns)
         return LoadedTools(missing, describe_servers(self._services.servers))
 
-    async def call(self, key: str, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool. `key`: id of the call; see `ToolContext.call_key`."""
+    async def call(
+        self, key: str, run: str, turn: int, name: str, arguments: dict[str, Any]
+    ) -> ToolResult:
+        """Call a tool.
+
+        Arguments:
+            key: id of the call; see `ToolContext.call_key`.
+            run, turn: place of the call, for its progress.
+        """
         assert self._services.servers
         tool = self._services.servers.tools.get(name)
         if tool is None:
@@ -103,7 +117,15 @@ class ServerCalls:
             parsed = tool.parse_arguments(arguments)
         except ValueError as error:
             return ToolResult(f"Invalid arguments for {name}: {error}", error=True)
-        context = cast("ToolContext", _SpillContext(self._services.spill_folder, key))
+        recorder = Recorder(self._services, run)
+        recorder.turn = turn
+
+        def show_progress(line: str) -> None:
+            recorder.show_delta("progress", self._services.redact(f"{name}: {line}"))
+
+        context = cast(
+            "ToolContext", _SpillContext(self._services.spill_folder, key, show_progress)
+        )
         task = asyncio.ensure_future(tool.run(context, parsed))
         self._tasks[key] = task
         try:
@@ -136,7 +158,9 @@ class RemoteServers:
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
             key = context.call_key
             try:
-                result = await self._link.call(CALL_TOOL, key, spec.name, arguments)
+                result = await self._link.call(
+                    CALL_TOOL, key, context.run_id, context.turn, spec.name, arguments
+                )
             except asyncio.CancelledError:
                 self._link.send_call(CANCEL_TOOL, key)
                 raise

@@ -45,7 +45,7 @@ _ARGUMENTS: dict[str, Any] = {
     _FIND_REFUSAL: tuple[str, dict[str, Any]],
     _SEND_TO_TEAM: tuple[TeamRequest],
     LOAD_TOOLS: tuple[tuple[str, ...]],
-    CALL_TOOL: tuple[str, str, dict[str, Any]],
+    CALL_TOOL: tuple[str, str, int, str, dict[str, Any]],
     CANCEL_TOOL: tuple[str],
 }
 _DECODERS = {name: msgspec.msgpack.Decoder(types) for name, types in _ARGUMENTS.items()}

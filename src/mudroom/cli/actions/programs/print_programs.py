@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from ....errors import UnknownName
+from ....integrations.config_files import Finding
 from ....integrations.hook_programs.run_log import HookRun, RunLog, make_run_key
 from ....integrations.usable_programs import (
     NOT_TRUSTED,
@@ -28,7 +29,7 @@ def print_servers(cwd: str, *, as_json: bool) -> int:
     programs = require_programs(load_settings(cwd), cwd)
     if as_json:
         servers = [_encode_server(item) for item in programs.listed_servers]
-        print_json({"servers": servers, "findings": programs.findings})
+        print_json({"servers": servers, "findings": programs.server_findings})
         return 0
     print_rows(
         [
@@ -41,7 +42,7 @@ def print_servers(cwd: str, *, as_json: bool) -> int:
         ]
         or [("no MCP servers. To add one: mudroom mcp add", "")]
     )
-    _print_remarks(programs, programs.listed_servers)
+    _print_remarks(programs, programs.listed_servers, programs.server_findings)
     return 0
 
 
@@ -85,7 +86,7 @@ def print_hooks(cwd: str, *, as_json: bool) -> int:
             _encode_hook(item) | {"last_runs": runs.get(make_run_key(item.spec), [])}
             for item in programs.listed_hooks
         ]
-        print_json({"hooks": hooks, "findings": programs.findings})
+        print_json({"hooks": hooks, "findings": programs.hook_findings})
         return 0
     print_rows(
         [
@@ -102,7 +103,7 @@ def print_hooks(cwd: str, *, as_json: bool) -> int:
         ]
         or [("no hooks. They are in settings files, such as .claude/settings.json", "")]
     )
-    _print_remarks(programs, programs.listed_hooks)
+    _print_remarks(programs, programs.listed_hooks, programs.hook_findings)
     return 0
 
 
@@ -125,11 +126,13 @@ def print_programs_of_folder(programs: UsablePrograms) -> None:
 
 
 def _print_remarks(
-    programs: UsablePrograms, listed: Iterable[ListedServer] | Iterable[ListedHook]
+    programs: UsablePrograms,
+    listed: Iterable[ListedServer] | Iterable[ListedHook],
+    findings: Iterable[Finding],
 ) -> None:
     if any(item.spec in programs.untrusted for item in listed):
         print_entry(TRUST_HINT)
-    for finding in programs.findings:
+    for finding in findings:
         print_entry(f"{'problem' if finding.is_problem else 'note'}: {finding}")
 
 

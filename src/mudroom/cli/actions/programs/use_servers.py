@@ -5,22 +5,30 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
 
-from ...._core.ports import ToolContext
+from ...._core.counts import count_noun
+from ...._core.ports import ServerStatus, ToolContext
+from ...._core.tools import Tool
 from ....errors import UnknownName, UsageError
 from ....integrations.mcp_servers.server_tool import make_name, make_pattern
-from ....integrations.mcp_servers.servers import McpServers, ServerStatus
-from ....projections.safe_text import escape_line, sanitize
+from ....integrations.mcp_servers.servers import McpServers
+from ....projections.safe_text import escape_line, sanitize, sanitize_line
 from ...output.listing import print_rows
+from ...output.progress import print_notice
 from ..load_settings import load_settings
 from .load_programs import require_programs
 
 
 class _FileContext:
     """The parts of a ToolContext that tools of servers use."""
+
+    def show_progress(self, line: str) -> None:
+        """Print a line on stderr."""
+        print_notice(sanitize_line(line), prefix="")
 
     def spill_path(self, name: str) -> str:
         """Create a file and return its path."""
@@ -44,16 +52,21 @@ async def _print_tools(servers: McpServers) -> int:
         rows: list[tuple[str, str]] = []
         for status in servers.list_states():
             rows.append((escape_line(status.name), describe_status(status)))
-            prefix = make_pattern(status.name).removesuffix("*")
-            rows += [
-                (f"  {tool.name}", escape_line((tool.description.splitlines() or [""])[0]))
-                for tool in servers.tools.values()
-                if tool.name.startswith(prefix)
-            ]
+            rows += list_tool_rows(servers.tools.values(), status.name)
         print_rows(rows or [("no MCP servers. To add one: mudroom mcp add", "")])
         return int(any(status.state == "failed" for status in servers.list_states()))
     finally:
         await servers.close()
+
+
+def list_tool_rows(tools: Iterable[Tool], server: str) -> list[tuple[str, str]]:
+    """Return name and first line of the description of each tool of a server."""
+    prefix = make_pattern(server).removesuffix("*")
+    return [
+        (f"  {tool.name}", escape_line((tool.description.splitlines() or [""])[0]))
+        for tool in tools
+        if tool.name.startswith(prefix)
+    ]
 
 
 def describe_status(status: ServerStatus) -> str:
@@ -62,7 +75,8 @@ def describe_status(status: ServerStatus) -> str:
     if status.reason:
         parts = [f"{status.state}: {escape_line(status.reason)}"]
     if status.tools is not None:
-        parts.append(f"{status.tools} tools")
+        tools = count_noun(status.tools, "tool")
+        parts.append(f"{tools} ({status.definition_bytes:,} bytes of definitions)")
     if status.protocol:
         parts.append(f"protocol {status.protocol}")
     if status.pid:

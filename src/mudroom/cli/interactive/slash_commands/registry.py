@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ....projections.safe_text import sanitize_line
 from ...actions.prompts.prompt_files import load_prompt_files
 from ..conversation import Conversation, SlashAction
-from . import board, files, info, merge, permissions, pins, session, team, terminal
+from . import board, files, info, merge, permissions, pins, servers, session, team, terminal
 
 
 class SlashCommand(NamedTuple):
@@ -82,6 +82,12 @@ SLASH_COMMANDS = (
     ),
     SlashCommand("/agents", "", "list agents", info.agents),
     SlashCommand("/skills", "", "list skills", info.skills),
+    SlashCommand(
+        "/mcp",
+        "[NAME | restart NAME]",
+        "MCP servers and their states; the tools of one; start one again",
+        servers.servers,
+    ),
     SlashCommand(
         "/runs", "", "list the runs and background commands of this session (ctrl+t)", info.runs
     ),

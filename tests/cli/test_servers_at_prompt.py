@@ -1,0 +1,102 @@
+"""`/mcp` at the prompt: states of the MCP servers, their tools, and restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Session
+from mudroom.cli.interactive.conversation import Conversation
+from mudroom.cli.interactive.plain_ui import PlainUI
+from mudroom.cli.interactive.slash_commands.registry import COMMANDS
+from mudroom.config import Settings
+from mudroom.models.scripted import ScriptedModel, call
+
+from ..integrations.mcp_servers.servers import count_starts, make_quick
+
+
+@asynccontextmanager
+async def open_conversation(folder: Path, **options: Any) -> AsyncGenerator[Conversation]:
+    script = [[call("mcp_find", query="add")], "done"]
+    session = Session(
+        model=ScriptedModel(script),
+        cwd=str(folder),
+        home=str(folder / "home"),
+        journal="memory",
+        environ={},
+        sandbox="off",
+        **options,
+    )
+    settings = Settings(home=str(folder / "home"))
+    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
+    async with session, conversation.resources:
+        yield conversation
+
+
+async def test_the_states_and_tools_of_servers_are_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    entry = {"mcpServers": {"spare": {"command": "spare-server"}}}
+    (tmp_path / ".mcp.json").write_text(json.dumps(entry))
+    servers = [make_quick(), make_quick("broken", "no_start")]
+    async with open_conversation(tmp_path, mcp_servers=servers) as conversation:
+
+        async def show(line: str) -> str:
+            capsys.readouterr()
+            await conversation.handle_line(line)
+            return " ".join(capsys.readouterr().out.split())  # the table wraps long texts
+
+        before = await show("/mcp")
+        assert "quick not started" in before
+        assert "spare not used: not trusted;" in before
+        await conversation.handle_line("Find.")
+        after = await show("/mcp")
+        pid = conversation.session.mcp_servers[0].pid
+        size = conversation.session.mcp_servers[0].definition_bytes
+        assert size > 300
+        assert f"ready, 5 tools ({size} bytes of definitions), protocol " in after
+        assert f"process {pid}" in after
+        assert "broken failed: exit code 1; last lines: no licence" in after
+        assert after.count("no licence") == 1
+        tools = await show("/mcp quick")
+        assert "mcp__quick__add" in tools and "Add two numbers." in tools
+
+
+async def test_a_server_is_started_again_at_the_prompt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "log"
+    servers = [make_quick(log=log), make_quick("broken", "no_start")]
+    async with open_conversation(tmp_path, mcp_servers=servers) as conversation:
+        await conversation.handle_line("Find.")
+        first = conversation.session.mcp_servers[0].pid
+        for _ in range(4):  # more often than a server may end by itself
+            await conversation.handle_line("/mcp restart quick")
+        assert conversation.session.mcp_servers[0].state == "ready"
+        assert conversation.session.mcp_servers[0].pid != first
+        assert count_starts(log) == 5
+        capsys.readouterr()
+        await conversation.handle_line("/mcp restart broken")
+        assert "server broken cannot be used: exit code 1" in capsys.readouterr().out
+
+
+async def test_wrong_names_and_words_have_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with open_conversation(tmp_path) as conversation:
+        await conversation.handle_line("/mcp")
+        assert "This session has no MCP servers." in capsys.readouterr().out
+        for line, text in (
+            ("/mcp got", "unknown MCP server 'got'"),
+            ("/mcp restart", "/mcp restart needs the name of a server"),
+            ("/mcp restart got", "unknown MCP server 'got'"),
+            ("/mcp start git", "Write /mcp, /mcp NAME or /mcp restart NAME."),
+        ):
+            await conversation.handle_line(line)
+            assert text in capsys.readouterr().out

@@ -1,0 +1,80 @@
+"""Progress of calls of MCP servers on screens: live, in worker processes, limited in number."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+from mudroom import Agent, Reason
+from mudroom.cli.output.plain_progress import PlainProgress
+from mudroom.events import AnyEvent, Delta
+from mudroom.integrations.mcp_servers.progress import LineLimit
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.projections.run_tree import RunTree
+
+from .servers import make_quick
+from .test_session_servers import open_session
+
+
+def answer(request: Request) -> Answer:
+    if request.prompt == "Sleep.":
+        return [call("mcp__quick__sleep")]
+    return "done" if request.turn else [call("task", agent="sleeper", prompt="Sleep.")]
+
+
+async def watch_progress(folder: Path, worker: str) -> list[AnyEvent]:
+    """Return the events of a child whose call reports progress; cancel it then."""
+    agent = Agent(name="sleeper", instructions="", tools=("mcp__quick__sleep",))
+    events: list[AnyEvent] = []
+    async with open_session(
+        folder, answer, [make_quick()], agents=[agent], worker=worker
+    ) as session:
+        has_progress = asyncio.Event()
+
+        def note(event: AnyEvent) -> None:
+            events.append(event)
+            if isinstance(event, Delta) and event.kind == "progress":
+                has_progress.set()
+
+        session.watch(note)
+        running = asyncio.create_task(session.run("Delegate."))
+        async with asyncio.timeout(60):
+            await has_progress.wait()
+        session.cancel()
+        assert (await running).reason is Reason.CANCELLED
+    return events
+
+
+def check_screens(events: list[AnyEvent]) -> None:
+    line = "mcp__quick__sleep: 1 of 2: asleep"
+    shown = [each for each in events if isinstance(each, Delta) and each.kind == "progress"]
+    assert [(each.run, each.turn, each.text) for each in shown] == [("1.1.1", 1, line)]
+    tree = RunTree()
+    for event in events[: events.index(shown[0]) + 1]:
+        tree.apply(event)
+    assert tree.runs["1.1.1"].last_action == line
+    assert tree.runs["1.1.1"].streamed_length == 0
+    stream = io.StringIO()
+    progress = PlainProgress(stream, RunTree(), verbose=True)
+    for event in events:
+        progress.on_event(event)
+    assert f"[sleeper#1.1.1] {line}\n" in stream.getvalue()
+
+
+async def test_the_progress_of_a_call_is_shown(tmp_path: Path) -> None:
+    check_screens(await watch_progress(tmp_path, "local"))
+
+
+async def test_the_progress_of_a_call_in_a_worker_process_is_shown(tmp_path: Path) -> None:
+    check_screens(await watch_progress(tmp_path, "process:1"))
+
+
+def test_at_most_four_lines_a_second_are_shown() -> None:
+    now = [0.0]
+    lines: list[str] = []
+    limit = LineLimit(lines.append, lambda: now[0])
+    for step in range(200):
+        now[0] = step / 100
+        limit.show(str(step))
+    assert lines == [str(step) for step in range(0, 200, 25)]
