@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from . import build, recorded_options
@@ -34,9 +34,10 @@ from .session_runs.controls import RunControls
 from .session_runs.requests import OutputSpec
 from .session_runs.runner import SessionRunner
 from .session_runs.server_controls import ServerControls
+from .session_runs.task_calls import TaskCalls
 
 
-class Session(RunControls, ServerControls):
+class Session(RunControls, ServerControls, TaskCalls):
     """One conversation with a root agent, and all runs below it.
 
     Its keyword arguments are the fields of `SessionOptions`, which describes them.
@@ -228,63 +229,6 @@ class Session(RunControls, ServerControls):
         Raises UsageError before the first prompt.
         """
         return await self._require_open().compact(focus)
-
-    async def task(
-        self,
-        prompt: Prompt,
-        *,
-        outputs: OutputSpec[Outputs] = None,
-        agent: str | Agent = "general",
-        budget: Budget | None = None,
-        model: str | None = None,
-        description: str = "",
-        check: str = "",
-        confirm_check: bool = False,
-    ) -> Report[Outputs]:
-        """Run one task in a clean context, beside the conversation.
-
-        Arguments:
-            outputs: as for `run`.
-            agent: the agent, or its name.
-            budget: fields that are None come from the agent, then from the session.
-            model: a model string in place of the agent's.
-            description: three to five words for screens.
-            check: command that must succeed with a copy of the files when the task has reached its
-                goal, or the reason of the report is ERROR.
-            confirm_check: the command is asked about like one of a model.
-        """
-        return await self._require_open().run_task(
-            prompt,
-            outputs,
-            agent,
-            budget,
-            model=model,
-            description=description,
-            check=check,
-            confirm_check=confirm_check,
-        )
-
-    async def map(
-        self,
-        prompts: Iterable[Prompt],
-        *,
-        outputs: OutputSpec[Outputs] = None,
-        agent: str | Agent = "general",
-        parallel: int | None = None,
-        budget: Budget | None = None,
-    ) -> list[Report[Outputs]]:
-        """Run one task per prompt, each in its own context; return the reports in the same order.
-
-        A task that fails does not stop the others: its report says ERROR.
-
-        Arguments:
-            parallel: tasks that run at the same time; default: `max_children`.
-
-        All prompts are checked before the first task starts. Raises UsageError if one of them, the
-        agent or `outputs` is wrong, and JournalError when all tasks have ended.
-        """
-        parallel = self._options.max_children if parallel is None else parallel
-        return await self._require_open().run_tasks(prompts, outputs, agent, budget, parallel)
 
     async def scope(
         self,

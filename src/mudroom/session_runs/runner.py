@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from .._core.agents import Agent, Mode
-from .._core.budgets import Budget, check_amount
+from .._core.budgets import Budget
 from .._core.events import AnyEvent, SessionClosed, SessionOpened
 from .._core.messages import Message
 from .._core.ports import RunHandle, Worker
@@ -29,7 +29,7 @@ from ..errors import UsageError
 from ..options import SessionOptions
 from ..output_types import OutputType, parse_output_type
 from ..permissions.deny_all import DenyAllApprover
-from ..prompts import Prompt, check_prompts, parse_prompt
+from ..prompts import Prompt, parse_prompt
 from .briefs import BriefMaker
 from .meter import SessionMeter
 from .requests import (
@@ -39,7 +39,6 @@ from .requests import (
     add_outputs,
     convert_report,
     filter_events,
-    to_report,
 )
 
 
@@ -48,6 +47,9 @@ class SessionRunner:
 
     Arguments:
         watchers: called with each event; the same list as in the services of the runs.
+
+    Attributes:
+        feeders: tasks that start runs for the prompts of an async iterator; see `stream_tasks`.
     """
 
     def __init__(
@@ -59,17 +61,23 @@ class SessionRunner:
     ) -> None:
         self.resources = resources
         self.meter = SessionMeter(options.budget, resources.services.clock)
-        self._briefs = BriefMaker(resources, options, conversation, self.meter)
+        self.briefs = BriefMaker(resources, options, conversation, self.meter)
         self._options = options
         self._conversation = conversation
         resources.journal.observe = conversation.observe
         self._watchers = watchers
+        self.feeders: set[asyncio.Task[None]] = set()
         self._prompt_lock = asyncio.Lock()
         self._handles: set[RunHandle] = set()
         self._cancel_count = 0
         self._interrupt_count = 0
         self._working_prompt: RunHandle | None = None
         self._interrupted: InterruptedPrompt | None = None
+
+    @property
+    def max_children(self) -> int:
+        """Children that run at once at each depth."""
+        return self._options.max_children
 
     @property
     def interrupted_run(self) -> str:
@@ -89,14 +97,14 @@ class SessionRunner:
     ) -> Report[Outputs]:
         """Run the next prompt of the conversation. `watcher`: called with each of its events."""
         agent, output_type = add_outputs(self.resources.root_agent, outputs)
-        request = self._make_request(is_prompt=True)
+        request = self.make_request(is_prompt=True)
         async with self._prompt_lock:
             await self._resume_unfinished(request)
             request = replace(request, watcher=watcher, output_type=output_type)
             report = await self._continue_interrupted(prompt, request)
             if report is None:
                 limits = self._options.prompt_budget.with_defaults(agent.budget)
-                brief = self._briefs.continue_conversation(prompt, agent, limits)
+                brief = self.briefs.continue_conversation(prompt, agent, limits)
                 report = await self._run_root(brief, request)
         return convert_report(report, output_type)
 
@@ -116,7 +124,7 @@ class SessionRunner:
         try:
             with self._show_to(request.watcher, interrupted.brief.run_id):
                 message = InboxMessage(uuid.uuid4().hex, content.text)
-                if not (self._is_stopped(request) or handle.send(message)):
+                if not (self.is_stopped(request) or handle.send(message)):
                     return None
                 report = await self._wait_for_report(handle, request)
                 is_open = report.is_interrupted
@@ -128,7 +136,7 @@ class SessionRunner:
     async def compact(self, focus: str) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
         check_type("focus", focus, str, "compact")
-        request = self._make_request(is_prompt=True)
+        request = self.make_request(is_prompt=True)
         async with self._prompt_lock:
             await self._resume_unfinished(request)
             self.check_ended("compacted")
@@ -138,7 +146,7 @@ class SessionRunner:
                 )
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
-            brief = self._briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
+            brief = self.briefs.continue_conversation(make_summary_prompt(focus), agent, limits)
             brief = replace(brief, is_compaction=True, description=RUN_TITLE)
             return await self._run_root(brief, request)
 
@@ -147,7 +155,7 @@ class SessionRunner:
     ) -> Report[Outputs] | None:
         """Continue interrupted runs to their end; return the report of the last one."""
         output_type = None if outputs is None else parse_output_type(outputs)
-        request = self._make_request(output_type, is_prompt=True)
+        request = self.make_request(output_type, is_prompt=True)
         async with self._prompt_lock:
             return await self._resume_unfinished(request)
 
@@ -165,49 +173,6 @@ class SessionRunner:
                 "Session.cancel in a program.",
             )
 
-    async def run_task(
-        self,
-        prompt: Prompt,
-        outputs: OutputSpec[Outputs],
-        agent: str | Agent,
-        budget: Budget | None,
-        **more: Any,
-    ) -> Report[Outputs]:
-        """Run a task beside the conversation; see `Session.task`.
-
-        Arguments:
-            more: see `BriefMaker.make_task_brief`.
-        """
-        specification, output_type = add_outputs(self._briefs.select_agent(agent), outputs)
-        brief = self._briefs.make_task_brief(prompt, specification, budget, **more)
-        request = self._make_request(output_type)
-        report = await self._execute(self.resources.worker, brief, request)
-        return convert_report(report, output_type)
-
-    async def run_tasks(
-        self,
-        prompts: Iterable[Prompt],
-        outputs: OutputSpec[Outputs],
-        agent: str | Agent,
-        budget: Budget | None,
-        parallel: int,
-    ) -> list[Report[Outputs]]:
-        """Run one task per prompt, `parallel` at a time; see `Session.map`."""
-        check_amount("parallel", parallel, "map", is_count=True, minimum=1)
-        specification, output_type = add_outputs(self._briefs.select_agent(agent), outputs)
-        checked = check_prompts(prompts)
-        briefs = [self._briefs.make_task_brief(each, specification, budget) for each in checked]
-        slots = asyncio.Semaphore(parallel)
-        request = self._make_request(output_type)
-
-        async def run_one(brief: Brief) -> Report[Outputs]:
-            async with slots:
-                report = await self._execute(self.resources.worker, brief, request)
-                return convert_report(report, output_type)
-
-        results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
-        return list(map(to_report, results, briefs))
-
     async def run_scope(
         self,
         agent: Agent,
@@ -218,17 +183,15 @@ class SessionRunner:
         on_start: Callable[[str], None],
     ) -> Report:
         """Run an agent with its own tools and without an approver."""
-        request = self._make_request(output_type)
+        request = self.make_request(output_type)
         history = await make_history()
         services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
-        model = self._briefs.resolve_model(agent)
-        brief = self._briefs.make_brief(
-            prompt, agent, model, agent.budget, history=history, depth=1
-        )
+        model = self.briefs.resolve_model(agent)
+        brief = self.briefs.make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
         worker = self.resources.worker.with_services(services)
-        return await self._execute(worker, brief, request)
+        return await self.execute(worker, brief, request)
 
     def cancel_all(self) -> bool:
         """Stop all runs, and those that wait for their start. Return False if no run works."""
@@ -241,15 +204,16 @@ class SessionRunner:
         handle = self._working_prompt
         return handle is not None and (handle.interrupt() or handle.cancel())
 
-    def _make_request(
+    def make_request(
         self, output_type: OutputType[Any] | None = None, *, is_prompt: bool = False
     ) -> RunRequest:
+        """Make the request for a run that the caller wants now."""
         return RunRequest(self._count_stops(is_prompt), output_type, is_prompt=is_prompt)
 
     def _count_stops(self, is_prompt: bool) -> int:
         return self._cancel_count + (self._interrupt_count if is_prompt else 0)
 
-    def _is_stopped(self, request: RunRequest) -> bool:
+    def is_stopped(self, request: RunRequest) -> bool:
         """Return whether the run was stopped while it waited for its start."""
         return request.stop_count != self._count_stops(request.is_prompt)
 
@@ -287,6 +251,8 @@ class SessionRunner:
         if interrupted and interrupted.handle.is_interrupted:
             self.resources.journal.is_sealed = True
             self._watchers.clear()
+        for feeder in self.feeders:
+            feeder.cancel()
         await self.resources.worker.close()
         if interrupted:
             await asyncio.wait({interrupted.ending})
@@ -327,7 +293,7 @@ class SessionRunner:
         with self._show_to(request.watcher, brief.run_id):
             self._conversation.start_run(brief)
             try:
-                report = await self._execute(self.resources.worker, brief, request)
+                report = await self.execute(self.resources.worker, brief, request)
                 return report
             finally:
                 if report is None or not report.is_interrupted:
@@ -346,7 +312,7 @@ class SessionRunner:
         finally:
             self._watchers.remove(observe)
 
-    async def _execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+    async def execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
         """Execute a run without a parent and return its report."""
         with ExitStack() as stack:
             handle = self._start(worker, brief, request, stack)
@@ -373,7 +339,7 @@ class SessionRunner:
         handle = worker.start(brief, grant)
         self._handles.add(handle)
         stack.callback(self._handles.discard, handle)
-        if self._is_stopped(request):
+        if self.is_stopped(request):
             # Stopped before its start. The run begins first, so that the record has its end.
             asyncio.get_running_loop().call_soon(handle.cancel)
         return handle
