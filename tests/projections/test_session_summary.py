@@ -89,3 +89,18 @@ def test_a_saved_state_at_any_event_gives_the_same_summary() -> None:
             state.apply(event)
         saved = decode_state(encode_state(state))
         assert summarize_session(EMPTY, events[length:], state=saved) == whole
+
+
+def test_the_state_of_many_finished_tasks_is_as_small_as_that_of_one() -> None:
+    states: list[str] = []
+    for tasks in (1, 500):
+        state = SummaryState()
+        for number in range(1, tasks + 1):
+            run = str(number)
+            for event in (run_started(run), run_started(f"{run}.1.1", run)):
+                state.apply(event)
+            for event in (run_finished(f"{run}.1.1"), run_finished(run)):
+                state.apply(event)
+        assert state.size == 0
+        states.append(encode_state(state))
+    assert len(states[1]) < len(states[0]) + 20, "only the numbers have more digits"

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened
 from .._core.json_values import clean_text
-from .._core.run_ids import list_above
+from .._core.run_ids import find_root_id, list_above
+from .._core.runs import Report
 
 SUMMARY_TYPES = (SessionOpened, RunStarted, RunFinished)
 """The event types that a summary needs; a reader may leave out all others."""
@@ -66,10 +67,12 @@ class SummaryState(Struct):
     Attributes:
         position: position of the last event; set by its caller.
         reason: why the last root run ended; "" if it has not finished.
-        unfinished: root runs without an end.
-        tokens: tokens of finished runs; those of a run include the runs below it.
-        usd: costs of finished root runs; states that earlier versions saved have none.
+        open_roots: root runs without an end, each with the tokens of its finished runs by run id;
+            those of a run include the runs below it.
+        tokens: tokens of finished root runs.
+        usd: sum of the known costs of finished root runs. priced: number of these costs.
         seconds: sum of the durations of finished root runs.
+        size: number of runs in `open_roots`.
     """
 
     position: int = 0
@@ -80,10 +83,12 @@ class SummaryState(Struct):
     children: int = 0
     last_root: str = ""
     reason: str = ""
-    unfinished: set[str] = field(default_factory=set[str])
-    tokens: dict[str, int] = field(default_factory=dict[str, int])
-    usd: dict[str, float | None] = field(default_factory=dict[str, float | None])
+    open_roots: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    tokens: int = 0
+    usd: float = 0.0
+    priced: int = 0
     seconds: float = 0.0
+    size: int = 0
 
     def apply(self, event: AnyEvent) -> None:
         """Add an event."""
@@ -94,14 +99,22 @@ class SummaryState(Struct):
         elif isinstance(event, RunStarted):
             self._start_root(event)
         elif isinstance(event, RunFinished):
-            run = clean_text(event.run)
-            self.tokens[run] = event.report.usage.total_tokens
-            if run in self.unfinished:
-                self.usd[run] = event.report.usd
-                self.seconds += event.report.seconds
-            self.unfinished.discard(run)
-            if run == self.last_root:
-                self.reason = event.report.reason.value
+            self._finish(clean_text(event.run), event.report)
+
+    def _finish(self, run: str, report: Report) -> None:
+        """Count the tokens of a run; of a finished root run only the sums stay."""
+        if run in self.open_roots:
+            self.size -= 1 + len(self.open_roots.pop(run))
+            self.tokens += report.usage.total_tokens
+            self.seconds += report.seconds
+            if report.usd is not None:
+                self.usd += report.usd
+                self.priced += 1
+        elif (below := self.open_roots.get(find_root_id(run))) is not None:
+            self.size += run not in below
+            below[run] = report.usage.total_tokens
+        if run == self.last_root:
+            self.reason = report.reason.value
 
     def _start_root(self, event: RunStarted) -> None:
         if not self.prompts:
@@ -110,20 +123,24 @@ class SummaryState(Struct):
         self.prompts += 1
         self.last_root = clean_text(event.run)
         self.reason = ""
-        self.unfinished.add(self.last_root)
+        self.open_roots[self.last_root] = {}
+        self.size += 1
 
-    def _sum_costs(self) -> float | None:
-        costs = [usd for usd in self.usd.values() if usd is not None]
-        is_known = len(costs) == self.prompts - len(self.unfinished)
-        return sum(costs) if costs and is_known else None
+    @property
+    def costs(self) -> float | None:
+        """Costs of the finished root runs; None if the price of one is not known."""
+        finished = self.prompts - len(self.open_roots)
+        return self.usd if self.priced and self.priced == finished else None
 
     def drop_counted_runs(self) -> None:
         """Forget the tokens of runs below a finished run: its own include them."""
-        self.tokens = {
-            run: tokens
-            for run, tokens in self.tokens.items()
-            if not _has_finished_ancestor(run, self.tokens)
-        }
+        for root, finished in self.open_roots.items():
+            self.open_roots[root] = {
+                run: tokens
+                for run, tokens in finished.items()
+                if not _has_finished_ancestor(run, finished)
+            }
+        self.size = sum(1 + len(below) for below in self.open_roots.values())
 
     def complete(self, summary: SessionSummary, *, is_live: bool) -> SessionSummary:
         """Complete a summary that has id, time, size and name."""
@@ -136,23 +153,29 @@ class SummaryState(Struct):
             reason=self.reason,
             prompts=self.prompts,
             children=self.children,
-            tokens=sum(self.tokens.values()),
-            usd=self._sum_costs(),
+            tokens=self.tokens + sum(sum(below.values()) for below in self.open_roots.values()),
+            usd=self.costs,
             seconds=round(self.seconds, 3),
-            state="live" if is_live else "interrupted" if self.unfinished else "finished",
+            state="live" if is_live else "interrupted" if self.open_roots else "finished",
         )
+
+
+class _SavedState(Struct):
+    """A state as a store has it. Earlier versions saved states without `sums`."""
+
+    sums: SummaryState
 
 
 def encode_state(state: SummaryState) -> str:
     """Encode a state as JSON."""
     state.drop_counted_runs()
-    return msgspec.json.encode(state).decode()
+    return msgspec.json.encode(_SavedState(state)).decode()
 
 
 def decode_state(text: str) -> SummaryState:
     """Decode a state. A text that is no state gives an empty one, for all events."""
     try:
-        return msgspec.json.decode(text, type=SummaryState)
+        return msgspec.json.decode(text, type=_SavedState).sums
     except msgspec.DecodeError:
         return SummaryState()
 

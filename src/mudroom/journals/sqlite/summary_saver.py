@@ -42,7 +42,7 @@ class SummarySaver:
                 state.apply(event)
         state.position = position
         # The interval grows with the size of the state, so that saving costs no more per event.
-        if position - self._saved_position < max(SAVE_INTERVAL, len(state.tokens)):
+        if position - self._saved_position < max(SAVE_INTERVAL, state.size):
             return ""
         self._saved_position = position
         return encode_state(state)
