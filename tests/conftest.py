@@ -6,9 +6,11 @@ import re
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
+
+from .postgres_server import PostgresServer, find_program
 
 PROGRAMS = {
     "bubblewrap": ("bwrap", r"bwrap|bubblewrap|no sandbox full|tier full|this tier does not work"),
@@ -19,6 +21,8 @@ PROGRAMS = {
     "groff": ("groff", r"groff"),
     "strace": ("strace", r"strace"),
     "gcc": ("gcc", r"\bgcc\b"),
+    "postgresql": ("pg_config", r"PostgreSQL"),
+    "pgbouncer": ("pgbouncer", r"pgbouncer"),
 }
 """Package -> the program it installs, and a pattern of the reasons to skip a test without it."""
 
@@ -53,3 +57,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = [str(report.longrepr).rpartition("Skipped: ")[2] for report in reports]
     if text := describe_missing(reasons):
         terminalreporter.write_line(text, yellow=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """Start one PostgreSQL server for the tests of a worker that need it."""
+    if not find_program("initdb"):
+        pytest.skip("PostgreSQL is not installed")
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> str:
+    """Return the address of a database without sessions, which the next test empties."""
+    return postgres_server.get_empty_database()

@@ -167,13 +167,16 @@ def explain_missing_search(agent: Agent, model: Model, options: SessionOptions) 
     return [f"web_search is not available: {reason}"]
 
 
-def open_store(store: SessionStore | None, home: str) -> SessionStore:
-    """Return the caller's store, or the session files below the state folder."""
-    if store is not None:
+def open_store(store: SessionStore | str | None, home: str) -> SessionStore:
+    """Return the caller's store, that of an address, or the session files below the state folder.
+
+    Raises UsageError for an address that cannot be used.
+    """
+    if store is not None and not isinstance(store, str):
         return store
     from .journals import sessions
 
-    return sessions.open_store(home)
+    return sessions.open_store(home, store or "")
 
 
 async def open_journal(options: SessionOptions, home: str) -> Journal:
@@ -192,7 +195,8 @@ async def open_journal(options: SessionOptions, home: str) -> Journal:
 
 def open_versions(options: SessionOptions, home: str) -> FileVersions | None:
     """Open the earlier contents of files; None for a session that leaves nothing in `home`."""
-    if options.journal != "sqlite" or options.store is not None:
+    is_own_store = options.store is not None and not isinstance(options.store, str)
+    if options.journal != "sqlite" or is_own_store:
         return None
     return FileVersions(find_versions_folder(home, options.id))
 

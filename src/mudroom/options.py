@@ -111,7 +111,9 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
             folder and of the user's HOME in `environ`.
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
-        store: session store to create or resume the session in, instead of the files in `home`.
+        store: where the session is created or resumed instead of the files in `home`: a
+            SessionStore, or the address of a PostgreSQL database,
+            "postgresql://USER@HOST:PORT/DATABASE".
         approver: decides on tool calls that need confirmation; default: all are refused.
         hooks: functions that the engine calls before and after tools, children and runs: an object,
             or functions by the event of a settings file, such as "PreToolUse". These take and
@@ -151,7 +153,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     agent: str | Agent = ""
     agent_files: bool = False
     journal: str | Journal = "sqlite"
-    store: SessionStore | None = None
+    store: SessionStore | str | None = None
     approver: Approver | None = None
     hooks: Hooks | Mapping[str, Sequence[HookFunction | HookCallback]] | None = None
     hook_programs: Sequence[HookSpec] = ()

@@ -13,7 +13,7 @@ from mudroom._core.messages import Usage
 from mudroom.errors import JournalDamaged, JournalError, UnknownName
 from mudroom.journals.sessions import read_events, read_summary
 from mudroom.journals.sqlite.store import SqliteStore
-from mudroom.journals.sqlite.summary_saver import SAVE_INTERVAL
+from mudroom.journals.summary_saver import SAVE_INTERVAL
 from mudroom.projections.session_summary import (
     SUMMARY_TYPES,
     SessionSummary,

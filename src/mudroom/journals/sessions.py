@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -18,12 +17,20 @@ from ..projections.session_summary import (
 )
 from .busy import make_busy_error
 
-if TYPE_CHECKING:
-    from .sqlite.store import SqliteStore
 
+def open_store(home: str, address: str = "") -> SessionStore:
+    """Return the store of the session files below a state folder, or that of a database.
 
-def open_store(home: str) -> SqliteStore:
-    """Return the store of the session files below a state folder."""
+    Arguments:
+        home: mudroom's state folder.
+        address: postgresql://USER@HOST:PORT/DATABASE, or "" for files.
+
+    Raises UsageError for an address that cannot be used.
+    """
+    if address:
+        from .postgres.store import PostgresStore
+
+        return PostgresStore(address, home)
     from .sqlite.store import SqliteStore
 
     return SqliteStore(home)

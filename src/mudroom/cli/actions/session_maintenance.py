@@ -243,7 +243,9 @@ def repair_journal(name: str, *, cwd: str) -> int:
 
 def _find_file(home: str, cwd: str, name: str) -> Path:
     """Return the SQLite file of a session: check and repair work on the file itself."""
-    store = open_store(home)
+    from ...journals.sqlite.store import SqliteStore
+
+    store = SqliteStore(home)
     return store.get_path(asyncio.run(find_session(store, cwd, name)))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..._core.ports import SessionInfo
 from ...errors import JournalBusy
+from ..local_files import delete_local_files
 from .lock import lock, unlock
 
 _SUFFIX = ".db"
@@ -52,14 +53,11 @@ def _make_info(session: str, file: os.stat_result, log: os.stat_result | None) -
 
 def delete_session(path: Path) -> None:
     """Delete a session with its outputs, versions of files and workspaces. Raises JournalBusy."""
-    import shutil  # slow to import, and rarely needed
-
     descriptor = lock(path)
     try:
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        for name in ("spills", "versions", "isolated"):
-            shutil.rmtree(path.parent.parent / name / path.stem, ignore_errors=True)
+        delete_local_files(path.parent.parent, path.stem)
     finally:
         unlock(path, descriptor)
 

@@ -28,6 +28,7 @@ from ..._platform.private_files import make_private_folder
 from ..._platform.wake_queue import WakeQueue
 from ...errors import JournalError
 from ..encoding import encode
+from ..summary_saver import SummarySaver
 from .batches import read_in_batches
 from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
@@ -41,7 +42,7 @@ from .schema import (
     publish_file,
     read_last_number,
 )
-from .summary_saver import SAVE_STATEMENT, SummarySaver, load_saver
+from .summary_saver import SAVE_STATEMENT, load_saver
 
 TORN_TAIL_NOTICE = (
     "The last record was incomplete because its process was killed. "

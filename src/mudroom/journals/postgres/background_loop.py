@@ -1,0 +1,50 @@
+"""Event loop in a thread of its own, for all connections to databases.
+
+Connections belong to one event loop, and stores outlive the loops that use them: a command may
+call `asyncio.run` several times. Leases must also be renewed while the caller's loop is busy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import cache
+from threading import Thread
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_CLOSE_SECONDS = 2.0
+"""Maximum seconds that the end of the process waits for connections to close."""
+
+
+class BackgroundLoop:
+    """An event loop that runs until the process ends."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        Thread(target=self.loop.run_forever, name="postgres", daemon=True).start()
+        atexit.register(self._close)
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the thread and return its result. A cancel cancels it there."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self.loop))
+
+    def close_at_exit(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call a coroutine function in the thread when the process ends."""
+        self._closers.append(close)
+
+    def _close(self) -> None:
+        for close in self._closers:
+            with suppress(Exception):
+                asyncio.run_coroutine_threadsafe(close(), self.loop).result(_CLOSE_SECONDS)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+@cache
+def get_background_loop() -> BackgroundLoop:
+    """Return the loop of this process. The first call starts its thread."""
+    return BackgroundLoop()

@@ -1,0 +1,100 @@
+"""Connections of the package asyncpg, as this folder uses them.
+
+Nothing that a connection keeps is used: no prepared statements, no settings, no locks, no LISTEN.
+So a proxy may give each transaction another connection (PgBouncer in transaction mode).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, Protocol, cast
+
+from ...errors import UsageError
+
+_CONNECT_SECONDS = 10
+"""Maximum seconds of one attempt to connect."""
+
+_PASSWORD = re.compile(r"(?<=[?&])(password|sslpassword)=[^&]*&?")
+
+
+class Connection(Protocol):
+    """The part of asyncpg's Connection that is used here."""
+
+    async def execute(self, query: str, *args: object, timeout: float | None = None) -> str:
+        """Run a statement, or several ones without arguments, and return the status."""
+        ...
+
+    async def fetch(
+        self, query: str, *args: object, timeout: float | None = None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Run a query and return its rows."""
+        ...
+
+    async def copy_to_table(
+        self,
+        table_name: str,
+        *,
+        source: bytearray,
+        columns: Sequence[str],
+        schema_name: str,
+        format: str,
+        timeout: float | None = None,
+    ) -> str:
+        """Store rows by COPY."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Return whether the connection has ended."""
+        ...
+
+    def terminate(self) -> None:
+        """Close the connection without waiting."""
+        ...
+
+    async def close(self, *, timeout: float | None = None) -> None:
+        """Close the connection."""
+        ...
+
+
+async def connect(url: str) -> Connection:
+    """Open a connection. Raises errors of asyncpg, OSError and TimeoutError."""
+    import asyncpg  # slow to import
+
+    open_connection = cast("Callable[..., Awaitable[Connection]]", asyncpg.connect)
+    return await open_connection(url, timeout=_CONNECT_SECONDS, statement_cache_size=0)
+
+
+def check_url(url: str) -> None:
+    """Check the address of a database. Raises UsageError, also if asyncpg is not installed."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        is_valid = parts.scheme in ("postgresql", "postgres") and (parts.port or 1) > 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise UsageError(
+            "this is not the address of a PostgreSQL database",
+            where=hide_password(url),
+            remedy="Write postgresql://USER@HOST:PORT/DATABASE.",
+        )
+    if find_spec("asyncpg") is None:
+        raise UsageError(
+            "the PostgreSQL store needs the package asyncpg",
+            where=hide_password(url),
+            remedy="Install it: pip install 'mudroom[postgres]'",
+        )
+
+
+def hide_password(url: str) -> str:
+    """Return an address without its password, for messages."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url.rpartition("@")[2]
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    shown = f"{scheme}://{user.partition(':')[0]}{at}{host}{slash}{path}"
+    return _PASSWORD.sub("", shown).rstrip("?&")

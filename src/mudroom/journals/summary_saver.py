@@ -1,0 +1,44 @@
+"""Saved summary of a journal: its store keeps it, so that a list of sessions reads few events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .._core.events import StoredEvent
+from ..projections.session_summary import SUMMARY_TYPES, SummaryState, encode_state
+
+SAVE_INTERVAL = 256
+"""Minimum events between two saved states. A list of sessions reads about as many of each."""
+
+
+class SummarySaver:
+    """The state of the summary of one journal, and the decision when to save it.
+
+    Arguments:
+        state: state after the last event of the journal.
+        saved_position: position of the state that the store has.
+    """
+
+    def __init__(self, state: SummaryState, saved_position: int) -> None:
+        self._state = state
+        self._saved_position = saved_position
+
+    def apply(self, events: Iterable[StoredEvent], position: int) -> str:
+        """Add new events, the last one at `position`. Return the state to save, "" for none."""
+        state = self._state
+        for event in events:
+            if isinstance(event, SUMMARY_TYPES):
+                state.apply(event)
+        state.position = position
+        # The interval grows with the size of the state, so that saving costs no more per event.
+        if position - self._saved_position < max(SAVE_INTERVAL, state.size):
+            return ""
+        self._saved_position = position
+        return encode_state(state)
+
+    def encode_unsaved(self) -> str:
+        """Return the state after the last event if it has not been saved, else ""."""
+        if self._state.position == self._saved_position:
+            return ""
+        self._saved_position = self._state.position
+        return encode_state(self._state)

@@ -1,0 +1,28 @@
+"""PostgreSQL store: the conformance suites of stores and of journals."""
+
+from pathlib import Path
+
+import pytest
+
+from mudroom._core.ports import Journal
+from mudroom.journals.postgres.store import PostgresStore
+from mudroom.testing import journal_conformance, store_conformance
+
+ID = "11111111-1111-4111-8111-111111111111"
+
+
+@pytest.mark.parametrize("check", store_conformance.CHECKS, ids=lambda check: check.__name__)
+async def test_a_postgres_store_conforms(
+    check: store_conformance.Check, postgres_url: str, tmp_path: Path
+) -> None:
+    await check(lambda: PostgresStore(postgres_url, tmp_path))
+
+
+@pytest.mark.parametrize("check", journal_conformance.CHECKS, ids=lambda check: check.__name__)
+async def test_a_postgres_journal_conforms(
+    check: journal_conformance.Check, postgres_url: str, tmp_path: Path
+) -> None:
+    async def open_journal() -> Journal:
+        return await PostgresStore(postgres_url, tmp_path).create(ID)
+
+    await check(open_journal)

@@ -1,0 +1,305 @@
+"""PostgreSQL store: two writers of one session, leases, versions of the tables, damage."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom._core.events import NoteInjected, SessionOpened
+from mudroom._core.ports import SessionInfo
+from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
+from mudroom.journals.postgres.journal import PostgresJournal
+from mudroom.journals.postgres.store import PostgresStore
+from mudroom.journals.sessions import read_events
+from mudroom.session import Session
+from mudroom.testing import ScriptedModel
+from mudroom.testing.journal_conformance import read_all
+
+from ...postgres_server import PostgresServer
+
+ID = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def make_note(n: float, text: str = "a note") -> NoteInjected:
+    return NoteInjected(at=n, run="1", text=text)
+
+
+async def create(store: PostgresStore, session: str = ID, *, notes: int = 0) -> PostgresJournal:
+    journal = await store.create(session)
+    await journal.append(SessionOpened(at=1, session=session, cwd="/work", version="1"))
+    if notes:
+        await journal.append(*(make_note(n) for n in range(2, notes + 2)))
+    return journal
+
+
+def run_sql(server: PostgresServer, url: str, statement: str) -> str:
+    return server.run_sql(statement, url.rpartition("/")[2])
+
+
+def end_lease(server: PostgresServer, url: str) -> None:
+    """Make the leases of all sessions end, as if their writers had hung."""
+    run_sql(server, url, "UPDATE mudroom.sessions SET lease_until = now() - interval '1 s'")
+
+
+async def test_a_writer_that_was_replaced_appends_nothing(
+    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    old = await create(store)
+    end_lease(postgres_server, postgres_url)
+    new = await store.open(ID)
+    await new.append(make_note(2))
+    with pytest.raises(JournalBusy, match="taken this session over"):
+        await old.append(make_note(99), make_note(100))
+    with pytest.raises(JournalBusy):
+        await old.append(make_note(101))
+    await old.close()
+    assert await new.append(make_note(3)) == 3
+    await new.close()
+    assert [event.at for event in await read_events(store, ID)] == [1, 2, 3]
+    assert await store.find_writer(ID) == ""
+
+
+async def test_the_end_of_a_replaced_writer_leaves_the_lease_of_the_new_one(
+    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    old = await create(store)
+    end_lease(postgres_server, postgres_url)
+    new = await store.open(ID)
+    await old.close()
+    assert await store.find_writer(ID)
+    with pytest.raises(JournalBusy):
+        await store.open(ID)
+    await new.close()
+
+
+async def test_two_writers_of_one_session_never_mix_their_records(
+    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    first = await create(store)
+    end_lease(postgres_server, postgres_url)
+    second = await store.open(ID)
+
+    async def append(journal: object, name: str) -> list[str]:
+        assert isinstance(journal, PostgresJournal)
+        stored: list[str] = []
+        try:
+            for n in range(20):
+                await journal.append(make_note(n, f"{name} {n}"), make_note(n, f"{name} {n}b"))
+                stored += [f"{name} {n}", f"{name} {n}b"]
+        except JournalBusy:
+            pass
+        return stored
+
+    kept = await asyncio.gather(append(first, "first"), append(second, "second"))
+    events = await read_events(store, ID)
+    texts = [event.text for event in events if isinstance(event, NoteInjected)]
+    assert texts in [list(each) for each in kept]
+    assert len({text.split()[0] for text in texts}) == 1
+    for journal in (first, second):
+        assert isinstance(journal, PostgresJournal)
+        await journal.close()
+
+
+async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    code = f"""
+import asyncio, os, signal
+from mudroom._core.events import SessionOpened
+from mudroom.journals.postgres.store import PostgresStore
+async def main():
+    journal = await PostgresStore({postgres_url!r}, {str(tmp_path)!r}).create({ID!r})
+    await journal.append(SessionOpened(at=1, session={ID!r}, cwd="/work", version="1"))
+    os.kill(os.getpid(), signal.SIGKILL)
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    assert await process.wait() == -9
+    store = PostgresStore(postgres_url, tmp_path)
+    assert await store.find_writer(ID) == ""
+    journal = await store.open(ID)
+    assert await journal.append(make_note(2)) == 2
+    await journal.close()
+
+
+async def test_the_lease_of_another_machine_is_respected_until_it_ends(
+    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    await (await create(store)).close()
+    run_sql(
+        postgres_server,
+        postgres_url,
+        "UPDATE mudroom.sessions SET lease_token = gen_random_uuid(), lease_process = 'far 1 1', "
+        "lease_writer = 'process 1 on far', lease_until = now() + interval '1 hour'",
+    )
+    assert await store.find_writer(ID) == "process 1 on far"
+    with pytest.raises(JournalBusy, match="process 1 on far is writing"):
+        await store.open(ID)
+    with pytest.raises(JournalBusy):
+        await store.delete(ID)
+    end_lease(postgres_server, postgres_url)
+    await (await store.open(ID)).close()
+
+
+@pytest.mark.parametrize(
+    ("version", "error_type"), [(2, JournalNewer), (0, JournalError)], ids=["newer", "older"]
+)
+async def test_tables_of_another_version_are_refused_with_a_remedy(
+    version: int, error_type: type[JournalError], postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres_server.create_database()
+    run_sql(
+        postgres_server,
+        url,
+        "CREATE SCHEMA mudroom; CREATE TABLE mudroom.schema_version (version int NOT NULL); "
+        f"INSERT INTO mudroom.schema_version VALUES ({version})",
+    )
+    store = PostgresStore(url, tmp_path)
+    for work in (store.list(), store.create(ID)):
+        with pytest.raises(error_type, match=f"schema {version}; this program knows 1") as caught:
+            await work
+        assert caught.value.remedy
+    assert run_sql(postgres_server, url, "SELECT to_regclass('mudroom.events')") == ""
+
+
+async def test_many_processes_may_create_the_tables_together(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    from mudroom.journals.postgres.driver import connect
+    from mudroom.journals.postgres.schema import prepare_schema
+
+    url = postgres_server.create_database()
+    connections = [await connect(url) for _ in range(8)]
+    await asyncio.gather(*(prepare_schema(connection, "") for connection in connections))
+    for connection in connections:
+        await connection.close()
+    assert run_sql(postgres_server, url, "SELECT count(*) FROM mudroom.schema_version") == "1"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("UPDATE mudroom.events SET body = 'x' WHERE n = 5", "record 5 is damaged"),
+        ("DELETE FROM mudroom.events WHERE n = 5", "record 5 is missing"),
+    ],
+)
+async def test_a_damaged_session_gives_its_events_up_to_the_damage(
+    change: str,
+    message: str,
+    postgres_url: str,
+    postgres_server: PostgresServer,
+    tmp_path: Path,
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    await (await create(store, notes=10)).close()
+    await (await create(store, OTHER)).close()
+    run_sql(postgres_server, postgres_url, change)
+    journal = await store.open(ID, read_only=True)
+    times: list[float] = []
+    with pytest.raises(JournalDamaged, match=message):
+        async for event in journal.read():
+            times.append(event.at)
+    assert times == [1, 2, 3, 4]
+    assert len(await store.list()) == 2
+    assert len(await read_all(await store.open(OTHER, read_only=True))) == 1
+
+
+async def test_a_session_that_no_event_was_stored_of_leaves_nothing(
+    postgres_url: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    await (await store.create(ID)).close()
+    assert run_sql(postgres_server, postgres_url, "SELECT count(*) FROM mudroom.sessions") == "0"
+
+
+async def test_a_deleted_session_leaves_no_long_outputs(postgres_url: str, tmp_path: Path) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    await (await create(store)).close()
+    spill = tmp_path / "spills" / ID / "1.txt"
+    spill.parent.mkdir(parents=True)
+    spill.write_text("long output")
+    await store.delete(ID)
+    assert not spill.parent.exists()
+
+
+def test_a_store_is_used_by_one_event_loop_after_the_other(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+
+    async def write() -> None:
+        await (await create(store)).close()
+
+    asyncio.run(write())
+    assert [info.id for info in asyncio.run(_list(store))] == [ID]
+
+
+async def _list(store: PostgresStore) -> Sequence[SessionInfo]:
+    return await store.list()
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://a:secret@b/c", "postgresql://u:secret@h:port/d", "u:secret@host/database"]
+)
+def test_a_bad_address_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="address of a PostgreSQL database") as caught:
+        PostgresStore(url, tmp_path)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("database", "user", "message"),
+    [("missing", "mudroom", "there is no such database"), ("postgres", "x", "refuses this user")],
+)
+async def test_an_error_of_the_server_has_a_remedy_and_no_password(
+    database: str, user: str, message: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres_server.make_url(database, user=f"{user}:secret")
+    with pytest.raises(JournalError, match=message) as caught:
+        await PostgresStore(url, tmp_path).list()
+    assert caught.value.remedy
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_server_that_is_not_there_is_reported_at_once(tmp_path: Path) -> None:
+    from ...postgres_server import find_free_port
+
+    url = f"postgresql://mudroom@127.0.0.1:{find_free_port()}/x"
+    with pytest.raises(JournalError, match="cannot be reached"):
+        await PostgresStore(url, tmp_path).list()
+
+
+async def test_a_session_is_continued_from_the_address_of_its_store(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    home = str(tmp_path / "home")
+    options: dict[str, Any] = {"store": postgres_url, "home": home, "cwd": str(tmp_path)}
+    async with Session(model=ScriptedModel(["first"]), **options) as session:
+        await session.run("one")
+    assert not (tmp_path / "home" / "sessions").exists()
+    model = ScriptedModel(["second"])
+    async with Session(model=model, resume=session.id, **options) as resumed:
+        assert (await resumed.run("two")).text == "second"
+    assert "first" in str(model.requests[0].messages)
+    events = await read_events(PostgresStore(postgres_url, home), session.id)
+    assert {event.run for event in events} >= {"1", "2"}
+
+
+def test_neither_the_package_nor_the_store_imports_the_driver() -> None:
+    code = (
+        "import sys, mudroom, mudroom.cli.main, mudroom.journals.sessions, mudroom.session\n"
+        "from mudroom.journals.sessions import open_store\n"
+        "open_store('/tmp')\n"
+        "print([name for name in sys.modules if 'asyncpg' in name or 'postgres' in name])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
