@@ -94,6 +94,17 @@ def measure_tls(bench: Bench, times: int) -> Iterator[Row]:
             values.append(encrypted / plain)
     mudroom, floor = (median(values) for values in ratios.values())
     yield Row("CPU per extra request over TLS / plain", "×", mudroom, 1.2, 1.1, floor)
+    children = 300
+    sizes = [
+        (
+            bench.run(which, children, 3, 1_000, is_encrypted=True).peak
+            - bench.run(which, 1, 3, 1_000, is_encrypted=True).peak
+        )
+        / children
+        for which in ratios
+    ]
+    name = f"memory per child over TLS, {children} children"
+    yield Row(name, "KiB", sizes[0], 100, 60, sizes[1])
 
 
 def measure_workers(bench: Bench, times: int) -> Iterator[Row]:

@@ -154,7 +154,7 @@ class RawServer:
                 await writer.drain()
                 if self._end:
                     return
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             pass
         finally:
             writer.close()

@@ -10,7 +10,8 @@ from typing import cast
 from msgspec import Struct
 
 from ..wake_queue import WakeQueue
-from .errors import ConnectionLost, HttpError, SilentServer
+from .encryption import Encryption
+from .errors import CannotConnect, ConnectionLost, HttpError, SilentServer, UntrustedServer
 from .pacer import Pacer
 from .parser import ResponseParser
 
@@ -20,6 +21,7 @@ _MAX_UNREAD = 256 * 1024
 """Bytes of a body that may wait for their reader; then the connection is not read."""
 _SMALL_READ = 16 * 1024
 """Bytes below which a read costs more than its bytes, so that the next one may wait."""
+_NO_ENCRYPTION = "the server closed the connection before it was encrypted"
 _SMALL_BODY = 64 * 1024
 """Bytes up to which head and body are joined, so that they leave in one packet."""
 
@@ -52,7 +54,7 @@ class Connection(asyncio.BufferedProtocol):
     """A connection that carries one request at a time.
 
     Attributes:
-        transport: set by the event loop; `encrypt` changes it.
+        transport: set by the event loop.
         is_closed: true if the connection cannot be used any more.
         last_active: time of the event loop at which bytes moved last, or the request ended.
     """
@@ -62,7 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closed = False
         self.last_active = 0.0
         self._shared = shared
-        self._socket: asyncio.Transport | None = None
+        self._encryption: Encryption | None = None
         self._parser: ResponseParser | None = None
         self._parts: list[bytes] = []
         self._error: HttpError | None = None
@@ -76,15 +78,18 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport (called by the event loop)."""
         # The transports of some event loops do not inherit from asyncio's.
-        self._socket = cast("asyncio.Transport", transport)
-        self.transport = self._socket
+        self.transport = cast("asyncio.Transport", transport)
 
     async def encrypt(self, tls: ssl.SSLContext, host: str) -> None:
-        """Encrypt the connection. Raises OSError, ssl.SSLError."""
-        assert self.transport is not None
-        self.transport = await self._shared.loop.start_tls(
-            self.transport, self, tls, server_hostname=host
-        )
+        """Encrypt the connection. Raises CannotConnect, UntrustedServer, ssl.SSLError."""
+        transport = self.transport
+        assert transport is not None
+        below = self._encryption
+        send = below.send if below else transport.write
+        self._encryption = encryption = Encryption(tls, host, send, below)
+        encryption.start()
+        while not encryption.is_ready:
+            await self._wait()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the next read (called by the event loop)."""
@@ -92,11 +97,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Read bytes of the response from the buffer (called by the event loop)."""
-        data = bytes(self._shared.buffer[:nbytes])
-        parser = self._parser
         now = self._shared.loop.time()
         gap = now - self.last_active
         self.last_active = now
+        data = self._shared.buffer[:nbytes]
+        if self._encryption is None:
+            data = bytes(data)
+        elif not (data := self._decrypt(self._encryption, data)):
+            return
+        parser = self._parser
         if parser is None:
             # Bytes on an idle connection answer no request.
             self.abort()
@@ -118,6 +127,22 @@ class Connection(asyncio.BufferedProtocol):
             self._pause()
         self._wake()
 
+    def _decrypt(self, encryption: Encryption, data: memoryview) -> bytes:
+        """Return the content that bytes of an encrypted connection complete."""
+        is_starting = not encryption.is_ready
+        content = b""
+        try:
+            content = encryption.receive(data)
+        except ssl.SSLError as error:
+            self._fail((UntrustedServer if is_starting else ConnectionLost)(str(error)))
+        if encryption.is_ended and self.transport is not None:
+            self.is_closed = True
+            # The end of the connection is reported after this content.
+            self._shared.loop.call_soon(self.transport.abort)
+        elif is_starting and encryption.is_ready:
+            self._wake()
+        return content
+
     def _start_wait(self, now: float, gap: float, *, is_small: bool) -> None:
         """Let an open stream wait for its next read, if the pacer says so."""
         pacer = self._shared.pacer
@@ -130,6 +155,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Read the end of the connection (called by the event loop)."""
         self.is_closed = True
+        if self._encryption is not None and not self._encryption.is_ready:
+            reason = exc.strerror if isinstance(exc, OSError) else ""
+            self._fail(CannotConnect(reason or _NO_ENCRYPTION))
         parser = self._parser
         if parser is None or self._error is not None:
             return
@@ -142,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def send(self, head: bytes, body: bytes, *, is_tunnel: bool = False) -> None:
-        """Send a request."""
+        """Send a request. Raises ConnectionLost."""
         transport = self.transport
         assert transport is not None
         self._parser = ResponseParser(is_tunnel=is_tunnel)
@@ -150,11 +178,15 @@ class Connection(asyncio.BufferedProtocol):
         self._is_released = False
         self._unsent = 0
         self.last_active = self._shared.loop.time()
-        if len(body) <= _SMALL_BODY:
-            transport.write(head + body)
-        else:
-            transport.write(head)
-            transport.write(body)
+        write = self._encryption.send if self._encryption else transport.write
+        try:
+            if len(body) <= _SMALL_BODY:
+                write(head + body)
+            else:
+                write(head)
+                write(body)
+        except ssl.SSLError as error:
+            raise ConnectionLost(str(error)) from error
 
     async def read_head(self) -> ResponseParser:
         """Return the response as soon as its head has arrived. Raises HttpError."""
@@ -243,16 +275,12 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.on_idle(self)
 
     def _pause(self) -> None:
-        """Stop reading.
-
-        An encrypted connection pauses below its encryption: each packet would wake it up otherwise.
-        """
-        if self._socket is not None:
-            self._socket.pause_reading()
+        if self.transport is not None:
+            self.transport.pause_reading()
 
     def _resume(self) -> None:
-        if self._socket is not None and not self.is_closed:
-            self._socket.resume_reading()
+        if self.transport is not None and not self.is_closed:
+            self.transport.resume_reading()
 
     def _fail(self, error: HttpError) -> None:
         self._error = self._error or error

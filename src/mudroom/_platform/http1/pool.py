@@ -330,6 +330,8 @@ class ConnectionPool:
     def _get_tls(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = ssl.create_default_context()
+            # With TLS 1.2, content could otherwise not be sent at any time.
+            self._tls.options |= ssl.OP_NO_RENEGOTIATION
         return self._tls
 
 
