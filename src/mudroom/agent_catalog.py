@@ -78,7 +78,9 @@ def load_catalog(
         agents = {agent.name: agent for agent in (*builtin, *options.agents)}
         return AgentCatalog(root_agent=_find_root_agent(options.agent, agents), agents=agents)
     tools = (*KNOWN_TOOLS, *(tool.name for tool in options.tools))
-    loaded = agent_files.load_agent_files(folder, user_home=user_home, tools=tools)
+    loaded = agent_files.load_agent_files(
+        folder, user_home=user_home, tools=tools, plugins=options.plugins
+    )
     context = agent_files.load_context_files(folder, user_home=user_home)
     personal = None if options.trusted else loaded.personal_names
     from_files: dict[str, Agent] = {}

@@ -30,6 +30,7 @@ from ._core.type_checks import check_type
 from .errors import UnknownName, UsageError, quote_value
 from .integrations.hook_programs.spec import HookSpec
 from .integrations.mcp_servers.spec import ServerSpec
+from .integrations.plugins.spec import Plugin
 from .permissions.rules import Permissions
 
 A = TypeVar("A")
@@ -123,6 +124,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         tool_sources: sources of further tools, opened and closed with the session.
         mcp_servers: MCP servers whose tools the runs may use. A server starts when a run first
             needs it, outside the sandbox.
+        plugins: plugins whose agents and skills are added to those of `agent_files`. Their hooks
+            and MCP servers are options of their own.
         sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
             if none works, each command needs confirmation), "off", or a Sandbox object.
         workspace: the files that file tools see, in place of the folder `cwd`.
@@ -159,6 +162,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     hook_programs: Sequence[HookSpec] = ()
     tool_sources: Sequence[ToolSource] = ()
     mcp_servers: Sequence[ServerSpec] = ()
+    plugins: Sequence[Plugin] = ()
     sandbox: str | Sandbox = "auto"
     workspace: Workspace | None = None
     permissions: Permissions = Permissions()

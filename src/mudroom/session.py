@@ -16,7 +16,7 @@ from ._core.runs import T as Outputs
 from ._core.type_checks import check_type
 from .conversation_state import ConversationState
 from .errors import UsageError
-from .options import SessionOptions, make_options, use_signature
+from .options import Plugin, SessionOptions, make_options, use_signature
 from .prompts import Prompt
 from .run_stream import RunStream
 from .scope import (
@@ -164,6 +164,11 @@ class Session(RunControls, ServerControls, TaskCalls):
     def agents(self) -> tuple[Agent, ...]:
         """The agents that `task` can run."""
         return tuple(self._require_open().resources.services.agents.values())
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins whose agents, skills and commands the session has."""
+        return tuple(self._options.plugins)
 
     @property
     def workspace(self) -> Workspace:

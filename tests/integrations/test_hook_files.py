@@ -61,7 +61,7 @@ def test_all_fields_of_claude_code(folder: Path) -> None:
         ".claude/settings.json",
         make_settings("PreToolUse", command, http, tool, prompt, matcher="Bash|Edit"),
     )
-    hooks, findings = load(folder)
+    hooks, findings, _ = load(folder)
     assert findings == []
     first, second, third, fourth = hooks
     assert (first.event, first.kind, first.matcher) == ("PreToolUse", "command", "Bash|Edit")
@@ -97,7 +97,7 @@ def test_hooks_of_all_files_are_merged(folder: Path) -> None:
         '[[hooks.Interrupt]]\n[[hooks.Interrupt.hooks]]\ntype="command"\ncommand="toml"\n'
         "[hooks.state]\nx = 1\n",
     )
-    hooks, findings = load(folder)
+    hooks, findings, _ = load(folder)
     assert [(hook.command, hook.scope, hook.place != "") for hook in hooks] == [
         ("home/.claude/settings.json", "user", False),
         ("project/.claude/settings.local.json", "local", True),
@@ -119,7 +119,7 @@ def test_events_of_the_gemini_cli_get_the_names_of_claude_code(folder: Path) -> 
     }
     table["hooks"]["BeforeModel"] = [{"matcher": "*", "sequential": True, "hooks": handlers[:1]}]
     write(folder / "project", ".gemini/settings.json", table)
-    hooks, findings = load(folder)
+    hooks, findings, _ = load(folder)
     assert [(hook.event, hook.file_event, hook.timeout) for hook in hooks] == [
         ("PreToolUse", "BeforeTool", 1.5),
         ("PreCompact", "PreCompress", 1.5),
@@ -135,7 +135,7 @@ def test_all_33_events_are_known(folder: Path) -> None:
     assert (len(names), len(set(names)), len(event_names.FIRING_EVENTS)) == (33, 33, 14)
     table = {name: [{"hooks": [{"command": "x"}]}] for name in names}
     write(folder / "project", ".claude/settings.json", {"hooks": table})
-    hooks, findings = load(folder)
+    hooks, findings, _ = load(folder)
     assert [hook.event for hook in hooks] == list(names) and findings == []
 
 
@@ -146,7 +146,7 @@ def test_a_folder_cannot_turn_off_the_hooks_of_the_user(folder: Path, by_user: b
         if name == ("home" if by_user else "project"):
             table["disableAllHooks"] = True
         write(folder / name, ".claude/settings.json", table)
-    hooks, findings = load(folder)
+    hooks, findings, _ = load(folder)
     assert [hook.command for hook in hooks] == ([] if by_user else ["home"])
     assert len(findings) == 1 and "disableAllHooks" in findings[0].text
 
@@ -174,7 +174,7 @@ def test_a_wrong_hook_is_a_finding_with_its_place(
     folder: Path, table: dict[str, Any], expected: str
 ) -> None:
     path = write(folder / "project", ".claude/settings.json", table)
-    _, findings = load(folder)
+    _, findings, _ = load(folder)
     assert len(findings) == (1 if expected else 0), findings
     for finding in findings:
         assert expected in str(finding) and finding.where == str(path)
@@ -183,5 +183,5 @@ def test_a_wrong_hook_is_a_finding_with_its_place(
 def test_hooks_of_cursor_are_named_as_not_used(folder: Path) -> None:
     table = {"version": 1, "hooks": {"beforeShellExecution": [{"command": "x"}]}}
     write(folder / "project", ".cursor/hooks.json", table)
-    hooks, findings = load(folder)
+    hooks, findings, _ = load(folder)
     assert hooks == [] and "hooks of Cursor are not used" in findings[0].text

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._core.agents import Agent
+from .._core.agents import Agent, Mode
 from .codex_config import CONFIG_NAME, read_declared_agents
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document
 from .locations import AGENT_LOCATIONS, Location, find_locations
-from .safe_read import find_files, read_text
+from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .safe_read import list_files, read_text
 from .skills import Skill, format_preloaded, load_skills
 from .toml_document import parse_toml
 
@@ -42,10 +43,14 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
 
 
 def load_agent_files(
-    folder: str, *, user_home: str | None = None, tools: Collection[str]
+    folder: str,
+    *,
+    user_home: str | None = None,
+    tools: Collection[str],
+    plugins: Iterable[PluginFolders] = (),
 ) -> LoadedAgents:
     """Load the agents and skills of a project, of the folders above it in its git repository,
-    and of the user.
+    of the user, and of plugins.
 
     Arguments:
         folder: of the project.
@@ -55,44 +60,80 @@ def load_agent_files(
     Never raises for the contents of a file.
     """
     user_home = os.path.expanduser("~") if user_home is None else user_home
-    skills = load_skills(folder, user_home=user_home)
+    plugins = tuple(plugins)
+    skills = load_skills(folder, user_home=user_home, plugins=plugins)
     diagnostics = list(skills.diagnostics)
-    first_paths: dict[str, str] = {}
-    agents: list[Agent] = []
-    main_agents: list[Agent] = []
-    paths: dict[str, str] = {}
-    personal_names: set[str] = set()
+    found = _Agents(skills.by_name)
     declared_paths: set[str] = set()
-    for location in find_locations(AGENT_LOCATIONS, folder, user_home):
+    locations = [
+        *find_locations(AGENT_LOCATIONS, folder, user_home),
+        *list_plugin_locations(plugins, "agents"),
+    ]
+    for location in locations:
         for path, declared in _list_agent_files(location, declared_paths, diagnostics):
-            agent, draft = load_agent_file(
-                path,
-                location.kind.dialect,
-                boundary=location.boundary,
-                tools=tools,
-                skills=skills.by_name,
-                folder=location.folder,
-                declared=declared,
-            )
-            diagnostics += draft.diagnostics.items
-            if agent is None:
-                continue
-            first_path = first_paths.setdefault(fold_name(agent.name), path)
-            if first_path != path:
-                diagnostics.append(make_name_clash(path, first_path, agent.name))
-                continue
-            (main_agents if draft.is_main else agents).append(agent)
-            paths[agent.name] = path
-            if location.is_personal:
-                personal_names.add(agent.name)
+            diagnostics += found.load(path, location, tools, declared)
     return LoadedAgents(
-        agents=tuple(agents),
-        main_agents=tuple(main_agents),
+        agents=tuple(found.agents),
+        main_agents=tuple(found.main_agents),
         skills=skills.by_name,
         diagnostics=tuple(diagnostics),
-        paths=paths,
-        personal_names=frozenset(personal_names),
+        paths=found.paths,
+        personal_names=frozenset(found.personal_names),
     )
+
+
+class _Agents:
+    """Agents that are loaded one after the other; of those with one name, the first is used."""
+
+    def __init__(self, skills: dict[str, Skill]) -> None:
+        self.agents: list[Agent] = []
+        self.main_agents: list[Agent] = []
+        self.paths: dict[str, str] = {}
+        self.personal_names = set[str]()
+        self._skills = skills
+        self._first_paths: dict[str, str] = {}
+
+    def load(
+        self, path: str, location: Location, tools: Collection[str], declared: Mapping[str, Entry]
+    ) -> list[Diagnostic]:
+        """Load an agent file; return its diagnostics."""
+        agent, draft = load_agent_file(
+            path,
+            location.kind.dialect,
+            boundary=location.boundary,
+            tools=tools,
+            skills=_list_near_skills(self._skills, location.plugin),
+            folder=location.folder,
+            declared=declared,
+        )
+        if agent is None:
+            return draft.diagnostics.items
+        agent = _fit_to_location(agent, location)
+        first_path = self._first_paths.setdefault(fold_name(agent.name), path)
+        if first_path != path:
+            return [*draft.diagnostics.items, make_name_clash(path, first_path, agent.name)]
+        (self.main_agents if draft.is_main else self.agents).append(agent)
+        self.paths[agent.name] = path
+        if location.is_personal:
+            self.personal_names.add(agent.name)
+        return draft.diagnostics.items
+
+
+def _fit_to_location(agent: Agent, location: Location) -> Agent:
+    """Return an agent with the name of its plugin; there a mode may only make it read-only."""
+    if not location.plugin:
+        return agent
+    mode = agent.mode if agent.mode is Mode.PLAN else None
+    return replace(agent, name=make_part_name(location, agent.name), mode=mode)
+
+
+def _list_near_skills(skills: dict[str, Skill], plugin: str) -> dict[str, Skill]:
+    """Return the skills that an agent may name; those of its plugin also without that name."""
+    if not plugin:
+        return skills
+    prefix = f"{plugin}:"
+    near = {name: skill for name, skill in skills.items() if name.startswith(prefix)}
+    return {**skills, **{name.removeprefix(prefix): skill for name, skill in near.items()}}
 
 
 def _list_agent_files(
@@ -104,7 +145,7 @@ def _list_agent_files(
         declared_paths: files that such a configuration names; they are yielded only with it.
     """
     kind = location.kind
-    paths = find_files(
+    paths = list_files(
         location.folder,
         kind.suffix,
         diagnostics,

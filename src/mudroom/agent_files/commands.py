@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
 from .diagnostics import Diagnostic, FileDiagnostics
 from .frontmatter import Document, parse_document
-from .locations import COMMAND_LOCATIONS, find_locations
-from .safe_read import find_files, read_text
+from .locations import COMMAND_LOCATIONS, Location, find_locations
+from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .safe_read import list_files, read_text
 
 _PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS|([1-9])(?![\d.,]*\d))")
 
@@ -19,7 +21,7 @@ class CommandFile(Struct, frozen=True):
     """A command of a file.
 
     Arguments:
-        name: file name without its suffix.
+        name: file name without its suffix, after the names of its plugin and its folders.
         path: absolute path.
         boundary: see `safe_read.read_text`.
     """
@@ -68,12 +70,42 @@ class CommandFile(Struct, frozen=True):
         return document, document.body if document else text
 
 
-def load_commands(folder: str, *, user_home: str) -> dict[str, CommandFile]:
-    """Return the commands of a project's folder and of the user by name; the nearest one counts."""
+def load_commands(
+    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+) -> dict[str, CommandFile]:
+    """Return the commands of a project's folder, of the user and of plugins by name.
+
+    A command in a subfolder is named `SUBFOLDER:NAME`. Of several with one name, the nearest one
+    counts.
+    """
     commands: dict[str, CommandFile] = {}
     diagnostics: list[Diagnostic] = []
-    for location in find_locations(COMMAND_LOCATIONS, folder, user_home):
-        for path in find_files(location.folder, ".md", diagnostics, boundary=location.boundary):
-            name = os.path.basename(path).removesuffix(".md")
+    locations = [
+        *find_locations(COMMAND_LOCATIONS, folder, user_home),
+        *list_plugin_locations(plugins, "commands"),
+    ]
+    for location in locations:
+        for path in list_files(location.folder, ".md", diagnostics, boundary=location.boundary):
+            name = _derive_name(path, location)
             commands.setdefault(name, CommandFile(name, path, location.boundary))
     return commands
+
+
+def _derive_name(path: str, location: Location) -> str:
+    """Return the name of a command: with the folders below that of all commands."""
+    if path == location.folder:
+        parts = [os.path.basename(path)]
+    else:
+        parts = os.path.relpath(path, location.folder).split(os.sep)
+    return make_part_name(location, ":".join(parts).removesuffix(".md"))
+
+
+def find_by_name(names: Collection[str], typed: str) -> str:
+    """Return the full name of a command that is typed without its folders or its plugin.
+
+    "" if there is none, or more than one.
+    """
+    if typed in names:
+        return typed
+    matching = [name for name in names if name.rpartition(":")[2] == typed]
+    return matching[0] if len(matching) == 1 else ""

@@ -56,21 +56,27 @@ COMMAND_LOCATIONS = (
     LocationKind("agents", ".agents/commands", is_recursive=True),
     LocationKind("claude", ".claude/commands", is_recursive=True),
 )
+STYLE_LOCATIONS = (
+    LocationKind("agents", ".agents/output-styles"),
+    LocationKind("claude", ".claude/output-styles"),
+)
 
 
 class Location(Struct, frozen=True):
     """An existing folder with agent files or skills.
 
     Arguments:
-        folder: absolute path.
+        folder: absolute path; of a plugin it may also be the path of one file.
         boundary: real path that the files must lie beneath, links resolved; "" for anywhere.
         is_personal: true in the user's home, false in the project.
+        plugin: name of the plugin that it belongs to, "" for none.
     """
 
     kind: LocationKind
     folder: str
     boundary: str
     is_personal: bool
+    plugin: str = ""
 
 
 def list_project_folders(folder: str) -> list[str]:

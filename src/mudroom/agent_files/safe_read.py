@@ -97,6 +97,21 @@ def find_files(
     diagnostics += problems.items
 
 
+def list_files(
+    path: str,
+    suffix: str,
+    diagnostics: list[Diagnostic],
+    *,
+    boundary: str = "",
+    recursive: bool = True,
+) -> Iterator[str]:
+    """Yield a path that is a file, else the files of the folder; see `find_files`."""
+    if os.path.isfile(path):
+        yield path
+    else:
+        yield from find_files(path, suffix, diagnostics, boundary=boundary, recursive=recursive)
+
+
 def _list_folder(folder: str, diagnostics: list[Diagnostic]) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as scan:

@@ -10,12 +10,14 @@ import re
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .._core.json_values import JsonValue
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
 from .locations import SKILL_LOCATIONS, Location, find_locations
-from .safe_read import find_files, read_text
+from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .safe_read import find_files, list_files, read_text
 
 NAME_PATTERN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """A skill's name by the specification; at most MAX_NAME characters."""
@@ -107,13 +109,23 @@ class LoadedSkills(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...]
 
 
-def load_skills(folder: str, *, user_home: str) -> LoadedSkills:
-    """Load the skills of a project's folder and of the user; `user_home` "" leaves the user out."""
+def load_skills(
+    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+) -> LoadedSkills:
+    """Load the skills of a project's folder, of the user and of plugins.
+
+    Arguments:
+        user_home: the user's home; "" leaves it out.
+    """
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
-    for location in find_locations(SKILL_LOCATIONS, folder, user_home):
+    locations = [
+        *find_locations(SKILL_LOCATIONS, folder, user_home),
+        *list_plugin_locations(plugins, "skills"),
+    ]
+    for location in locations:
         suffix = location.kind.suffix
-        paths = find_files(location.folder, suffix, diagnostics, boundary=location.boundary)
+        paths = list_files(location.folder, suffix, diagnostics, boundary=location.boundary)
         for path in paths:
             is_single_file = suffix == ".md" and _is_single_file(path, location)
             if os.path.basename(path) != "SKILL.md" and not is_single_file:
@@ -122,6 +134,7 @@ def load_skills(folder: str, *, user_home: str) -> LoadedSkills:
             diagnostics += remarks
             if skill is None:
                 continue
+            skill = replace(skill, name=make_part_name(location, skill.name))
             if skill.name in skills:
                 diagnostics.append(make_name_clash(path, skills[skill.name].path, skill.name))
             else:

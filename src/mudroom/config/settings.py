@@ -45,6 +45,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
         trust: trust the files of this folder in this session only.
+        plugin_dirs: folders of plugins, separated as in PATH.
         retention_days: days that a session is kept after its last event; None keeps it forever.
         origins: name of a setting -> file, variable or flag it comes from. Defaults are left out.
     """
@@ -71,6 +72,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     allowed_tools: str = ""
     disallowed_tools: str = ""
     trust: bool = False
+    plugin_dirs: str = ""
     retention_days: PositiveInt | None = None
     origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
@@ -90,5 +92,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 SETTING_NAMES = tuple(
-    name for name in Settings.__struct_fields__ if name not in ("origins", "agents", "json_schema")
+    name
+    for name in Settings.__struct_fields__
+    if name not in ("origins", "agents", "json_schema", "plugin_dirs")
 )

@@ -14,6 +14,9 @@ from .hook_programs.load import load_hooks
 from .hook_programs.spec import HookSpec
 from .mcp_servers.load import load_servers
 from .mcp_servers.spec import ServerSpec
+from .plugins.load import load_plugins
+from .plugins.programs import list_plugin_hooks, list_plugin_servers
+from .plugins.spec import ListedPlugin, Plugin
 from .program_trust import load_trusted_programs, trust_programs
 
 Program = ServerSpec | HookSpec
@@ -40,21 +43,27 @@ class ListedHook(Struct, frozen=True):
 
 
 class UsablePrograms(Struct, frozen=True):
-    """All servers and hooks that files declare, and which of them a session uses.
+    """All servers, hooks and plugins that files declare, and which of them a session uses.
 
     Arguments:
-        server_findings, hook_findings: remarks about the files of each.
+        server_findings, hook_findings, plugin_findings: remarks about the files of each.
+        forbids_commands: path of the settings file that forbids shell commands in skills and
+            command files, "" for none.
     """
 
     listed_servers: tuple[ListedServer, ...] = ()
     listed_hooks: tuple[ListedHook, ...] = ()
     server_findings: tuple[Finding, ...] = ()
     hook_findings: tuple[Finding, ...] = ()
+    listed_plugins: tuple[ListedPlugin, ...] = ()
+    plugin_findings: tuple[Finding, ...] = ()
+    forbids_commands: str = ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Remarks about the files of servers and hooks."""
-        return tuple(dict.fromkeys([*self.server_findings, *self.hook_findings]))
+        """Remarks about the files of servers, hooks and plugins."""
+        findings = (*self.server_findings, *self.hook_findings, *self.plugin_findings)
+        return tuple(dict.fromkeys(findings))
 
     @property
     def servers(self) -> tuple[ServerSpec, ...]:
@@ -65,6 +74,11 @@ class UsablePrograms(Struct, frozen=True):
     def hooks(self) -> tuple[HookSpec, ...]:
         """The hooks to use."""
         return tuple(item.spec for item in self.listed_hooks if not item.reason)
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The plugins to use."""
+        return tuple(item.plugin for item in self.listed_plugins if item.plugin)
 
     @property
     def untrusted(self) -> tuple[Program, ...]:
@@ -79,6 +93,9 @@ class UsablePrograms(Struct, frozen=True):
             tuple(_judge_hooks((item.spec for item in self.listed_hooks), None)),
             self.server_findings,
             self.hook_findings,
+            self.listed_plugins,
+            self.plugin_findings,
+            self.forbids_commands,
         )
 
     @property
@@ -120,13 +137,14 @@ def load_usable_programs(
     user_home: str = "",
     environ: Mapping[str, str] | None = None,
     own_file: str = "",
+    plugin_dirs: Iterable[str] = (),
     trusts_all: bool = False,
 ) -> UsablePrograms:
-    """Load the MCP servers and hooks that files declare for a folder. Start nothing.
+    """Load the MCP servers, hooks and plugins that files declare for a folder. Start nothing.
 
     Those of the user's files need no trust. Those of a folder are used if the user has trusted
-    exactly the present set of its programs. `servers` and `hooks` of the result are session
-    options; `notices` says what is not used.
+    exactly the present set of its programs. `servers`, `hooks` and `plugins` of the result are
+    session options; `notices` says what is not used.
 
     Arguments:
         folder: its parents up to the root of the repository are read, too.
@@ -134,6 +152,7 @@ def load_usable_programs(
         user_home: the user's home folder, "" to leave out the files of the user.
         environ: values of the variables in the files; default: those of this process.
         own_file: a further file of the user, in the form of `.mcp.json`.
+        plugin_dirs: folders of further plugins, whose programs need no trust.
         trusts_all: trust the programs of the folder without the list.
 
     Example:
@@ -142,15 +161,28 @@ def load_usable_programs(
     """
     environ = os.environ if environ is None else environ
     loaded = load_servers(folder, user_home=user_home, environ=environ, own_file=own_file)
-    hooks, findings = load_hooks(folder, user_home=user_home)
+    of_files = load_hooks(folder, user_home=user_home)
+    plugins = load_plugins(
+        folder,
+        user_home=user_home,
+        plugin_dirs=plugin_dirs,
+        data_home=os.path.join(home, "plugins") if home else "",
+    )
+    findings = [*plugins.findings]
+    servers = [*loaded.servers, *list_plugin_servers(plugins.plugins, environ, findings)]
+    are_on = [plugin for plugin in plugins.plugins if not of_files.are_off(plugin.place)]
+    hooks = [*of_files.hooks, *list_plugin_hooks(are_on, findings)]
     trusted: set[str] | None = None
     if not trusts_all:
-        trusted = _list_trusted_places(home, [*loaded.servers, *_select_running(hooks)])
+        trusted = _list_trusted_places(home, [*servers, *_select_running(hooks)])
     return UsablePrograms(
-        tuple(_judge_servers(loaded.servers, trusted)),
+        tuple(_judge_servers(servers, trusted)),
         tuple(_judge_hooks(hooks, trusted)),
         tuple(dict.fromkeys(loaded.findings)),
+        tuple(dict.fromkeys(of_files.findings)),
+        tuple(plugins.listed),
         tuple(dict.fromkeys(findings)),
+        plugins.forbids_commands,
     )
 
 

@@ -21,6 +21,7 @@ from ..output.listing import print_entry, print_rows
 from ..output.progress import print_notice
 from .load_permissions import is_trusted
 from .load_settings import load_settings
+from .programs.load_programs import load_programs
 
 _TEMPLATE = """\
 ---
@@ -42,8 +43,12 @@ _DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
 
 def load_agents(cwd: str) -> LoadedAgents:
     """Load all agent files and skills that apply in a folder."""
+    programs = load_programs(load_settings(cwd), cwd)
     return agent_files.load_agent_files(
-        cwd, user_home=os.environ.get("HOME", ""), tools=KNOWN_TOOLS
+        cwd,
+        user_home=os.environ.get("HOME", ""),
+        tools=KNOWN_TOOLS,
+        plugins=programs.plugins if programs else (),
     )
 
 

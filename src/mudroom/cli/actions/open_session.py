@@ -40,8 +40,13 @@ def create_session(
         options = {
             "mcp_servers": programs.servers,
             "hook_programs": programs.hooks,
+            "plugins": programs.plugins,
             **options,
         }
+        if programs.plugins:
+            from ...integrations.plugins.programs import make_data_folders
+
+            make_data_folders(programs.plugins)
     session = Session(**make_session_options(settings, cwd, loaded, notices, start) | options)
     session.notices.extend(notices)
     return session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,11 @@ def join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     return ",".join(values) or None
 
 
+def join_folders(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Return the folders of an option that may be given several times, as settings have them."""
+    return os.pathsep.join(values) or None
+
+
 def value_option(
     names: str, metavar: str, help_text: str, kind: click.ParamType[Any] | None = None
 ) -> Decorator:
@@ -56,6 +62,15 @@ def folder_option(help_text: str) -> Decorator:
     )
 
 
+plugin_dir_option = click.option(
+    "--plugin-dir",
+    "plugin_dirs",
+    multiple=True,
+    callback=join_folders,
+    metavar="DIR",
+    shell_complete=complete_folders,
+    help="Use the plugin in this folder, too (mudroom plugins).",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 verbose_option = click.option(

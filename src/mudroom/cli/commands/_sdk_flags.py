@@ -26,7 +26,6 @@ _UNUSED_VALUES = (
     "--effort",
     "--managed-settings",
     "--max-thinking-tokens",
-    "--plugin-dir",
     "--plugin-dir-no-mcp",
     "--resume-drops-turn",
     "--resume-session-at",

@@ -1,10 +1,10 @@
-"""Commands about MCP servers and hooks: mcp list, get, add, remove, tools, call; hooks."""
+"""Commands about MCP servers, hooks and plugins."""
 
 from __future__ import annotations
 
 import click
 
-from ._options import CONTEXT_SETTINGS, folder_option, json_option
+from ._options import CONTEXT_SETTINGS, folder_option, json_option, plugin_dir_option
 
 _scope_option = click.option(
     "--scope",
@@ -179,4 +179,38 @@ def test_hooks(cwd: str, event: str, tool: str, input_text: str, as_json: bool) 
     return run_hooks(cwd, event, tool, input_text, as_json=as_json)
 
 
-COMMANDS: dict[str, click.Command] = {"mcp": mcp, "hooks": hooks}
+@click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@folder_option("Work in this folder.")
+@plugin_dir_option
+@click.pass_context
+def plugins(ctx: click.Context, cwd: str, plugin_dirs: str | None) -> int | None:
+    """List plugins: where each is, and why one is not used.
+
+    Nothing is started. Programs in a plugin of a folder are used only when you trust them: mudroom
+    trust.
+    """
+    ctx.obj = (cwd, plugin_dirs)
+    return None if ctx.invoked_subcommand else ctx.invoke(list_plugins, as_json=False)
+
+
+@plugins.command("list", context_settings=CONTEXT_SETTINGS)
+@json_option
+def list_plugins(as_json: bool) -> int:
+    """List the plugins of settings files and of --plugin-dir (the default)."""
+    from ..actions.programs.print_plugins import print_plugins
+
+    return print_plugins(*click.get_current_context().obj, as_json=as_json)
+
+
+@plugins.command("show", context_settings=CONTEXT_SETTINGS)
+@click.argument("name")
+@json_option
+@click.pass_obj
+def show_plugin(obj: tuple[str, str | None], name: str, as_json: bool) -> int:
+    """Show the parts of a plugin, the size of its listing, and the programs it may start."""
+    from ..actions.programs.print_plugins import print_plugin
+
+    return print_plugin(obj[0], name, obj[1], as_json=as_json)
+
+
+COMMANDS: dict[str, click.Command] = {"mcp": mcp, "hooks": hooks, "plugins": plugins}

@@ -18,6 +18,7 @@ from ._options import (
     folder_option,
     format_option,
     no_color_option,
+    plugin_dir_option,
     quiet_option,
     rules_option,
     value_option,
@@ -194,6 +195,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     default=None,
     help="Trust the agent files, MCP servers and hooks of this folder for this run.",
 )
+@plugin_dir_option
 @click.option(
     "-c",
     "--continue",

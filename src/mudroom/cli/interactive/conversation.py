@@ -26,7 +26,7 @@ from ...projections.safe_text import sanitize
 from ...session import Session
 from ..actions.prompts import prepare_prompt, run_prepared
 from ..actions.prompts.mentions import split_message
-from ..actions.prompts.prompt_files import PromptFile, load_prompt_files
+from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
 from ..output.report import describe_changed_files, describe_interrupt, explain_failure
 from ..output.text import Line
 from .input_line.mentions import MentionCompletions
@@ -121,7 +121,7 @@ class Conversation:
         return (file.path for file in self.session.workspace.walk())
 
     def _list_prompt_files(self) -> list[tuple[str, str]]:
-        files = load_prompt_files(self.session.cwd).values()
+        files = load_prompt_files(self.session).values()
         return [
             (file.name, file.source.description) for file in files if file.name not in self.commands
         ]
@@ -228,9 +228,9 @@ class Conversation:
         command = self.commands.get(name)
         if command:
             return await command(self, arguments.strip())
-        files = await asyncio.to_thread(load_prompt_files, self.session.cwd)
-        if name in files:
-            await self._run_prompt_file(files[name], arguments.strip())
+        files = await asyncio.to_thread(load_prompt_files, self.session)
+        if file := find_prompt_file(files, name):
+            await self._run_prompt_file(file, arguments.strip())
         else:
             nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
             if nearest.startswith("Known:"):

@@ -110,7 +110,7 @@ class HookSet:
                 if id(spec) in self._finished_once:
                     continue
                 self._finished_once.add(id(spec))
-            selected.setdefault((spec.command, spec.args, spec.url), spec)
+            selected.setdefault((spec.command, spec.args, spec.url, *spec.env.items()), spec)
         return list(selected.values())
 
     async def _run_spec(
@@ -133,7 +133,7 @@ class HookSet:
         limit = limit if seconds is None else min(limit, seconds)
         started_at = time.time()
         if spec.kind == "http":
-            outcome, ending = await post_to(spec, data, limit, self._environ)
+            outcome, ending = await post_to(spec, data, limit, {**self._environ, **spec.env})
         else:
             outcome, ending = await self._run_program(spec, data, limit)
         self._log.append(
@@ -163,7 +163,7 @@ class HookSet:
         self, spec: HookSpec, data: bytes, seconds: float
     ) -> tuple[HookOutcome, str]:
         command = spec.command if spec.args is None else (spec.command, *spec.args)
-        program = HookProgram(command, self._folder, self._environ)
+        program = HookProgram(command, self._folder, {**self._environ, **spec.env})
         loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._threads, program.run, data, seconds)
         try:

@@ -23,13 +23,23 @@ _MILLISECOND = 0.001
 
 
 class LoadedHooks(NamedTuple):
-    """Hooks of all files, those of the user first."""
+    """Hooks of all files, those of the user first.
+
+    `places_off`: folders whose hooks are turned off; "" stands for all hooks.
+    """
 
     hooks: list[HookSpec]
     findings: list[Finding]
+    places_off: frozenset[str] = frozenset()
+
+    def are_off(self, place: str) -> bool:
+        """Return whether the hooks of a folder are turned off."""
+        return bool({"", place} & self.places_off)
 
 
-class _HookFile(Struct, frozen=True):
+class HookFile(Struct, frozen=True):
+    """A file with hooks. `place`: see HookSpec."""
+
     path: str
     dialect: Dialect
     scope: Scope
@@ -45,6 +55,7 @@ def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
     """
     findings: list[Finding] = []
     hooks: list[HookSpec] = []
+    places_off = set[str]()
     for files in _list_files(list_places(folder), user_home):
         of_place: list[HookSpec] = []
         off = ""
@@ -52,29 +63,30 @@ def load_hooks(folder: str, *, user_home: str) -> LoadedHooks:
             table = _read_table(file, findings)
             if table.get("disableAllHooks") is True:
                 off = off or file.path
-            of_place += _read_hooks(file, table, findings)
+            of_place += read_hooks(file, table, findings)
         if not off:
             hooks += of_place
             continue
+        places_off.add(files[0].place)
         is_user = not files[0].place
         whose = "all hooks are" if is_user else "the hooks of this folder are"
         findings.append(Finding(off, f"{whose} turned off by disableAllHooks", is_problem=False))
         if is_user:
-            return LoadedHooks([], findings)
-    return LoadedHooks(hooks, findings)
+            return LoadedHooks([], findings, frozenset(places_off))
+    return LoadedHooks(hooks, findings, frozenset(places_off))
 
 
-def _list_files(places: list[str], user_home: str) -> Iterator[list[_HookFile]]:
+def _list_files(places: list[str], user_home: str) -> Iterator[list[HookFile]]:
     """Yield the files of the user, then those of each folder."""
     home = os.path.realpath(user_home) if user_home else ""
     if home:
         yield [
-            _HookFile(os.path.join(home, name), dialect, "user", "") for name, dialect in HOOK_FILES
+            HookFile(os.path.join(home, name), dialect, "user", "") for name, dialect in HOOK_FILES
         ]
     for place in places:
         if place != home:
             yield [
-                _HookFile(
+                HookFile(
                     os.path.join(place, name),
                     dialect,
                     "local" if ".local." in name else "project",
@@ -84,7 +96,7 @@ def _list_files(places: list[str], user_home: str) -> Iterator[list[_HookFile]]:
             ]
 
 
-def _read_table(file: _HookFile, findings: list[Finding]) -> dict[str, Any]:
+def _read_table(file: HookFile, findings: list[Finding]) -> dict[str, Any]:
     if file.path.endswith(CURSOR_HOOKS):
         if read_json(file.path, findings).get("hooks"):
             findings.append(
@@ -110,9 +122,10 @@ def _read_table(file: _HookFile, findings: list[Finding]) -> dict[str, Any]:
     return table
 
 
-def _read_hooks(
-    file: _HookFile, table: dict[str, Any], findings: list[Finding]
+def read_hooks(
+    file: HookFile, table: dict[str, Any], findings: list[Finding]
 ) -> Iterator[HookSpec]:
+    """Yield the hooks of a file. `table`: its content."""
     events = table.get("hooks")
     if not events:
         return
@@ -141,7 +154,7 @@ def _read_hooks(
                     yield hook
 
 
-def _check_event(file: _HookFile, name: str, findings: list[Finding]) -> str:
+def _check_event(file: HookFile, name: str, findings: list[Finding]) -> str:
     """Return the event; "" if it is unknown, then a finding says so."""
     if file.dialect == "gemini" and name in GEMINI_EVENTS:
         return GEMINI_EVENTS[name] or name
@@ -160,7 +173,7 @@ def _check_event(file: _HookFile, name: str, findings: list[Finding]) -> str:
 
 
 def _read_group(
-    file: _HookFile, event: str, group: object, findings: list[Finding]
+    file: HookFile, event: str, group: object, findings: list[Finding]
 ) -> Iterator[HookSpec]:
     reader = EntryReader(group, file.path, f"hook {event}", findings)
     matcher = reader.read_text("matcher")
@@ -179,7 +192,7 @@ def _read_group(
 
 
 def _read_handler(
-    file: _HookFile, event: str, matcher: str, handler: object, findings: list[Finding]
+    file: HookFile, event: str, matcher: str, handler: object, findings: list[Finding]
 ) -> HookSpec | None:
     reader = EntryReader(handler, file.path, f"hook {event}", findings)
     kind = reader.read_text("type") or "command"
@@ -233,7 +246,7 @@ def _read_options(reader: EntryReader) -> dict[str, Any]:
     return {name: reader.entry[name] for name in (*names, "asyncRewake") if name in reader.entry}
 
 
-def _find_file_event(file: _HookFile, event: str) -> str:
+def _find_file_event(file: HookFile, event: str) -> str:
     if file.dialect != "gemini":
         return ""
     return next((name for name, mapped in GEMINI_EVENTS.items() if mapped == event), event)

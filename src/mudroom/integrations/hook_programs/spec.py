@@ -26,6 +26,7 @@ class HookSpec(Struct, frozen=True, kw_only=True):
         args: arguments of the program, which then runs without a shell; None for a shell line.
         url: address of a hook of kind http.
         allowed_variables: environment variables that headers may contain.
+        env: variables that the program gets besides the usual ones.
         condition: a permission rule such as `Bash(git *)` that a call must match.
         timeout: seconds, None for the limit of the event.
         once: whether it runs only the first time in a session.
@@ -49,6 +50,7 @@ class HookSpec(Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     allowed_variables: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     condition: str = ""
     timeout: float | None = None
     status_message: str = ""

@@ -125,6 +125,8 @@ class _SessionPlanner:
         self._programs = None
         if values.reads_files:
             self._programs = load_programs(options.settings, options.cwd)
+        elif options.settings.plugin_dirs:
+            self._notices.append("--plugin-dir is not used without --setting-sources")
         self._servers = self._load_servers(self._notices)
 
     def prepare(self, plan: SessionPlan, parts: SessionParts) -> PlannedSession:

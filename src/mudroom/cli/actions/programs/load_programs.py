@@ -27,7 +27,8 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
     agents of all folders, and no setting may start programs that the user has not seen.
     """
     user_home = os.environ.get("HOME", "")
-    if not has_program_files(cwd, user_home, find_own_servers()):
+    plugin_dirs = list_plugin_dirs(settings)
+    if not plugin_dirs and not has_program_files(cwd, user_home, find_own_servers()):
         return None
     from ....integrations.usable_programs import load_usable_programs
 
@@ -37,8 +38,14 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
         user_home=user_home,
         environ=os.environ,
         own_file=find_own_servers(),
+        plugin_dirs=plugin_dirs,
         trusts_all=settings.trust and settings.get_origin("trust") == "flag",
     )
+
+
+def list_plugin_dirs(settings: Settings) -> list[str]:
+    """Return the folders of the flag --plugin-dir; a relative one is below the present folder."""
+    return [folder for folder in settings.plugin_dirs.split(os.pathsep) if folder]
 
 
 def list_server_names(programs: UsablePrograms | None) -> list[str]:

@@ -29,7 +29,7 @@ async def _help(conversation: Conversation, _: str) -> None:
         (f"{command.name} {command.arguments}".rstrip(), command.description)
         for command in SLASH_COMMANDS
     )
-    prompt_files = await asyncio.to_thread(load_prompt_files, conversation.session.cwd)
+    prompt_files = await asyncio.to_thread(load_prompt_files, conversation.session)
     hidden = [name for name in prompt_files if name in COMMANDS]
     if prompt_files:
         conversation.print_text("Commands and skills of files:")

@@ -1,0 +1,1 @@
+"""Plugins: folders with agents, skills, commands, output styles, hooks and MCP servers."""

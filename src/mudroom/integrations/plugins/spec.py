@@ -1,0 +1,71 @@
+"""The parts of one plugin, and where it was turned on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+
+class Table(Struct, frozen=True):
+    """A table with hooks or MCP servers. `path`: the file it is in."""
+
+    path: str
+    content: dict[str, Any]
+
+
+class Plugin(Struct, frozen=True, kw_only=True):
+    """One plugin, as its folder and manifest describe it.
+
+    Arguments:
+        id: name in settings files, such as `formatter@tools`; the name for a folder of a flag.
+        name: first part of the names of its agents, skills and commands.
+        root: real path of its folder.
+        origin: settings file or flag that turned it on.
+        place: folder whose settings turned it on, which needs trust; "" for those of the user.
+        agents, skills, commands, output_styles: real paths of folders and files beneath `root`.
+        hooks, servers: tables of files and of the manifest.
+        variables: values for `${CLAUDE_PLUGIN_ROOT}` and similar names, also in the environment of
+            its hooks and servers.
+
+    Example:
+        programs = load_usable_programs(".", plugin_dirs=["./formatter"])
+        Session(plugins=programs.plugins, agent_files=True)
+    """
+
+    id: str
+    name: str
+    root: str
+    origin: str
+    place: str = ""
+    version: str = ""
+    description: str = ""
+    agents: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    output_styles: tuple[str, ...] = ()
+    hooks: tuple[Table, ...] = ()
+    servers: tuple[Table, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def is_personal(self) -> bool:
+        """True if the user turned it on, not the folder of the session."""
+        return not self.place
+
+
+class ListedPlugin(Struct, frozen=True, kw_only=True):
+    """A plugin that a settings file or a flag names.
+
+    Arguments:
+        folder: its folder, "" if it is not on this machine.
+        plugin: None if it is not used.
+        reason: why it is not used, "" if it is.
+    """
+
+    id: str
+    origin: str
+    folder: str = ""
+    plugin: Plugin | None = None
+    reason: str = ""
