@@ -15,6 +15,8 @@ Example:
                 return "text for the next request"
             case WorkMerged():
                 return f"files of run {event.child}"
+            case InputAnswered():
+                return f"{event.server} asked: {event.message}"
             case CheckStarted() | CheckFinished():
                 return event.command
             case ResultsCleared() | Compacted():
@@ -41,6 +43,7 @@ from ._core.events import (
     Delta,
     Event,
     FileWriteIntended,
+    InputAnswered,
     MessageDelivered,
     MessageSent,
     ModelCallRetried,
@@ -71,6 +74,7 @@ __all__ = [
     "Delta",
     "Event",
     "FileWriteIntended",
+    "InputAnswered",
     "MessageDelivered",
     "MessageSent",
     "ModelCallRetried",

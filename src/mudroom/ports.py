@@ -97,6 +97,7 @@ from ._core.ports import (
     Worker,
     Workspace,
 )
+from ._core.ports.input_forms import InputForm
 from ._core.runs import Brief, InboxMessage
 from .errors import StoppedByHook
 
@@ -114,6 +115,7 @@ __all__ = [
     "HookCallback",
     "Hooks",
     "InboxMessage",
+    "InputForm",
     "Journal",
     "Model",
     "ModelConversation",

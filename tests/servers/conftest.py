@@ -81,6 +81,7 @@ class SdkHost:
         self.lines: list[Line] = []
         self.notices: list[str] = []
         self.plans: list[SessionPlan] = []
+        self.tools: list[Any] = []
         self.answers: dict[str, Callable[[Line], object]] = {}
         self._folder = folder
         self._options = replace(options, home=str(folder / "home"), user_home=str(folder))
@@ -103,6 +104,7 @@ class SdkHost:
             sandbox="off",
             permissions=permissions,
             approver=parts.approver,
+            tools=self.tools,
             tool_sources=parts.sources,
             hooks=parts.hooks or None,
             resume=plan.resume,

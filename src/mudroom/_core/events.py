@@ -279,6 +279,26 @@ class PermissionDecided(Event, frozen=True, tag="permission_decided"):
     command_part: str = field(name="part", default="")
 
 
+class InputAnswered(Event, frozen=True, tag="input_answered"):
+    """The answer to a question that an MCP server or a tool asked the user during a call.
+
+    Arguments:
+        call_id, name: of the call. server: that asked.
+        message: the question. url: address to open, "" for a form.
+        allowed: false if it was declined; then `why` is the reason.
+        values: the answers by field.
+    """
+
+    call_id: str
+    name: str
+    server: str
+    message: str
+    allowed: bool
+    url: str = ""
+    why: str = ""
+    values: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
 class ToolCallFinished(Event, frozen=True, tag="tool_call_finished"):
     """The result of a tool call.
 
@@ -333,6 +353,7 @@ StoredEvent = (
     | PermissionDecided
     | ToolCallStarted
     | FileWriteIntended
+    | InputAnswered
     | ToolCallFinished
     | RunFinished
 )

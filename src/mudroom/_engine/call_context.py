@@ -10,7 +10,8 @@ from typing import Any
 from .._core.agents import WorkspaceKind
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
-from .._core.ports import Workspace
+from .._core.ports import ApprovalDecision, ApprovalRequest, Workspace
+from .._core.ports.input_forms import InputForm
 from .._core.run_ids import join_run_id
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
@@ -18,6 +19,7 @@ from .._platform.private_files import write_private_file
 from .background_commands import run_detachable, start_command
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
+from .server_tools.user_input import ask_approver
 
 
 class CallWrites:
@@ -172,6 +174,22 @@ class CallContext:
         """Show a line about the progress of the call; see the port."""
         name = self.call.name if self.call else ""
         self.run.recorder.show_delta("progress", self.redact(f"{name}: {line}"))
+
+    async def ask_user(self, form: InputForm) -> ApprovalDecision:
+        """Ask the user a question for the call; see the port."""
+        brief = self.run.brief
+        request = ApprovalRequest(
+            brief.run_id,
+            brief.agent.name,
+            self.call.name if self.call else "",
+            self.call.arguments if self.call else {},
+            form.message,
+            self.call.id if self.call else "",
+            name=brief.name,
+            form=form,
+        )
+        with self.run.meter.pause():
+            return await ask_approver(self.run.services, self.run.recorder, request, form)
 
     def run_in_background(self, title: str, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
         """Run work after the call has returned; return the result of the call; see the port."""

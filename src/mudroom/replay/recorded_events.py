@@ -15,6 +15,7 @@ from .._core.events import (
     CheckStarted,
     Event,
     FileWriteIntended,
+    InputAnswered,
     MessageSent,
     ModelCallRetried,
     PermissionDecided,
@@ -40,6 +41,7 @@ class ReplayDiverged(MudroomError):
 
 _NOT_COMPARED = (
     FileWriteIntended,
+    InputAnswered,
     MessageSent,
     TeamMessageSent,
     RunResumed,

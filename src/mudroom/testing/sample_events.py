@@ -11,6 +11,7 @@ from .._core.events import (
     CheckStarted,
     Compacted,
     FileWriteIntended,
+    InputAnswered,
     MessageDelivered,
     MessageSent,
     ModelCallRetried,
@@ -238,6 +239,17 @@ def _call_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
         ),
         ToolCallStarted(**stamp, call=_CALL),
         FileWriteIntended(**stamp, call_id="toolu_1", path="src/b.py", after="e3b0c442", before=""),
+        InputAnswered(
+            **stamp,
+            call_id="toolu_1",
+            name="mcp__git__commit",
+            server="git",
+            message="Which branch?",
+            allowed=True,
+            url="https://example.com/login",
+            why="the user answered",
+            values={"branch": "main"},
+        ),
         ToolCallFinished(
             **stamp, call_id="toolu_1", name="read", result=_RESULT, seconds=0.01, refused=True
         ),

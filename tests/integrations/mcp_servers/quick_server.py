@@ -26,9 +26,11 @@ TOOLS = [
     {"name": "pid", "description": "Id of the process.", "inputSchema": {"type": "object"}},
     {"name": "die", "description": "End in the call.", "inputSchema": {"type": "object"}},
     {"name": "sleep", "description": "Work for ever.", "inputSchema": {"type": "object"}},
+    {"name": "ask", "description": "Ask the user.", "inputSchema": {"type": "object"}},
     {"name": "change", "description": "Change the tools.", "inputSchema": {"type": "object"}},
 ]
 lock = threading.Lock()
+asked: dict[str, object] = {}
 
 
 def send(**message: object) -> None:
@@ -74,6 +76,9 @@ def call(number: object, params: dict) -> None:
         if token is not None:
             progress = {"progressToken": token, "progress": 1, "total": 2, "message": "asleep"}
             send(method="notifications/progress", params=progress)
+    elif name == "ask":
+        asked[f"q{number}"] = number
+        send(id=f"q{number}", method="elicitation/create", params=json.loads(os.environ["ASK"]))
     elif name == "change":
         TOOLS.append({"name": "new", "description": "", "inputSchema": {"type": "object"}})
         send(method="notifications/tools/list_changed")
@@ -98,7 +103,10 @@ if FAULT == "no_start":
 for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
-    log(method)
+    if method is None and number in asked:
+        answer_text(asked.pop(number), json.dumps(message.get("result") or message["error"]))
+        continue
+    log(method or "")
     if method == "initialize":
         version = message["params"]["protocolVersion"]
         info = {"name": "quick", "version": "1"}

@@ -7,9 +7,11 @@ import os
 import struct
 import sys
 import zlib
+from typing import Annotated
 
 from mcp.server import MCPServer
-from mcp.server.mcpserver import Context, Image
+from mcp.server.mcpserver import Context, Elicit, Image, Resolve
+from pydantic import BaseModel
 
 server = MCPServer(sys.argv[1] if len(sys.argv) > 1 else "small", instructions="Adds numbers.")
 
@@ -63,6 +65,24 @@ async def work(steps: int, seconds: float, ctx: Context) -> str:
             file.write("cancelled")
         raise
     return "worked"
+
+
+class Choice(BaseModel):
+    """What the user chooses."""
+
+    color: str
+    count: int = 2
+
+
+def ask() -> Elicit[Choice]:
+    """Ask the user."""
+    return Elicit("Which color?", Choice)
+
+
+@server.tool()
+def paint(choice: Annotated[Choice, Resolve(ask)]) -> str:
+    """Paint in the color that the user chooses."""
+    return f"{choice.count} times {choice.color}"
 
 
 @server.tool()

@@ -11,6 +11,7 @@ from ..messages import ToolCallBlock
 from ..named_fields import NamedFields
 from ..runs import Brief
 from ..tools import PreviewLine, Tool, ToolCategory
+from .input_forms import InputForm
 from .workspace import Workspace
 
 
@@ -24,6 +25,8 @@ class ApprovalRequest(Struct, frozen=True):
         change: lines of the change to a file that the call would make, see PreviewLine; empty if
             the tool cannot tell.
         name: of the named child that asks, else "".
+        form: question of an MCP server during the call; the decision is about the answer to it,
+            not about the call. None for a request about the call itself.
 
     Example:
         request = ApprovalRequest("1", "main", "bash", {"command": "make"}, why="no rule allows it")
@@ -39,6 +42,7 @@ class ApprovalRequest(Struct, frozen=True):
     category: ToolCategory | None = None
     change: tuple[PreviewLine, ...] = ()
     name: str = ""
+    form: InputForm | None = None
 
 
 class ApprovalDecision(Struct, metaclass=NamedFields, frozen=True):
@@ -48,7 +52,7 @@ class ApprovalDecision(Struct, metaclass=NamedFields, frozen=True):
         allowed: true if the call may run.
         why: text for the model if the call is denied.
         arguments: arguments to use instead of the model's, which the policy judges again; None
-            keeps them.
+            keeps them. For a request with a form: the values of its fields by name.
 
     Example:
         ApprovalDecision(False, "Use the tests instead.")

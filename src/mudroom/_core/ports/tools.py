@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..tools import Tool, ToolResult
+from .approval import ApprovalDecision
+from .input_forms import InputForm
 from .sandbox import Sandbox
 from .workspace import Workspace
 
@@ -92,6 +94,23 @@ class ToolContext(Protocol):
                 for number, path in enumerate(paths, 1):
                     ctx.show_progress(f"{number} of {len(paths)}: {path}")
                 return "sorted"
+        """
+        ...
+
+    async def ask_user(self, form: InputForm) -> ApprovalDecision:
+        """Ask the user a question for the call; the record has the answer when this returns.
+
+        Without a user it is declined at once. The clocks of the run do not count the time.
+
+        Arguments:
+            form: the question. `arguments` of the decision are the values of its fields.
+
+        Example:
+            @tool
+            async def deploy(ctx: ToolContext, version: str) -> str:
+                place = {"type": "object", "properties": {"place": {"enum": ["test", "live"]}}}
+                answer = await ctx.ask_user(InputForm("deploy", f"Where to? {version}", place))
+                return str(answer.arguments) if answer.allowed else "The user declined."
         """
         ...
 

@@ -2,4 +2,5 @@
 
 toolset.py     which tools the model gets in full; the tools mcp_find and mcp_call
 catalogue.py   the tools as texts
+user_input.py   questions to the user during a call
 """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..._core.ports.servers import ServerState
 from ...errors import MudroomError
+from .elicitation import AskUser, Questions, decline
 from .headers import collect_headers
 from .listing import ListedTool, Listing, ServerResult
 from .server_process import ServerProcess, start_server_process
@@ -77,6 +78,7 @@ class _OpenCall:
         self._seconds = seconds
         self._idle_seconds = idle_seconds
         self._last = self._loop.time() + seconds
+        self._paused_at: list[float] = []
         self.timeout = asyncio.timeout_at(self._compute_deadline())
 
     def _compute_deadline(self) -> float:
@@ -84,8 +86,20 @@ class _OpenCall:
 
     def extend(self) -> None:
         """Begin the time without a sign of life again."""
-        if not self.timeout.expired():
+        if not self.timeout.expired() and not self._paused_at:
             self.timeout.reschedule(self._compute_deadline())
+
+    def pause(self, is_paused: bool) -> None:
+        """Stop the time limits while the user answers a question; continue them with false."""
+        if is_paused:
+            self._paused_at.append(self._loop.time())
+            if not self.timeout.expired():
+                self.timeout.reschedule(None)
+        else:
+            began = self._paused_at.pop()
+            if not self._paused_at:
+                self._last += self._loop.time() - began
+                self.extend()
 
     def describe_timeout(self) -> str:
         """Return which limit was reached."""
@@ -131,6 +145,7 @@ class Connection:
         self._recent_starts: deque[float] = deque(maxlen=MAX_STARTS)
         self._calls: set[_OpenCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = Questions(spec.name)
         self._is_closed = False
         self._reported = ""
 
@@ -151,7 +166,11 @@ class Connection:
         await self._get_client()
 
     async def call(
-        self, tool: ListedTool, arguments: dict[str, Any], on_progress: Callable[[str], object]
+        self,
+        tool: ListedTool,
+        arguments: dict[str, Any],
+        on_progress: Callable[[str], object],
+        ask: AskUser = decline,
     ) -> ServerResult:
         """Call a tool. Raises ServerError.
 
@@ -160,14 +179,18 @@ class Connection:
         """
         may_repeat = self.spec.is_trusted and (tool.is_read_only or tool.is_idempotent)
         try:
-            return await self._call_once(tool.name, arguments, on_progress)
+            return await self._call_once(tool.name, arguments, on_progress, ask)
         except _ConnectionLost as error:
             if not may_repeat:
                 raise ServerError(str(error)) from error
-        return await self._call_once(tool.name, arguments, on_progress)
+        return await self._call_once(tool.name, arguments, on_progress, ask)
 
     async def _call_once(
-        self, name: str, arguments: dict[str, Any], on_progress: Callable[[str], object]
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        on_progress: Callable[[str], object],
+        ask: AskUser,
     ) -> ServerResult:
         client = await self._get_client()
         link = self._link
@@ -183,7 +206,8 @@ class Connection:
         try:
             async with call.timeout:
                 self._calls.add(call)
-                return await package_client.call_tool(client, name, arguments, report)
+                with self._questions.begin(ask, call.pause):
+                    return await package_client.call_tool(client, name, arguments, report)
         except TimeoutError as error:
             text = f"server {self.spec.name}: {call.describe_timeout()}"
             raise ServerError(text, remedy="Try a smaller step, or do without.") from error
@@ -288,7 +312,12 @@ class Connection:
                 )
             client = await stack.enter_async_context(
                 package_client.make_client(
-                    link.transport.connect(), self._folder, self._refresh_soon, self._extend_calls
+                    self.spec.name,
+                    link.transport.connect(),
+                    self._folder,
+                    self._refresh_soon,
+                    self._extend_calls,
+                    self._questions.answer,
                 )
             )
             self._on_listing(await package_client.list_tools(client))

@@ -10,7 +10,7 @@ import binascii
 import json
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +24,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from ..._core.ports.input_forms import InputForm
 from ..._version import __version__
+from .elicitation import InputReply
 from .listing import Content, ListedTool, Listing, ServerResult
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
@@ -77,17 +79,21 @@ class HttpTransport:
 
 
 def make_client(
+    server: str,
     transport: Transport,
     folder: str,
     on_tools_changed: Callable[[], object],
     on_sign_of_life: Callable[[], object],
+    answer_question: Callable[[InputForm], Awaitable[InputReply]],
 ) -> Client:
     """Return the client for a transport. It speaks both eras of the protocol.
 
     Arguments:
+        server: its name.
         folder: the workspace, which servers of the old era may ask for.
         on_tools_changed: called when the server says that its tools changed.
         on_sign_of_life: called for each line of the server's log.
+        answer_question: asks the user what the server asks.
     """
 
     async def handle_message(message: object) -> None:
@@ -95,6 +101,16 @@ def make_client(
             on_tools_changed()
         elif isinstance(message, mcp_types.LoggingMessageNotification):
             on_sign_of_life()
+
+    async def elicit(
+        context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+    ) -> mcp_types.ElicitResult:
+        if isinstance(params, mcp_types.ElicitRequestURLParams):
+            form = InputForm(server, params.message, url=params.url)
+        else:
+            form = InputForm(server, params.message, params.requested_schema)
+        reply = await answer_question(form)
+        return mcp_types.ElicitResult(action=reply.action, content=reply.values)
 
     async def list_roots(context: ClientRequestContext) -> mcp_types.ListRootsResult:
         uri = Path(folder).as_uri()
@@ -107,6 +123,7 @@ def make_client(
         client_info=mcp_types.Implementation(name="mudroom", version=__version__),
         message_handler=handle_message,
         list_roots_callback=list_roots,
+        elicitation_callback=elicit,
         cache=None,
     )
 

@@ -177,7 +177,7 @@ class McpServers:
                 return ToolResult(refusal, error=True)
             self._approve(server, listed.name)
             show = LineLimit(context.show_progress).show
-            result = await server.connection.call(listed, arguments, show)
+            result = await server.connection.call(listed, arguments, show, context.ask_user)
             return make_tool_result(result, context, self._parse_image)
 
         return run

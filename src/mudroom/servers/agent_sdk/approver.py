@@ -8,6 +8,7 @@ from typing import Any
 
 from ..._core.agents import Mode
 from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ..._core.ports.input_forms import InputForm
 from ..._core.run_ids import is_child_id
 from ..._core.tools import ToolCategory
 from ...errors import UsageError
@@ -71,6 +72,8 @@ class HostApprover:
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Ask the host, unless an approved rule or a mode it has set allows the call."""
         assert self._approved
+        if request.form:
+            return await self._ask_for_input(request, request.form)
         if self._approved.allow(request.tool, request.arguments):
             return ApprovalDecision(True, "allowed for this session")
         if self._is_allowed_by_mode(request):
@@ -83,6 +86,27 @@ class HostApprover:
         finally:
             self._count(-1)
         return self._use_answer(request, answer)
+
+    async def _ask_for_input(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
+        """Send the question of an MCP server to the host. Without an answer it is declined."""
+        fields: dict[str, Any] = {
+            "mcp_server_name": form.server,
+            "message": form.message,
+            "mode": "url" if form.url else "form",
+            **({"url": form.url} if form.url else {"requested_schema": form.schema}),
+            **({"agent_id": request.run_id} if is_child_id(request.run_id) else {}),
+        }
+        self._count(1)
+        try:
+            answer = await self._channel.request("elicitation", **fields)
+        except HostError as error:
+            return ApprovalDecision(False, f"{_ORIGIN} could not answer: {error}")
+        finally:
+            self._count(-1)
+        if answer.get("action") != "accept":
+            return ApprovalDecision(False, f"{_ORIGIN} declined")
+        values = as_object(answer.get("content"))
+        return ApprovalDecision(True, f"{_ORIGIN} answered", arguments=dict(values))
 
     def _count(self, change: int) -> None:
         self._waiting += change

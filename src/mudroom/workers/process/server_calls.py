@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from ..._core.ports import ToolContext, ToolServers
+from ..._core.ports import ApprovalDecision, ApprovalRequest, ToolContext, ToolServers
+from ..._core.ports.input_forms import InputForm
 from ..._core.tools import Effect, Tool, ToolResult
+from ..._engine.call_context import CallContext
 from ..._engine.recorder import Recorder
+from ..._engine.server_tools.user_input import ask_approver
 from ..._engine.session_context import SessionServices
 from ..._platform.private_files import write_private_file
 from .remote_services import SessionLink
@@ -66,23 +69,58 @@ def describe_servers(servers: ToolServers) -> ServersState:
     )
 
 
-class _SpillContext:
-    """The parts of a ToolContext that tools of servers use.
+class CallPlace(Struct, frozen=True):
+    """The call that a worker process makes, and its run.
 
     Arguments:
         key: id of the call; see `ToolContext.call_key`.
-        show_progress: shows a line of the call on the screens.
+        call_id, arguments: of the call of the model.
+        agent, name: of the run.
     """
 
-    def __init__(self, folder: str, key: str, show_progress: Callable[[str], object]) -> None:
-        self._folder = folder
-        self._key = key
-        self.show_progress = show_progress
+    key: str
+    call_id: str
+    arguments: dict[str, Any]
+    run: str
+    turn: int
+    agent: str
+    name: str
+
+
+class _CallContext:
+    """The parts of a ToolContext that tools of servers use, in the session's process."""
+
+    def __init__(self, services: SessionServices, place: CallPlace, tool: str) -> None:
+        self._services = services
+        self._place = place
+        self._tool = tool
+        self._recorder = Recorder(services, place.run)
+        self._recorder.turn = place.turn
+
+    def show_progress(self, line: str) -> None:
+        """Show a line of the call on the screens."""
+        self._recorder.show_delta("progress", self._services.redact(f"{self._tool}: {line}"))
+
+    async def ask_user(self, form: InputForm) -> ApprovalDecision:
+        """Ask the user a question for the call."""
+        place = self._place
+        request = ApprovalRequest(
+            place.run,
+            place.agent,
+            self._tool,
+            place.arguments,
+            form.message,
+            place.call_id,
+            name=place.name,
+            form=form,
+        )
+        return await ask_approver(self._services, self._recorder, request, form)
 
     def spill_path(self, name: str) -> str:
         """Create a file that the run can read; return its path."""
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        path = Path(self._folder, f"{self._key.replace('#', '-')}-{name}.txt")
+        folder = self._services.spill_folder
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        path = Path(folder, f"{self._place.key.replace('#', '-')}-{name}.txt")
         write_private_file(path, b"")
         return str(path)
 
@@ -100,15 +138,8 @@ class ServerCalls:
         missing = await self._services.servers.load(patterns)
         return LoadedTools(missing, describe_servers(self._services.servers))
 
-    async def call(
-        self, key: str, run: str, turn: int, name: str, arguments: dict[str, Any]
-    ) -> ToolResult:
-        """Call a tool.
-
-        Arguments:
-            key: id of the call; see `ToolContext.call_key`.
-            run, turn: place of the call, for its progress.
-        """
+    async def call(self, place: CallPlace, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call a tool."""
         assert self._services.servers
         tool = self._services.servers.tools.get(name)
         if tool is None:
@@ -117,22 +148,14 @@ class ServerCalls:
             parsed = tool.parse_arguments(arguments)
         except ValueError as error:
             return ToolResult(f"Invalid arguments for {name}: {error}", error=True)
-        recorder = Recorder(self._services, run)
-        recorder.turn = turn
-
-        def show_progress(line: str) -> None:
-            recorder.show_delta("progress", self._services.redact(f"{name}: {line}"))
-
-        context = cast(
-            "ToolContext", _SpillContext(self._services.spill_folder, key, show_progress)
-        )
+        context = cast("ToolContext", _CallContext(self._services, place, name))
         task = asyncio.ensure_future(tool.run(context, parsed))
-        self._tasks[key] = task
+        self._tasks[place.key] = task
         try:
             return await task
         finally:
             task.cancel()
-            del self._tasks[key]
+            del self._tasks[place.key]
 
     async def cancel(self, key: str) -> None:
         """Cancel a call."""
@@ -156,13 +179,11 @@ class RemoteServers:
 
     def _make_tool(self, spec: ServerToolSpec) -> Tool:
         async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-            key = context.call_key
+            place = _describe_place(context)
             try:
-                result = await self._link.call(
-                    CALL_TOOL, key, context.run_id, context.turn, spec.name, arguments
-                )
+                result = await self._link.call(CALL_TOOL, place, spec.name, arguments)
             except asyncio.CancelledError:
-                self._link.send_call(CANCEL_TOOL, key)
+                self._link.send_call(CANCEL_TOOL, place.key)
                 raise
             return msgspec.msgpack.decode(result, type=ToolResult)
 
@@ -187,3 +208,16 @@ class RemoteServers:
 
     async def close(self) -> None:
         """Do nothing: the session's process ends the servers."""
+
+
+def _describe_place(context: ToolContext) -> CallPlace:
+    call = cast("CallContext", context).call
+    return CallPlace(
+        context.call_key,
+        call.id if call else "",
+        call.arguments if call else {},
+        context.run_id,
+        context.turn,
+        context.agent_name,
+        context.run_name,
+    )

@@ -19,7 +19,7 @@ from ..._engine.team_registry import TeamReply, TeamRequest, Teams
 from .channel import encode
 from .messages import CallReply, CallSession, ErrorInfo
 from .remote_services import SessionLink
-from .server_calls import CALL_TOOL, CANCEL_TOOL, LOAD_TOOLS, ServerCalls
+from .server_calls import CALL_TOOL, CANCEL_TOOL, LOAD_TOOLS, CallPlace, ServerCalls
 
 Target = Callable[..., Awaitable[Any]]
 """A service of the session."""
@@ -45,7 +45,7 @@ _ARGUMENTS: dict[str, Any] = {
     _FIND_REFUSAL: tuple[str, dict[str, Any]],
     _SEND_TO_TEAM: tuple[TeamRequest],
     LOAD_TOOLS: tuple[tuple[str, ...]],
-    CALL_TOOL: tuple[str, str, int, str, dict[str, Any]],
+    CALL_TOOL: tuple[CallPlace, str, dict[str, Any]],
     CANCEL_TOOL: tuple[str],
 }
 _DECODERS = {name: msgspec.msgpack.Decoder(types) for name, types in _ARGUMENTS.items()}

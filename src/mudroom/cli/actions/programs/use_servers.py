@@ -11,7 +11,8 @@ from typing import Any, cast
 import msgspec
 
 from ...._core.counts import count_noun
-from ...._core.ports import ServerStatus, ToolContext
+from ...._core.ports import ApprovalDecision, ServerStatus, ToolContext
+from ...._core.ports.input_forms import InputForm
 from ...._core.tools import Tool
 from ....errors import UnknownName, UsageError
 from ....integrations.mcp_servers.server_tool import make_name, make_pattern
@@ -29,6 +30,11 @@ class _FileContext:
     def show_progress(self, line: str) -> None:
         """Print a line on stderr."""
         print_notice(sanitize_line(line), prefix="")
+
+    async def ask_user(self, form: InputForm) -> ApprovalDecision:
+        """Decline the question of a server: this command asks no one."""
+        print_notice(f"declined: {sanitize_line(form.message)}", prefix="")
+        return ApprovalDecision(False)
 
     def spill_path(self, name: str) -> str:
         """Create a file and return its path."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from ...._core.ports import ApprovalDecision, ApprovalRequest
+from ...._core.ports.input_forms import InputForm
 from ...._core.tools import ToolCategory
 from ....permissions.approved_rules import (
     FOLDER_ORIGIN,
@@ -20,6 +21,7 @@ from ....projections.safe_text import make_call_title, sanitize, sanitize_line
 from ....tools import find_builtin_tool, make_builtin_tools
 from ...output.text import wrap
 from ..ui import QuestionUI
+from .forms import fill_form
 from .question_lines import format_body, format_call, format_title
 
 YES, SESSION, FOLDER, NO = "yes", "session", "folder", "no"
@@ -82,7 +84,22 @@ class ApprovalPrompt:
         Requests wait for one another, because the answer to one can approve the next one.
         """
         async with self._lock:
+            if request.form:
+                return await self._fill(request, request.form)
             return await self._ask(request)
+
+    async def _fill(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
+        """Ask the user what an MCP server asks; no rule answers it."""
+        decision = await fill_form(self._ui, request, form)
+        echo = "Stopped." if decision is None else "Declined."
+        if decision is None:
+            self._stop()
+        elif decision.allowed:
+            echo = "Agreed." if form.url else "Answered."
+        decision = decision or ApprovalDecision(False, "the user stopped the run")
+        asked = sanitize_line(f"MCP server {form.server}: {form.message}")
+        self._print_lines(asked, echo, is_allowed=decision.allowed)
+        return decision
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalDecision:
         if self._is_approved(request):
@@ -143,14 +160,17 @@ class ApprovalPrompt:
         self, request: ApprovalRequest, decision: ApprovalDecision, echo: str
     ) -> None:
         """Print the call and the answer, so that they stay on the screen."""
+        self._print_lines(format_call(request), echo, is_allowed=decision.allowed)
+
+    def _print_lines(self, asked: str, echo: str, *, is_allowed: bool) -> None:
         scrollback = self._ui.scrollback
         glyphs = scrollback.glyphs
         rows = list(wrap(sanitize(echo), scrollback.columns() - 5))
         scrollback.write_lines(
-            *([(part, "bold")] for part in wrap(f"? {format_call(request)}", scrollback.columns())),
+            *([(part, "bold")] for part in wrap(f"? {asked}", scrollback.columns())),
             *(
                 [(f"  {' ' * len(glyphs.hook) if n else glyphs.hook}", "dim"), (row, style)]
-                for style in ["green" if decision.allowed else "yellow"]
+                for style in ["green" if is_allowed else "yellow"]
                 for n, row in enumerate(rows)
             ),
         )

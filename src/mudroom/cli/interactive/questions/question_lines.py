@@ -23,6 +23,11 @@ def format_title(request: ApprovalRequest) -> str:
     return f"{_name_child(request) or 'The main agent'} wants to {_describe_act(request)}"
 
 
+def name_asker(request: ApprovalRequest) -> str:
+    """Return the name of the run that a request belongs to, inside a sentence."""
+    return _name_child(request) or "the main agent"
+
+
 def format_call(request: ApprovalRequest) -> str:
     """Return one line: the call, and the child that asked for it."""
     tool = find_builtin_tool(request.tool)
