@@ -84,6 +84,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
             message or a call began.
         check: must succeed with the files of the run at its end, or the run has not reached its
             goal. None for a child run: its work has a check when it is merged.
+        key: id that the caller gave a task, "" for none.
     """
 
     run_id: str
@@ -110,6 +111,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message_ids: tuple[str, ...] = ()
     board_task: int = 0
     check: Check | None = None
+    key: str = ""
 
     @property
     def blocks(self) -> tuple[TextBlock | ImageBlock, ...]:

@@ -56,18 +56,20 @@ class BriefMaker:
         check: str = "",
         *,
         confirm_check: bool = False,
+        key: str = "",
     ) -> Brief:
         """Make the brief of a task beside the conversation; see `Session.task`."""
         check_type("budget", budget, Budget | None, "task")
         check_type("model", model, str | None, "task")
         check_type("description", description, str, "task")
         check_type("check", check, str, "task")
+        check_type("key", key, str, "task")
         services = self._resources.services
         limits = (
             (budget or Budget()).with_defaults(agent.budget).with_defaults(services.child_budget)
         )
         resolved = self.resolve_model(agent, model)
-        more: dict[str, Any] = {"description": description, "depth": 1}
+        more: dict[str, Any] = {"description": description, "depth": 1, "key": key}
         if check:
             more["check"] = Check(check, services.check_seconds, is_from_user=not confirm_check)
         return self.make_brief(prompt, agent, resolved, limits, **more)

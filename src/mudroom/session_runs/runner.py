@@ -15,6 +15,7 @@ from .._core.budgets import Budget
 from .._core.events import AnyEvent, SessionClosed, SessionOpened
 from .._core.messages import Message
 from .._core.ports import RunHandle, Worker
+from .._core.run_ids import find_root_id
 from .._core.runs import Brief, InboxMessage, Report
 from .._core.runs import T as Outputs
 from .._core.tools import Tool
@@ -25,7 +26,7 @@ from .._platform.path_text import path_to_text
 from .._version import __version__
 from ..build import SessionResources
 from ..conversation_state import ConversationState
-from ..errors import UsageError
+from ..errors import UsageError, quote_value
 from ..options import SessionOptions
 from ..output_types import OutputType, parse_output_type
 from ..permissions.deny_all import DenyAllApprover
@@ -158,6 +159,23 @@ class SessionRunner:
         request = self.make_request(output_type, is_prompt=True)
         async with self._prompt_lock:
             return await self._resume_unfinished(request)
+
+    def find_interrupted_task(self, run_id: str) -> Brief:
+        """Return the brief of a task that a crash interrupted. Raises UsageError."""
+        if run_id in self._conversation.unfinished_runs:
+            brief = self._conversation.get_brief_to_resume(run_id)
+            if brief.depth:
+                return brief
+        raise UsageError(
+            f"no task {quote_value(run_id)} was interrupted",
+            remedy="`unfinished_runs` has the ids; `resume_unfinished` continues prompts.",
+        )
+
+    def forget_interrupted_task(self, run_id: str) -> None:
+        """Remove the earlier events of a task that has ended, and of the runs below it."""
+        past = self._conversation.unfinished_events
+        for each in [each for each in past if find_root_id(each) == run_id]:
+            del past[each]
 
     def check_ended(self, action: str) -> None:
         """Raise UsageError if a prompt is interrupted and has not ended.

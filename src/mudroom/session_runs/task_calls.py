@@ -31,6 +31,7 @@ class TaskCalls(ABC):
         description: str = "",
         check: str = "",
         confirm_check: bool = False,
+        key: str = "",
     ) -> Report[Outputs]:
         """Run one task in a clean context, beside the conversation.
 
@@ -43,6 +44,7 @@ class TaskCalls(ABC):
             check: command that must succeed with a copy of the files when the task has reached its
                 goal, or the reason of the report is ERROR.
             confirm_check: the command is asked about like one of a model.
+            key: your id of the task, for the brief in the record.
         """
         return await tasks.run_task(
             self._require_open(),
@@ -54,7 +56,36 @@ class TaskCalls(ABC):
             description=description,
             check=check,
             confirm_check=confirm_check,
+            key=key,
         )
+
+    def check_task(self, *, agent: str | Agent = "general", model: str | None = None) -> None:
+        """Raise UsageError if tasks cannot have this agent or model; nothing is started.
+
+        Example:
+            session.check_task(agent="explore", model="anthropic:claude-sonnet-4-5")
+        """
+        briefs = self._require_open().briefs
+        briefs.resolve_model(briefs.select_agent(agent), model)
+
+    async def resume_task(
+        self, run_id: str, *, outputs: OutputSpec[Outputs] = None
+    ) -> Report[Outputs]:
+        """Continue one task that a crash interrupted from its last step, to its end.
+
+        Several can continue at the same time, beside other tasks.
+
+        Arguments:
+            run_id: one of `unfinished_runs`.
+            outputs: as for `resume_unfinished`.
+
+        Raises UsageError if no task with this id was interrupted.
+
+        Example:
+            for run_id in session.unfinished_runs:
+                print(await session.resume_task(run_id))
+        """
+        return await tasks.resume_task(self._require_open(), run_id, outputs)
 
     @overload
     def map(

@@ -11,7 +11,8 @@ from .._core.agents import Agent
 from .._core.budgets import Budget, check_amount
 from .._core.runs import Brief, Report
 from .._core.runs import T as Outputs
-from ..output_types import OutputType
+from ..errors import UsageError
+from ..output_types import OutputType, parse_output_type
 from ..prompts import Prompt, check_prompts, parse_prompt
 from .requests import OutputSpec, RunRequest, add_outputs, convert_report, to_report
 from .runner import SessionRunner
@@ -37,6 +38,24 @@ async def run_task(
     brief = runner.briefs.make_task_brief(prompt, specification, budget, **more)
     request = runner.make_request(output_type)
     report = await runner.execute(runner.resources.worker, brief, request)
+    return convert_report(report, output_type)
+
+
+async def resume_task(
+    runner: SessionRunner, run_id: str, outputs: OutputSpec[Outputs]
+) -> Report[Outputs]:
+    """Continue an interrupted task; see `Session.resume_task`."""
+    output_type = None if outputs is None else parse_output_type(outputs)
+    brief = runner.find_interrupted_task(run_id)
+    if output_type and brief.agent.outputs != output_type.outputs:
+        raise UsageError(
+            "the interrupted task has other outputs",
+            where=run_id,
+            remedy="Give the type that it was started with, or none for plain values.",
+        )
+    request = runner.make_request(output_type)
+    report = await runner.execute(runner.resources.worker, brief, request)
+    runner.forget_interrupted_task(run_id)
     return convert_report(report, output_type)
 
 

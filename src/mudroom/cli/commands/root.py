@@ -26,6 +26,7 @@ from ._options import (
 )
 from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
 from .agents import COMMANDS as AGENT_COMMANDS
+from .batch import COMMANDS as BATCH_COMMANDS
 from .board import COMMANDS as BOARD_COMMANDS
 from .permissions import COMMANDS as PERMISSION_COMMANDS
 from .programs import COMMANDS as PROGRAM_COMMANDS
@@ -358,6 +359,7 @@ COMMANDS: dict[str, click.Command] = {
     **PERMISSION_COMMANDS,
     **PROGRAM_COMMANDS,
     **AGENT_COMMANDS,
+    **BATCH_COMMANDS,
     **BOARD_COMMANDS,
     **WORKSPACE_COMMANDS,
     **SETUP_COMMANDS,

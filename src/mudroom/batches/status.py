@@ -1,0 +1,105 @@
+"""Status of a batch: numbers for screens and for other processes."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+from msgspec import Struct
+
+from .._core.events import AnyEvent, ModelCallRetried, TurnFailed, TurnFinished
+
+_SAMPLE_SECONDS = 5.0
+_WINDOW_SECONDS = 300.0
+"""The rate, and the time that is left, come from this many last seconds."""
+
+
+class BatchStatus(Struct, frozen=True):
+    """Numbers of a batch at one moment.
+
+    Arguments:
+        session: id of the session of the batch. output: path of its output.
+        total, done, running: lines; `done` counts all that have a result.
+        reasons: results by reason.
+        parallel: lines that may run at the same time.
+        state: "running", "paused", "stopping" or "ended".
+        waits_for: what keeps further lines from starting, "" for nothing.
+        requests: answers of models in this process. tokens, usd: of all processes.
+        lines_per_second: of the last minutes. seconds_left: estimated; None if unknown.
+        seconds: age of this process's batch.
+        change: number of the last change that another process asked for.
+    """
+
+    session: str
+    output: str
+    total: int
+    done: int
+    running: int
+    reasons: dict[str, int]
+    parallel: int
+    state: str
+    waits_for: str
+    requests: int
+    tokens: int
+    usd: float
+    usd_limit: float | None
+    lines_per_second: float
+    requests_per_second: float
+    seconds_left: float | None
+    seconds: float
+    change: int = 0
+
+    @property
+    def failed(self) -> int:
+        """Number of results that did not reach their goal."""
+        return self.done - self.reasons.get("GOAL", 0)
+
+    @property
+    def projected_usd(self) -> float | None:
+        """Estimated costs of the whole batch; None before the first result."""
+        return self.usd / self.done * self.total if self.done and self.usd else None
+
+
+class Rates:
+    """Lines and requests of the last minutes."""
+
+    def __init__(self, now: float) -> None:
+        self._samples: deque[tuple[float, int, int]] = deque([(now, 0, 0)])
+
+    def add(self, now: float, lines: int, requests: int) -> tuple[float, float]:
+        """Add the numbers so far; return lines and requests per second."""
+        samples = self._samples
+        while len(samples) > 1 and now - samples[0][0] > _WINDOW_SECONDS:
+            samples.popleft()
+        first_at, first_lines, first_requests = samples[0]
+        if now - samples[-1][0] >= _SAMPLE_SECONDS:
+            samples.append((now, lines, requests))
+        seconds = now - first_at
+        if seconds <= 0:
+            return 0.0, 0.0
+        return (lines - first_lines) / seconds, (requests - first_requests) / seconds
+
+
+class RequestCounter:
+    """Requests of all runs: how many were answered, and which are repeated now.
+
+    Attributes:
+        repeated: runs whose model call failed and is repeated.
+        unavailable: runs whose last model call failed, and may succeed later.
+    """
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.repeated: Counter[str] = Counter()
+        self.unavailable: set[str] = set()
+
+    def observe(self, event: AnyEvent) -> None:
+        """Handle the next event."""
+        if isinstance(event, ModelCallRetried):
+            self.repeated[event.run] += 1
+        elif isinstance(event, TurnFinished | TurnFailed):
+            self.repeated.pop(event.run, None)
+            if isinstance(event, TurnFailed) and event.transient:
+                self.unavailable.add(event.run)
+            elif isinstance(event, TurnFinished):
+                self.answered += 1
+                self.unavailable.discard(event.run)

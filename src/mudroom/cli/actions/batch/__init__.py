@@ -1,0 +1,6 @@
+"""`mudroom batch`: runs the lines of a file, and changes batches that run.
+
+run.py       opens the session of the batch and runs it
+signals.py   Ctrl-C: once to start no more lines, twice to cancel
+control.py   status, pause, resume and set, for another process
+"""

@@ -1,0 +1,116 @@
+"""`mudroom batch status|pause|resume|set`: looks at a batch that runs, and changes it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from ...._platform.event_loop import run_event_loop
+from ....batches.control import BatchChange, BatchFolder, list_folders
+from ....batches.status import BatchStatus
+from ....config import load_home
+from ....errors import UsageError
+from ....journals.sessions import open_store
+from ...output.batch_progress import format_counts, format_pace
+from .run import MAX_PARALLEL, name_session
+
+_ANSWER_SECONDS = 10.0
+_POLL_SECONDS = 0.05
+
+
+def control_batch(
+    words: tuple[str, ...], out: str, environ: dict[str, str], *, as_json: bool
+) -> int:
+    """Carry out one of the words status, pause, resume, set; return the exit code.
+
+    Arguments:
+        out: output of the batch; "" for the only one that runs.
+    """
+    home = load_home(environ)
+    change = _parse_change(words)
+    session, is_running = run_event_loop(_find_batch(home, out))
+    folder = BatchFolder(home, session)
+    if change is None:
+        status = folder.read_status()
+    elif not is_running:
+        raise UsageError("the batch does not run", where=out, remedy="Start it first.")
+    else:
+        status = _change(folder, change)
+    if status is None:
+        raise UsageError("the batch has not begun", where=out, remedy="Try again.")
+    _print_status(status, is_running=is_running, as_json=as_json)
+    return 0
+
+
+def _parse_change(words: tuple[str, ...]) -> BatchChange | None:
+    """Return the change that words ask for, None for the status. Raises UsageError."""
+    match words:
+        case ("status",):
+            return None
+        case ("pause",):
+            return BatchChange(0, is_paused=True)
+        case ("resume",):
+            return BatchChange(0, is_paused=False)
+        case ("set", setting) if setting.startswith("parallel="):
+            number = setting.removeprefix("parallel=")
+            if number.isdecimal() and 1 <= int(number) <= MAX_PARALLEL:
+                return BatchChange(0, parallel=int(number))
+            raise UsageError(f"parallel is a number from 1 to {MAX_PARALLEL:,}", where=setting)
+        case _:
+            pass
+    raise UsageError(
+        "this is neither a batch nor a change of one",
+        where=" ".join(words),
+        remedy="Use mudroom batch status, pause, resume, or set parallel=N.",
+    )
+
+
+async def _find_batch(home: str, out: str) -> tuple[str, bool]:
+    """Return the session of a batch, and whether a process runs it. Raises UsageError."""
+    store = open_store(home)
+    if out:
+        session = await store.find(name_session(Path(out).absolute()))
+        return session, bool(await store.find_writer(session))
+    sessions = [
+        name for name in list_folders(home) if BatchFolder(home, name).read_status() is not None
+    ]
+    running = [session for session in sessions if await store.find_writer(session)]
+    if len(running) == 1:
+        return running[0], True
+    if not running:
+        raise UsageError("no batch runs", remedy="Name the output of an earlier one with --out.")
+    statuses = [BatchFolder(home, session).read_status() for session in running]
+    outputs = [status.output for status in statuses if status]
+    raise UsageError(
+        f"{len(running)} batches run", remedy="Choose one with --out: " + ", ".join(outputs)
+    )
+
+
+def _change(folder: BatchFolder, change: BatchChange) -> BatchStatus:
+    """Ask for a change, and wait until the batch has carried it out. Raises UsageError."""
+    last = folder.read_change()
+    number = (last.number if last else 0) + 1
+    folder.write_change(BatchChange(number, change.parallel, change.is_paused))
+    end = time.monotonic() + _ANSWER_SECONDS
+    while time.monotonic() < end:
+        status = folder.read_status()
+        if status and status.change >= number:
+            return status
+        time.sleep(_POLL_SECONDS)
+    raise UsageError(
+        f"the batch has not answered within {_ANSWER_SECONDS:.0f} s",
+        remedy="Look at it with mudroom batch status.",
+    )
+
+
+def _print_status(status: BatchStatus, *, is_running: bool, as_json: bool) -> None:
+    state = status.state if is_running else "ended" if status.state == "ended" else "interrupted"
+    if as_json:
+        value = msgspec.to_builtins(status) | {"state": state}
+        print(msgspec.json.encode(value).decode())
+        return
+    print(f"{status.output}: {state}\n{format_counts(status)}")
+    if is_running:
+        print(f"{format_pace(status)}, parallel {status.parallel:,}")

@@ -1,0 +1,125 @@
+"""Progress of a batch on stderr: a bar on a terminal, a line per ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+
+from ...batches.status import BatchStatus
+from .progress import print_notice, supports_cursor
+
+_BAR_WIDTH = 30
+_LINE_SECONDS = 10.0
+_SCREEN_SECONDS = 0.5
+_OBSTACLES = {
+    "provider": "waits for: the provider, which asks to slow down",
+    "parallel": "waits for: --parallel",
+    "resume": "waits for: mudroom batch resume",
+}
+
+
+def format_counts(status: BatchStatus) -> str:
+    """Return the numbers of lines: done, failed, running."""
+    parts = [f"{status.done:,} of {status.total:,} done"]
+    if status.failed:
+        reasons = sorted(status.reasons.items())
+        named = ", ".join(f"{count:,} {reason}" for reason, count in reasons if reason != "GOAL")
+        parts.append(f"{status.failed:,} failed ({named})")
+    parts.append(f"{status.running:,} running")
+    return ", ".join(parts)
+
+
+def format_pace(status: BatchStatus) -> str:
+    """Return rate, tokens, costs, the time that is left, and what the batch waits for."""
+    parts = [
+        f"{status.lines_per_second:,.1f} lines/s",
+        f"{status.requests_per_second:,.1f} requests/s",
+        f"{status.tokens:,} tokens",
+    ]
+    if status.usd or status.usd_limit is not None:
+        parts.append(_format_costs(status))
+    if status.seconds_left is not None and status.state == "running":
+        parts.append(f"{_format_seconds(status.seconds_left)} left")
+    if status.state in ("paused", "stopping"):
+        parts.append(status.state)
+    if status.state != "stopping" and (obstacle := _OBSTACLES.get(status.waits_for)):
+        limit = f" {status.parallel:,}" if status.waits_for == "parallel" else ""
+        parts.append(obstacle + limit)
+    return ", ".join(parts)
+
+
+def _format_costs(status: BatchStatus) -> str:
+    text = f"${status.usd:,.2f}"
+    if status.usd_limit is not None:
+        text += f" of ${status.usd_limit:,.2f}"
+    if status.projected_usd and status.done < status.total:
+        text += f" (about ${status.projected_usd:,.2f} for all)"
+    return text
+
+
+def _format_seconds(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+class BatchScreen:
+    """Screen of one batch.
+
+    Arguments:
+        quiet: show nothing.
+        plain: never move the cursor.
+    """
+
+    def __init__(self, *, quiet: bool, plain: bool) -> None:
+        self._is_quiet = quiet
+        self._moves_cursor = not plain and supports_cursor(sys.stderr)
+        self._next_at = time.monotonic() + (0.0 if self._moves_cursor else _LINE_SECONDS)
+        self._rows = 0
+
+    def show(self, status: BatchStatus) -> None:
+        """Show the status if the last one is old enough."""
+        now = time.monotonic()
+        if self._is_quiet or now < self._next_at:
+            return
+        if self._moves_cursor:
+            self._next_at = now + _SCREEN_SECONDS
+            self._draw(status)
+        else:
+            self._next_at = now + _LINE_SECONDS
+            print_notice(f"{format_counts(status)}; {format_pace(status)}", prefix="")
+
+    def print_line(self, text: str) -> None:
+        """Print one line for the user above the bar."""
+        if not self._is_quiet:
+            self.clear()
+            print_notice(text)
+
+    def clear(self) -> None:
+        """Remove the bar."""
+        if self._rows:
+            self._write(f"\x1b[{self._rows}A\x1b[J")
+            self._rows = 0
+
+    def _draw(self, status: BatchStatus) -> None:
+        filled = _BAR_WIDTH * status.done // max(1, status.total)
+        bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+        self.clear()
+        rows = [f"{bar} {format_counts(status)}", format_pace(status)]
+        columns = _get_columns()
+        self._write("".join(f"{row[: columns - 1]}\n" for row in rows))
+        self._rows = len(rows)
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+def _get_columns() -> int:
+    from shutil import get_terminal_size
+
+    return max(20, get_terminal_size().columns)

@@ -1,0 +1,174 @@
+"""`mudroom batch`: results, exit codes, a second run of the same command."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+
+import pytest
+
+from mudroom.batches.recorded_results import RECORD_TYPES, parse_key
+from mudroom.events import RunStarted
+from mudroom.journals.sessions import open_store, read_events
+
+from .conftest import BatchStage
+
+
+def count_runs(stage: BatchStage) -> list[str]:
+    """Return the ids of the lines that were run, in the order of their starts."""
+
+    async def read() -> list[str]:
+        store = open_store(str(stage.folder.parent / "home"))
+        (info,) = await store.list()
+        events = await read_events(store, info.id, RECORD_TYPES)
+        keys = [parse_key(each.brief.key) for each in events if isinstance(each, RunStarted)]
+        return [key.id for key in keys if key]
+
+    return asyncio.run(read())
+
+
+def test_each_line_has_one_result(stage: BatchStage) -> None:
+    stage.write("hi", {"id": "b", "prompt": "hi"}, {"id": "c", "prompt": "hi", "agent": "general"})
+    assert stage.run("--parallel", "2") == 0
+    results = {each["custom_id"]: each for each in stage.read()}
+    assert list(results) == ["line-1", "b", "c"]
+    first = results["b"]
+    assert (first["reason"], first["turns"], first["run"]) == ("GOAL", 1, "2")
+    assert first["text"].startswith("This is the offline model")
+    assert first["usage"]["input_tokens"] > 0
+    assert "3 of 3 done, 0 running" in stage.err
+
+
+def test_a_failed_line_makes_the_exit_code_1_and_retry_runs_it_again(stage: BatchStage) -> None:
+    stage.write({"id": "a", "prompt": "hi"}, {"id": "b", "prompt": "what?"})
+    assert stage.run() == 1
+    assert stage.read_reasons() == {"a": "GOAL", "b": "ERROR"}
+    assert "--retry ERROR runs the failed lines again" in stage.err
+    assert stage.run() == 1
+    assert count_runs(stage) == ["a", "b"], "nothing is left to run"
+    assert stage.run("--retry", "error") == 1
+    assert count_runs(stage) == ["a", "b", "b"]
+    assert stage.read_reasons() == {"a": "GOAL", "b": "ERROR"}
+    assert stage.read()[-1]["run"] == "3", "the last result counts"
+    assert stage.run() == 1
+    assert stage.read()[-1]["run"] == "3", "also after the next start"
+
+
+def test_the_same_command_runs_new_and_changed_lines_only(stage: BatchStage) -> None:
+    stage.write({"id": "a", "prompt": "hi"}, {"id": "b", "prompt": "hi"})
+    assert stage.run() == 0
+    stage.write(
+        {"id": "c", "prompt": "hi"}, {"prompt": "hi", "id": "a"}, {"id": "b", "prompt": "x"}
+    )
+    assert stage.run() == 1
+    assert count_runs(stage) == ["a", "b", "c", "b"]
+    assert stage.read_reasons() == {"a": "GOAL", "c": "GOAL", "b": "ERROR"}
+
+
+@pytest.mark.parametrize("kept", [b"", b'{"custom_id":"a","rea', b"other\n"])
+def test_the_output_is_written_again_from_the_record(stage: BatchStage, kept: bytes) -> None:
+    stage.write({"id": "a", "prompt": "hi"}, {"id": "b", "prompt": "hi"})
+    assert stage.run() == 0
+    output = stage.folder / "in.results.jsonl"
+    whole = output.read_bytes()
+    output.write_bytes(kept)
+    assert stage.run() == 0
+    assert output.read_bytes() == whole
+    output.unlink()
+    assert stage.run() == 0
+    assert output.read_bytes() == whole
+    assert count_runs(stage) == ["a", "b"]
+    before = output.stat()
+    assert stage.run() == 0
+    assert output.stat().st_ino == before.st_ino, "an equal file stays"
+
+
+def test_a_file_that_no_batch_wrote_is_not_replaced(stage: BatchStage) -> None:
+    stage.write("hi")
+    (stage.folder / "in.results.jsonl").write_text("mine")
+    assert stage.run() == 2
+    assert "no batch that is still recorded has written it" in stage.err
+    assert (stage.folder / "in.results.jsonl").read_text() == "mine"
+
+
+def test_the_output_can_be_sorted_and_have_the_format_of_openai(stage: BatchStage) -> None:
+    stage.write(*({"id": name, "prompt": "hi"} for name in "dbca"), {"id": "e", "prompt": "what?"})
+    assert stage.run("--format", "openai", "--ordered", "--out", "sorted.jsonl") == 1
+    results = stage.read("sorted.jsonl")
+    assert [each["custom_id"] for each in results] == ["d", "b", "c", "a", "e"]
+    body = results[0]["response"]["body"]
+    assert results[0]["response"]["status_code"] == 200
+    assert body["choices"][0]["message"]["content"].startswith("This is the offline model")
+    assert results[4]["response"] is None
+    assert results[4]["error"]["code"] == "ERROR"
+
+
+def test_lines_of_openai_say_which_keys_are_not_used(stage: BatchStage) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}], "temperature": 1}
+    stage.write({"custom_id": "a", "url": "/v1/chat/completions", "body": body})
+    assert stage.run() == 0
+    assert "body.temperature of 1 line is not used" in stage.err
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ({"prompt": "a", "agent": "exlore"}, "unknown agent 'exlore' (in.jsonl, line 2)"),
+        ({"prompt": "a", "model": "nothing:x"}, "(in.jsonl, line 2)"),
+        ({"prompt": "a", "idd": "b"}, "line 2: unknown key 'idd'"),
+    ],
+)
+def test_a_wrong_line_stops_the_batch_before_its_first_run(
+    stage: BatchStage, line: object, text: str
+) -> None:
+    stage.write("hi", line)
+    assert stage.run() == 2
+    assert text in stage.err
+    assert not (stage.folder / "in.results.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["none.jsonl"], "no such file (none.jsonl)"),
+        (["-"], "Add --out"),
+        (["in.jsonl", "other.jsonl"], "a batch has one file, not 2"),
+        (["in.jsonl", "--retry", "EROR"], "unknown reason 'EROR'"),
+        (["in.jsonl", "--out", "none/out.jsonl"], "no such directory"),
+        (["in.jsonl", "--out", "in.jsonl"], "the output would replace the input"),
+        (["in.jsonl", "--parallel", "0"], "0 is not in the range"),
+        (["status"], "no batch runs"),
+        (["pause", "--out", "in.results.jsonl"], "unknown session"),
+        (["set", "paralel=3"], "set parallel=N"),
+        (["set", "parallel=0"], "parallel is a number from 1"),
+    ],
+)
+def test_wrong_usage_is_explained(stage: BatchStage, words: list[str], text: str) -> None:
+    stage.write("hi")
+    assert stage.command(*words) == 2
+    assert text in stage.err
+
+
+def test_stdin_is_an_input(stage: BatchStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = io.TextIOWrapper(io.BytesIO(b'"hi"\n{"id": "b", "prompt": "hi"}\n'))
+    monkeypatch.setattr("sys.stdin", text)
+    assert stage.run("--out", "out.jsonl", file="-") == 0
+    assert [each["custom_id"] for each in stage.read("out.jsonl")] == ["line-1", "b"]
+
+
+def test_the_status_of_a_batch_that_ended_is_shown(stage: BatchStage) -> None:
+    stage.write("hi")
+    stage.run()
+    assert stage.command("status", "--out", "in.results.jsonl") == 0
+    assert stage.out == f"{stage.folder}/in.results.jsonl: ended\n1 of 1 done, 0 running\n"
+    assert stage.command("pause", "--out", "in.results.jsonl") == 2
+    assert "the batch does not run" in stage.err
+
+
+def test_outputs_are_in_the_result(stage: BatchStage, tmp_path: Path) -> None:
+    (stage.folder / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    prompt = "Which testing framework does this project use?"
+    stage.write({"prompt": prompt, "budget": {"turns": 8}})
+    assert stage.run() == 0
+    assert "pytest" in stage.read()[0]["text"]

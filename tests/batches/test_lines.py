@@ -1,0 +1,135 @@
+"""Lines of a batch, and the check of a whole input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Budget, UsageError
+from mudroom.batches.input_file import InputFile, NumberSet
+from mudroom.batches.line_formats import BatchLine, LineError, parse_line
+
+
+def parse(value: object, number: int = 7) -> BatchLine:
+    return parse_line(number, json.dumps(value).encode() + b"\n")
+
+
+def test_a_native_line_has_all_fields() -> None:
+    line = parse(
+        {
+            "id": "a",
+            "prompt": "Count.",
+            "agent": "explore",
+            "model": "offline",
+            "budget": {"turns": 3, "usd": 0.5},
+            "outputs": {"count": "how many"},
+        }
+    )
+    assert (line.id, line.prompt, line.agent, line.model) == ("a", "Count.", "explore", "offline")
+    assert line.make_budget() == Budget(turns=3, usd=0.5)
+    assert line.outputs == {"count": "how many"}
+
+
+@pytest.mark.parametrize("value", ["Count.", {"prompt": "Count."}])
+def test_a_line_without_an_id_has_its_number(value: object) -> None:
+    assert parse(value) == BatchLine(7, "line-7", "Count.")
+
+
+def make_openai(**body: Any) -> dict[str, Any]:
+    return {"custom_id": "c", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+def test_a_line_of_openai_has_messages_model_and_schema() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    line = parse(
+        make_openai(
+            model="offline",
+            messages=[
+                {"role": "system", "content": "Be short."},
+                {"role": "user", "content": [{"type": "text", "text": "Count."}]},
+            ],
+            response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}},
+            temperature=0,
+            max_tokens=9,
+        )
+    )
+    assert (line.id, line.prompt, line.model) == ("c", "Be short.\n\nCount.", "offline")
+    assert line.outputs == schema
+    assert line.ignored == ("max_tokens", "temperature")
+
+
+def test_a_line_for_the_responses_api_is_read() -> None:
+    value = make_openai(model="offline", input="Count.") | {"url": "/v1/responses"}
+    assert parse(value).prompt == "Count."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3, "neither an object nor a text"),
+        ({"id": "a"}, "it has no prompt"),
+        ({"prompt": " "}, "the prompt is empty"),
+        ({"prompt": 3}, "the prompt is not a text but a int"),
+        ({"prompt": "a", "idd": "b"}, "unknown key 'idd'; known are id, prompt"),
+        ({"prompt": "a", "cwd": "/"}, "a batch works in one folder, which -C names"),
+        ({"prompt": "a", "id": ""}, "the id is '', not a text of one line"),
+        ({"prompt": "a", "id": 3}, "the id is 3"),
+        ({"prompt": "a", "agent": 3}, "agent is 3, not a text"),
+        ({"prompt": "a", "budget": 3}, "budget is 3, not an object"),
+        ({"prompt": "a", "budget": {"turn": 3}}, "unknown limit 'turn'; use turns"),
+        ({"prompt": "a", "budget": {"turns": -1}}, "turns must be a whole number"),
+        ({"prompt": "a", "outputs": []}, "outputs is [], not an object"),
+        (make_openai(), "body has no messages"),
+        (make_openai(messages=[{"role": "assistant", "content": "a"}]), "a line is one task"),
+        (make_openai(messages=[{"role": "user", "content": [{"type": "image_url"}]}]), "no text"),
+        (make_openai(input="a", response_format={"type": "json_object"}), "use json_schema"),
+        (make_openai(input="a") | {"url": "/v1/embeddings"}, "url is '/v1/embeddings'"),
+        ({"custom_id": "a"}, "body is no object"),
+    ],
+)
+def test_a_wrong_line_says_what_is_wrong(value: object, text: str) -> None:
+    with pytest.raises(LineError) as error:
+        parse(value)
+    assert text in str(error.value)
+
+
+def test_the_key_changes_with_the_text_and_not_with_the_place_or_the_order_of_fields() -> None:
+    line = parse({"id": "a", "prompt": "b"})
+    assert parse({"prompt": "b", "id": "a"}, number=8).compute_key() == line.compute_key()
+    assert parse({"id": "a", "prompt": "c"}).compute_key() != line.compute_key()
+    assert parse({"id": "a", "prompt": "b", "agent": "c"}).compute_key() != line.compute_key()
+
+
+def write(folder: Path, *lines: str) -> InputFile:
+    path = folder / "in.jsonl"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return InputFile(path)
+
+
+def test_all_wrong_lines_are_named_with_their_numbers(tmp_path: Path) -> None:
+    source = write(tmp_path, '"good"', "", "{bad", '"good"', "[]")
+    with pytest.raises(UsageError, match=r"has wrong lines:\n  line 3: no JSON.*\n  line 5: neit"):
+        source.check(with_keys=False)
+
+
+def test_an_id_that_stands_twice_is_named(tmp_path: Path) -> None:
+    source = write(tmp_path, '{"id": "a", "prompt": "b"}', '"c"', '{"id": "a", "prompt": "d"}')
+    with pytest.raises(UsageError, match="line 3: line 1 has the id 'a'"):
+        source.check(with_keys=False)
+
+
+def test_an_empty_input_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the batch is empty"):
+        write(tmp_path, "", " ").check(with_keys=False)
+
+
+def test_a_number_set_has_the_numbers_that_were_added() -> None:
+    numbers = NumberSet()
+    for number in (*range(0, 3_000, 3), 2**64 - 1, 6):
+        numbers.add(number)
+    assert numbers.freeze() == [6]
+    assert [number for number in range(3_010) if number in numbers] == list(range(0, 3_000, 3))
+    assert 2**64 - 1 in numbers
