@@ -32,6 +32,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "how-to"
 PAGES = sorted(FOLDER.glob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TEXT = "It is about mud."
+WRITTEN_STORE = "postgresql://me@localhost/mudroom"
 
 
 @pytest.fixture
@@ -104,11 +105,13 @@ def follow(page: Path, shell: PageShell) -> None:
 @pytest.mark.timeout(600)  # many programs, one after the other: slow on a busy machine
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 async def test_every_step_of_a_guide_works(
-    page: Path, project: Path, tmp_path: Path, port: str
+    page: Path, project: Path, tmp_path: Path, port: str, request: pytest.FixtureRequest
 ) -> None:
     env: dict[str, Any] = {**make_environ(tmp_path / "home"), "PORT": port}
     async with ModelServer(answer) as server, open_local_server() as local:
         addresses = {"127.0.0.1:11434": local, "127.0.0.1:8080": local}
+        if page.stem == "postgresql":
+            addresses[WRITTEN_STORE] = request.getfixturevalue("postgres_url")
         if page.stem != "local-model":
             env |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         await asyncio.to_thread(follow, page, PageShell(project, env, addresses))

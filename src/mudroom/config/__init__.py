@@ -39,6 +39,7 @@ _VARIABLES = {
     "max_children": "MUDROOM_MAX_CHILDREN",
     "output_format": "MUDROOM_OUTPUT_FORMAT",
     "sandbox": "MUDROOM_SANDBOX",
+    "store": "MUDROOM_STORE",
 }
 _OTHER_VARIABLES = (
     "MUDROOM_HOME",
@@ -139,6 +140,15 @@ def load_home(environ: Mapping[str, str]) -> str:
     """Return the setting `home`. Raises UsageError for a wrong user file."""
     settings = _read_file(find_user_file(environ), SETTING_NAMES)
     return next((value for name, value, _ in settings if name == "home"), find_home(environ))
+
+
+def load_store(environ: Mapping[str, str]) -> str:
+    """Return the setting `store` of the environment or the user file, "" for neither.
+
+    Raises UsageError for a wrong user file.
+    """
+    settings = [*_read_file(find_user_file(environ), SETTING_NAMES), *_read_environment(environ)]
+    return next((value for name, value, _ in reversed(settings) if name == "store"), "")
 
 
 def find_user_file(environ: Mapping[str, str]) -> Path:

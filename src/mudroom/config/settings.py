@@ -41,6 +41,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         notify_after: seconds of work before the terminal is notified of a question or an end.
         terminal_title: show the folder and the state in the title of the terminal.
         status_line: command that prints the line below the prompt; "" for the built-in line.
+        store: address of a PostgreSQL database that has the sessions; None keeps them in files.
         sandbox: one of SANDBOX_MODES.
         permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
@@ -67,6 +68,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     notify_after: PositiveFloat = 10.0
     terminal_title: bool = True
     status_line: str = ""
+    store: str | None = None
     sandbox: str = "auto"
     permission_mode: str = ""
     allowed_tools: str = ""

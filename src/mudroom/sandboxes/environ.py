@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 _SECRET = re.compile(
-    r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_"
+    r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_|^MUDROOM_STORE$"  # its address may have a password
     r"|(^|_)(TOKENS?|SECRETS?|CREDENTIALS?|PRIVATE_KEY|ACCESS_KEY(_ID)?)(_|$)"
     r"|.(_KEY|_PWD|_PAT)$",
     re.I,

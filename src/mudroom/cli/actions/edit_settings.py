@@ -25,11 +25,23 @@ def print_settings(name: str | None) -> int:
             raise UnknownName("setting", name, config.SETTING_NAMES)
     print_rows(
         [
-            (setting, _format_value(getattr(settings, setting)), settings.get_origin(setting))
+            (
+                setting,
+                _describe_setting(setting, getattr(settings, setting)),
+                settings.get_origin(setting),
+            )
             for setting in names
         ]
     )
     return 0
+
+
+def _describe_setting(setting: str, value: object) -> str:
+    if setting == "store" and value:
+        from ...journals.postgres.driver import hide_password
+
+        return hide_password(str(value))
+    return _format_value(value)
 
 
 def _format_value(value: object) -> str:

@@ -26,17 +26,19 @@ from .session_store import read_session
 STDOUT = "-"
 
 
-def export_session(name: str, export_format: str, target: str) -> int:
+def export_session(name: str, export_format: str, target: str, *, store: str | None = None) -> int:
     """Write a session and return the exit code.
 
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
         export_format: "jsonl", "md" or "fixture".
         target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
+        store: address of the database with the session, None for that of the settings.
 
     Raises UnknownName, UsageError, JournalError.
     """
-    session_id, stored = asyncio.run(read_session(load_settings(".").home, name))
+    home = load_settings(".", store=store).home
+    session_id, stored = asyncio.run(read_session(home, name))
     events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
         _write_transcripts(session_id, events, "." if target == STDOUT else target)

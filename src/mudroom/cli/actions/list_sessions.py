@@ -17,7 +17,7 @@ from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStar
 from ..._core.ports import SessionInfo, SessionStore
 from ..._core.run_ids import is_child_id
 from ...errors import UnknownName
-from ...journals.sessions import open_store, read_events, read_summary, stream_events
+from ...journals.sessions import read_events, read_summary, stream_events
 from ...projections.context_receipt import (
     ContextReceipts,
     describe_receipt,
@@ -33,6 +33,7 @@ from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens
 from .load_settings import load_settings, require_folder
 from .session_store import find_session, list_sessions_of_folder
+from .user_store import describe_store, open_store
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
@@ -44,15 +45,18 @@ _READ_AT_ONCE = 10
 """Sessions whose summaries are read at the same time, in threads."""
 
 
-def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
+def print_sessions(
+    folder: str | None, *, as_json: bool, limit: int, store: str | None = None
+) -> int:
     """Print the newest sessions, at most `limit`, and return the exit code.
 
     Arguments:
         folder: only sessions of this folder, which may be deleted; None lists all.
+        store: address of the database to list, None for that of the settings.
 
     Raises UsageError if the folder neither exists nor has sessions.
     """
-    home = load_settings(".").home
+    home = load_settings(".", store=store).home
     columns = _get_width()
 
     def print_row(summary: SessionSummary) -> None:
@@ -68,7 +72,7 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
         print_json([_to_json(summary) for summary in summaries])
     elif not summaries:
         where = f" of {os.path.realpath(folder)}" if folder else ""
-        print_entry(f"No sessions{where} are recorded in {home} yet.")
+        print_entry(f"No sessions{where} are recorded in {describe_store(home)} yet.")
     return 0
 
 
@@ -121,7 +125,9 @@ def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
     )
 
 
-def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> int:
+def print_session(
+    name: str, run_id: str | None, *, no_color: bool = False, store: str | None = None
+) -> int:
     """Print the run tree, ledger and transcripts of a session, and return the exit code.
 
     Arguments:
@@ -130,7 +136,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
 
     Raises UnknownName for the session or the run, JournalError if it cannot be read.
     """
-    settings = load_settings(".", color="never" if no_color else None)
+    settings = load_settings(".", color="never" if no_color else None, store=store)
     asyncio.run(_print_session(open_store(settings.home), name, run_id, settings.color))
     return 0
 
@@ -160,7 +166,7 @@ async def _print_session(store: SessionStore, name: str, run_id: str | None, col
         print(transcript)
 
 
-def print_context(name: str, turn_name: str) -> int:
+def print_context(name: str, turn_name: str, *, store: str | None = None) -> int:
     """Print what the model knew at a turn of a session, and return the exit code.
 
     Arguments:
@@ -169,7 +175,8 @@ def print_context(name: str, turn_name: str) -> int:
     Raises UsageError for the turn, UnknownName for the session or the run, JournalError.
     """
     run, turn = parse_turn_name(turn_name)
-    rows = asyncio.run(_read_receipt(open_store(load_settings(".").home), name, run, turn))
+    home = load_settings(".", store=store).home
+    rows = asyncio.run(_read_receipt(open_store(home), name, run, turn))
     print_rows([(title, sanitize_line(text)) for title, text in rows])
     return 0
 

@@ -14,15 +14,17 @@ from ...errors import UsageError, suggest_names
 from ..output.progress import print_notice
 from ..output.theme import use_theme
 from .session_start import NEW_SESSION, StartOptions
+from .user_store import use_store
 
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
-    """Return the settings that apply in a folder, and use the theme that they name.
+    """Return the settings that apply in a folder, and use the store and the theme they name.
 
     Raises UsageError if the folder does not exist or a setting is wrong.
     """
     require_folder(cwd)
     settings = config.load_settings(cwd=cwd, environ=os.environ, flags=flags)
+    use_store(settings.store or "")
     use_theme(settings.theme, os.environ)
     return settings
 
@@ -70,8 +72,8 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
     import asyncio
 
     from ...agent_catalog import parse_child_models
-    from ...journals.sessions import open_store
     from .session_store import resolve_replayed
+    from .user_store import open_store
 
     def resolve(model: str) -> str:
         return asyncio.run(resolve_replayed(open_store(settings.home), cwd, model))
@@ -106,10 +108,11 @@ def prepare_start(
     if any(value not in (None, False) for value in selection.values()):
         import asyncio  # slow to import, as are the next ones
 
-        from ...journals.sessions import open_store
         from .select_session import select_session
+        from .user_store import open_store
 
         require_folder(cwd)
+        use_store(str(flags.get("store") or config.load_store(os.environ)))
         store = open_store(config.load_home(os.environ))
         start = asyncio.run(select_session(store, cwd, asks_at_prompt=asks_at_prompt, **selection))
         cwd = start.folder or cwd

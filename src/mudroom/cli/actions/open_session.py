@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ...config import Settings
-from ...journals.sessions import open_store
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
 from .session_start import NEW_SESSION, SessionStart
+from .user_store import open_store
 
 if TYPE_CHECKING:
     from ...integrations.usable_programs import UsablePrograms

@@ -16,7 +16,7 @@ import msgspec
 from ..._core.ports import SessionStore
 from ...errors import UsageError
 from ...journals.encoding import decode, encode
-from ...journals.sessions import open_store, read_events
+from ...journals.sessions import read_events
 from ...output_filters.redaction import Redactor
 from ...projections.run_tree import RunTree
 from ...viewer.export import render_single_file
@@ -28,17 +28,27 @@ from ..output.transcript_lines import render_transcripts, render_tree
 from .export import STDOUT, check_target_file, redact_events, redact_fields
 from .load_settings import load_settings
 from .session_store import find_session, list_sessions_of_folder
+from .user_store import open_store
 
 
-def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser: bool) -> int:
+def serve_viewer(
+    name: str,
+    *,
+    foreign: str,
+    host: str,
+    port: int,
+    open_browser: bool,
+    store: str | None = None,
+) -> int:
     """Serve the viewer until it is interrupted and return the exit code.
 
     Arguments:
         name: session to show, see `select_source`. foreign: program whose log `name` is.
         host, port: see `viewer.server.open_viewer`.
         open_browser: open a browser if this machine can show one.
+        store: address of the database with the sessions, None for that of the settings.
     """
-    home = load_settings(".").home
+    home = load_settings(".", store=store).home
     source, session_id = asyncio.run(select_source(home, name, foreign))
     try:
         asyncio.run(_serve(source, session_id, host=host, port=port, open_browser=open_browser))
@@ -47,13 +57,13 @@ def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser:
     return 0
 
 
-def export_html(name: str, target: str, *, foreign: str = "") -> int:
+def export_html(name: str, target: str, *, foreign: str = "", store: str | None = None) -> int:
     """Write a page with one session, secrets removed, and return the exit code.
 
     Arguments:
-        name, foreign: see `select_source`. target: a file, or STDOUT.
+        name, foreign: see `select_source`. target: a file, or STDOUT. store: see `serve_viewer`.
     """
-    home = load_settings(".").home
+    home = load_settings(".", store=store).home
     source, session_id = asyncio.run(select_source(home, name or "last", foreign))
     pieces = render_single_file(_RedactedSource(source), session_id)
     if target == STDOUT:

@@ -20,7 +20,7 @@ from ..._platform.event_loop import run_event_loop
 from ..._platform.path_text import path_from_text
 from ...config import Settings
 from ...errors import UsageError
-from ...journals.sessions import open_store, read_events, read_summary, require_no_writer
+from ...journals.sessions import read_events, read_summary, require_no_writer
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree
@@ -33,6 +33,7 @@ from .load_settings import load_settings
 from .one_shot import run_one_shot
 from .session_start import SessionStart, StartOptions
 from .session_store import delete_session, find_session, read_session_folder
+from .user_store import open_store, require_files
 
 if TYPE_CHECKING:
     from ...journals.sqlite.repair import JournalCondition
@@ -47,12 +48,14 @@ def resume_session(
     quiet: bool,
     no_color: bool,
     output_format: str | None,
+    store: str | None = None,
 ) -> int:
     """Finish the interrupted run of a session, or print its last answer; return the exit code.
 
     Arguments:
         name: id, beginning of an id, or name; None is the last session of the folder `cwd`.
         last: the user asks for the last session. verbose, quiet: see `StartOptions`.
+        store: address of the database with the session, None for that of the settings.
 
     Raises UnknownName, JournalBusy if another process writes the session, UsageError if it has
     no prompts.
@@ -60,7 +63,7 @@ def resume_session(
     if name and last:
         raise UsageError(f"--last and {name} each name a session", remedy="Use only one of them.")
     color = "never" if no_color else None
-    settings = load_settings(cwd, color=color, output_format=output_format)
+    settings = load_settings(cwd, color=color, output_format=output_format, store=store)
     recorded = asyncio.run(_read_idle_session(settings.home, cwd, name or "last"))
     tree = recorded.tree
     if any(root.report is None for root in tree.roots):
@@ -144,14 +147,14 @@ def _print_again(
         sys.stdout.buffer.write(encode_line(line))
 
 
-def replay_session(name: str, *, quiet: bool) -> int:
+def replay_session(name: str, *, quiet: bool, store: str | None = None) -> int:
     """Replay a finished session without a model or effects, and print its last answer.
 
     Raises ReplayDiverged, which shows the first event that differs from the recorded one.
     """
     from ...replay import replay
 
-    home = load_settings(".").home
+    home = load_settings(".", store=store).home
     recorded = asyncio.run(_read_idle_session(home, ".", name))
     if any(root.report is None for root in recorded.tree.roots):
         raise UsageError(
@@ -168,18 +171,18 @@ def replay_session(name: str, *, quiet: bool) -> int:
     return 0
 
 
-def rename_session(session: str, name: str) -> int:
+def rename_session(session: str, name: str, *, store: str | None = None) -> int:
     """Give a session a name, "" to remove it, and return the exit code."""
 
     async def rename() -> None:
-        store = open_store(load_settings(".").home)
-        await store.rename(await find_session(store, ".", session or "last"), name)
+        sessions = open_store(load_settings(".", store=store).home)
+        await sessions.rename(await find_session(sessions, ".", session or "last"), name)
 
     asyncio.run(rename())
     return 0
 
 
-def delete_sessions(names: Sequence[str], *, yes: bool) -> int:
+def delete_sessions(names: Sequence[str], *, yes: bool, store: str | None = None) -> int:
     """Delete sessions after asking the user; return the exit code.
 
     Arguments:
@@ -187,7 +190,8 @@ def delete_sessions(names: Sequence[str], *, yes: bool) -> int:
 
     Raises UnknownName, or JournalBusy for a session that is open; then none is deleted.
     """
-    return asyncio.run(_delete_sessions(load_settings(".").home, names, yes=yes))
+    home = load_settings(".", store=store).home
+    return asyncio.run(_delete_sessions(home, names, yes=yes))
 
 
 async def _delete_sessions(home: str, names: Sequence[str], *, yes: bool) -> int:
@@ -220,7 +224,9 @@ def check_journal(name: str) -> int:
     """Print the condition of a session's journal; return 1 if it is damaged, else 0."""
     from ...journals.sqlite import repair
 
-    condition = repair.check_journal(_find_file(load_settings(".").home, ".", name))
+    home = load_settings(".").home
+    require_files("journal check")
+    condition = repair.check_journal(_find_file(home, ".", name))
     extent = "" if condition.is_damaged else ", all"
     print(f"{count_noun(condition.intact, 'record')}{extent} intact{_describe_losses(condition)}")
     return int(condition.is_damaged)
@@ -230,7 +236,9 @@ def repair_journal(name: str, *, cwd: str) -> int:
     """Repair the journal of a session if it is damaged, print the losses, return the exit code."""
     from ...journals.sqlite import repair
 
-    path = _find_file(load_settings(cwd).home, cwd, name)
+    home = load_settings(cwd).home
+    require_files("journal repair")
+    path = _find_file(home, cwd, name)
     condition = repair.repair_journal(path, cwd=os.path.realpath(cwd))
     records = count_noun(condition.intact, "record")
     if condition.damaged_copy:

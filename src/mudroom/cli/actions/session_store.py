@@ -14,10 +14,11 @@ from ..._core.ports import SessionInfo, SessionStore
 from ..._platform.path_text import path_from_text
 from ...config import Settings
 from ...errors import JournalBusy, JournalError, UsageError
-from ...journals.sessions import open_store, read_events, read_summary
+from ...journals.sessions import read_events, read_summary
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
 from ..output.text import format_tokens
+from .user_store import open_store
 
 _SECONDS_PER_DAY = 86_400
 

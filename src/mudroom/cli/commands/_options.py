@@ -71,6 +71,11 @@ plugin_dir_option = click.option(
     shell_complete=complete_folders,
     help="Use the plugin in this folder, too (mudroom plugins).",
 )
+store_option = click.option(
+    "--store",
+    metavar="URL",
+    help="Database with the sessions: postgresql://USER@HOST/NAME (default: files).",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 verbose_option = click.option(

@@ -21,6 +21,7 @@ from ._options import (
     plugin_dir_option,
     quiet_option,
     rules_option,
+    store_option,
     value_option,
     verbose_option,
 )
@@ -160,6 +161,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "COMMAND",
     "Command, such as 'make test', that must succeed before the work of such a child is merged.",
 )
+@store_option
 @click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),

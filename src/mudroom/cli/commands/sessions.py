@@ -11,6 +11,7 @@ from ._options import (
     json_option,
     no_color_option,
     quiet_option,
+    store_option,
     verbose_option,
 )
 
@@ -26,11 +27,12 @@ from ._options import (
     show_default=True,
     help="Maximum number of sessions.",
 )
-def runs(as_json: bool, cwd: str | None, limit: int) -> int:
+@store_option
+def runs(as_json: bool, cwd: str | None, limit: int, store: str | None) -> int:
     """List recorded sessions, newest first."""
     from ..actions.list_sessions import print_sessions
 
-    return print_sessions(cwd, as_json=as_json, limit=limit)
+    return print_sessions(cwd, as_json=as_json, limit=limit, store=store)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -48,7 +50,10 @@ def runs(as_json: bool, cwd: str | None, limit: int) -> int:
     help="Show only what the model knew at this turn after compactions (1.8: turn 8 of run 1).",
 )
 @no_color_option
-def show(session: str, run_id: str | None, turn_name: str | None, no_color: bool) -> int:
+@store_option
+def show(
+    session: str, run_id: str | None, turn_name: str | None, no_color: bool, store: str | None
+) -> int:
     """Show a recorded session: its run tree, ledger and transcript.
 
     ID is an id from `mudroom runs`, the beginning of one, a name, or "last": the last session of
@@ -57,8 +62,8 @@ def show(session: str, run_id: str | None, turn_name: str | None, no_color: bool
     from ..actions.list_sessions import print_context, print_session
 
     if turn_name is not None:
-        return print_context(session, turn_name)
-    return print_session(session, run_id, no_color=no_color)
+        return print_context(session, turn_name, store=store)
+    return print_session(session, run_id, no_color=no_color, store=store)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -69,6 +74,7 @@ def show(session: str, run_id: str | None, turn_name: str | None, no_color: bool
 @verbose_option
 @quiet_option
 @no_color_option
+@store_option
 def resume(
     session: str | None,
     last: bool,
@@ -77,6 +83,7 @@ def resume(
     verbose: bool,
     quiet: bool,
     no_color: bool,
+    store: str | None,
 ) -> int:
     """Finish an interrupted run, and print its answer as -p does.
 
@@ -92,27 +99,30 @@ def resume(
         verbose=verbose,
         quiet=quiet,
         no_color=no_color,
+        store=store,
     )
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 @click.argument("name", type=click.UNPROCESSED)
-def rename(session: str, name: str) -> int:
+@store_option
+def rename(session: str, name: str, store: str | None) -> int:
     """Give a session a name for --resume; "" removes it."""
     from ..actions.session_maintenance import rename_session
 
-    return rename_session(session, name)
+    return rename_session(session, name, store=store)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("sessions", nargs=-1, required=True, metavar="ID...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(sessions: tuple[str, ...], yes: bool) -> int:
+@store_option
+def delete(sessions: tuple[str, ...], yes: bool, store: str | None) -> int:
     """Delete sessions: their journals and their saved long outputs."""
     from ..actions.session_maintenance import delete_sessions
 
-    return delete_sessions(sessions, yes=yes)
+    return delete_sessions(sessions, yes=yes, store=store)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -139,7 +149,10 @@ def delete(sessions: tuple[str, ...], yes: bool) -> int:
     metavar="DIR|FILE",
     help="File to write, or a folder for jsonl (default: stdout; this folder for jsonl).",
 )
-def export(session: str, export_format: str, html: str | None, target: str) -> int:
+@store_option
+def export(
+    session: str, export_format: str, html: str | None, target: str, store: str | None
+) -> int:
     """Export a session (secrets removed).
 
     \b
@@ -154,16 +167,17 @@ def export(session: str, export_format: str, html: str | None, target: str) -> i
     if html is not None or export_format == "html":
         from ..actions.serve_viewer import export_html
 
-        return export_html(session, html or target)
+        return export_html(session, html or target, store=store)
     from ..actions.export import export_session
 
-    return export_session(session, export_format, target)
+    return export_session(session, export_format, target, store=store)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("file", metavar="FILE")
 @click.argument("session", required=False, default="last", metavar="[ID]")
-def record(file: str, session: str) -> int:
+@store_option
+def record(file: str, session: str, store: str | None) -> int:
     """Write a session to FILE as a test fixture (secrets removed).
 
     In a test, mudroom.testing.load_replay_model("FILE") is a model that gives the recorded answers
@@ -171,13 +185,14 @@ def record(file: str, session: str) -> int:
     """
     from ..actions.export import export_session
 
-    return export_session(session, "fixture", file)
+    return export_session(session, "fixture", file, store=store)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 @quiet_option
-def replay(session: str, quiet: bool) -> int:
+@store_option
+def replay(session: str, quiet: bool, store: str | None) -> int:
     """Replay a session without calling the model or running tools.
 
     Each event must be equal to the recorded one; the first difference is shown and the exit
@@ -185,7 +200,7 @@ def replay(session: str, quiet: bool) -> int:
     """
     from ..actions.session_maintenance import replay_session
 
-    return replay_session(session, quiet=quiet)
+    return replay_session(session, quiet=quiet, store=store)
 
 
 @click.group(context_settings=CONTEXT_SETTINGS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ._options import CONTEXT_SETTINGS
+from ._options import CONTEXT_SETTINGS, store_option
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
@@ -40,6 +40,7 @@ from ._options import CONTEXT_SETTINGS
     metavar="FILE",
     help="Write a page with this session to FILE and start no server; - is stdout.",
 )
+@store_option
 def view(
     session: str | None,
     foreign: str | None,
@@ -47,6 +48,7 @@ def view(
     host: str,
     open_browser: bool,
     target: str | None,
+    store: str | None,
 ) -> int:
     """Show runs in a browser: tree, timeline, transcripts, ledger.
 
@@ -56,9 +58,14 @@ def view(
     from ..actions.serve_viewer import export_html, serve_viewer
 
     if target:
-        return export_html(session or "", target, foreign=foreign or "")
+        return export_html(session or "", target, foreign=foreign or "", store=store)
     return serve_viewer(
-        session or "", foreign=foreign or "", host=host, port=port, open_browser=open_browser
+        session or "",
+        foreign=foreign or "",
+        host=host,
+        port=port,
+        open_browser=open_browser,
+        store=store,
     )
 
 

@@ -16,7 +16,7 @@ from ..._core.runs import Report
 from ..._engine.compaction.summary import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
-from ...journals.sessions import open_store, stream_events
+from ...journals.sessions import stream_events
 from ...projections.current_team import list_names
 from ...projections.file_changes import FileChanges
 from ...projections.ledger import PromptLedgers, describe_ledger
@@ -27,6 +27,7 @@ from ...session import Session
 from ..actions.prompts import prepare_prompt, run_prepared
 from ..actions.prompts.mentions import split_message
 from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
+from ..actions.user_store import open_store
 from ..output.report import describe_changed_files, describe_interrupt, explain_failure
 from ..output.text import Line
 from .input_line.mentions import MentionCompletions

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 
-from ...journals.sessions import open_store, read_events
+from ...journals.sessions import read_events
 from ...projections.run_tree import RunTree
 from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ..actions.session_store import describe_session, read_summaries_of_folder
+from ..actions.user_store import open_store
 from ..output.markdown import render_markdown
 from ..output.scrollback import Scrollback
 from ..output.text import format_seconds, format_tokens, truncate

@@ -23,7 +23,7 @@ from ...._platform.system_clock import SystemClock
 from ...._version import __version__
 from ....agent_files import count_by_severity
 from ....errors import JournalError, MudroomError, UsageError, WorkspaceError
-from ....journals.sessions import open_store, read_events
+from ....journals.sessions import read_events
 from ....learnt_windows import LearntWindows
 from ....model_registry import ModelRegistry, choose_default_model, explain_unusable
 from ....tools._ripgrep import find_ripgrep
@@ -31,6 +31,7 @@ from ...output.json_output import print_json
 from ...output.listing import print_entry, print_rows
 from ..load_permissions import load_permissions
 from ..load_settings import describe_unknown_variables, load_settings
+from ..user_store import open_store, use_store
 from .providers import ProviderRow, list_providers
 
 CHECKED_SESSIONS = 20
@@ -85,7 +86,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     home = config.find_home(environ)
     yield _check_settings(environ)
     yield _check_home(home)
-    yield _check_journals(home)
+    yield _check_journals(home, environ)
     yield from _check_workspaces(home)
     yield from _check_models(environ)
     yield _check_agents()
@@ -126,10 +127,11 @@ def _check_home(home: str) -> Check:
     return Check("home", state, f"{home}, {free_bytes / 1e9:.1f} GB free")
 
 
-def _check_journals(home: str) -> Check:
+def _check_journals(home: str, environ: Mapping[str, str]) -> Check:
     try:
+        use_store(config.load_store(environ))
         errors = asyncio.run(_read_newest_journals(home))
-    except JournalError as error:
+    except (JournalError, UsageError) as error:
         return Check("journals", "fail", str(error))
     count = len(errors)
     errors = [error for error in errors if error]

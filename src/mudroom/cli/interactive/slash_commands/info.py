@@ -82,10 +82,10 @@ async def view(conversation: Conversation, _: str) -> None:
     """Serve the run viewer until the session ends, and open it in a browser if there is one."""
     import webbrowser
 
-    from ....journals.sessions import open_store
     from ....viewer.server import open_viewer
     from ....viewer.sources import StoredSessions
     from ...actions.serve_viewer import can_open_browser
+    from ...actions.user_store import open_store
 
     home = conversation.settings.home
     viewer = await conversation.resources.enter_async_context(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ...._core.counts import count_noun
 from ....errors import UsageError
-from ....journals.sessions import open_store
 from ...actions.session_store import find_session, resolve_replayed
+from ...actions.user_store import open_store
 from ..conversation import Conversation, NextStep
 from ..recap import choose_session
 
