@@ -22,6 +22,7 @@ DOORS = (
     "mudroom.permissions",
     "mudroom.scope",
     "mudroom.testing",
+    "mudroom.tracing",
 )
 INDEX = """# API reference
 

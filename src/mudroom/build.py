@@ -47,6 +47,7 @@ from .open_adapters import (
     open_journal,
     open_servers,
     open_store,
+    open_tracing,
     open_versions,
 )
 from .options import SessionOptions, parse_process_count
@@ -54,12 +55,13 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
 from .permissions.rules import Verdict
-from .recorded_options import find_home, get_environ
+from .recorded_options import find_folder, find_home, get_environ
 from .tools._sources import SessionToolSources
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
     from .boards.session_board import SessionBoard
+    from .integrations.tracing.session_tracing import SessionTracing
     from .workers.process.worker import ProcessWorker
 
 OFFLINE_NOTICE = (
@@ -89,6 +91,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     context_files: agent_files.ContextFiles | None = None
     notices: tuple[str, ...] = ()
     tool_sources: SessionToolSources
+    tracing: SessionTracing | None = None
 
     @property
     def board_name(self) -> str:
@@ -105,7 +108,11 @@ class SessionResources(Struct, frozen=True, kw_only=True):
             await self.board.close()
         self.services.environments.shared.sandbox.close()
         await self.models.close()
-        await self.journal.close()
+        try:
+            await self.journal.close()
+        finally:
+            if self.tracing:
+                await self.tracing.close()
 
 
 async def open_resources(
@@ -131,24 +138,13 @@ def list_grants(options: SessionOptions) -> tuple[str, ...]:
     return tuple(grants)
 
 
-def _find_folder(options: SessionOptions) -> str:
-    if options.workspace is not None:
-        return options.workspace.root
-    folder = os.path.realpath(options.cwd)
-    if not os.path.isdir(folder):
-        raise UsageError(
-            "no such directory", where=options.cwd, remedy="Name a folder that exists."
-        )
-    return folder
-
-
 class _Builder:
     """Builder for one session: its options, and the facts that several steps need."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
         self._environ = get_environ(options)
-        self._folder = _find_folder(options)
+        self._folder = find_folder(options)
         self._home = find_home(options)
         self._clock = SystemClock()
         store = open_store(options.store, self._home)
@@ -162,6 +158,7 @@ class _Builder:
         self._servers = open_servers(options, self._folder, self._home, self._environ)
         self._board: SessionBoard | None = None
         self._board_offer: BoardOffer = ""
+        self._tracing: SessionTracing | None = None
 
     async def build(
         self,
@@ -193,6 +190,7 @@ class _Builder:
             lambda name: not self._options.permissions.denies_tool(name),
         )
         self._notices.extend(await sources.open())
+        self._start_tracing(watchers)
         # The claims of worker processes need the lock of the session from the start.
         has_workers = parse_process_count(self._options.worker) is not None
         if self._board and (self._options.board or has_workers):
@@ -210,6 +208,7 @@ class _Builder:
             context_files=catalog.context_files,
             notices=tuple(self._notices),
             tool_sources=sources,
+            tracing=self._tracing,
         )
 
     def _choose_board(self, catalog: AgentCatalog) -> None:
@@ -217,6 +216,11 @@ class _Builder:
         self._board_offer = choose_board_offer(self._options, agents)
         if self._board_offer:
             self._board = open_board(self._home, self._folder, self._options.id)
+
+    def _start_tracing(self, watchers: list[Callable[[AnyEvent], None]]) -> None:
+        if self._tracing:
+            self._tracing.start()
+            watchers.append(self._tracing.observe)
 
     async def _open_journal(self) -> SessionJournal:
         journal = await open_journal(self._options, self._home)
@@ -238,6 +242,8 @@ class _Builder:
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
+        redact = Redactor({**os.environ, **self._environ})
+        self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))
         return SessionServices(
             session=options.id,
@@ -246,7 +252,7 @@ class _Builder:
             environments=environments,
             clock=self._clock,
             approver=options.approver or DenyAllApprover(),
-            redact=Redactor({**os.environ, **self._environ}),
+            redact=redact,
             mark_report=mark_injection,
             toolbox=toolbox,
             servers=self._servers,
@@ -270,6 +276,7 @@ class _Builder:
             versions=open_versions(options, self._home),
             context_policy=make_context_policy(self._models, options, self._home),
             board=self._board,
+            trace_ids=self._tracing.ids if self._tracing else None,
         )
 
     def _collect_tools(

@@ -32,6 +32,7 @@ from .tools import BOARD_TOOLS, make_builtin_tools
 
 if TYPE_CHECKING:
     from .boards.session_board import SessionBoard
+    from .integrations.tracing.session_tracing import SessionTracing
 
 log = logging.getLogger("mudroom")
 
@@ -191,6 +192,28 @@ async def open_journal(options: SessionOptions, home: str) -> Journal:
     if options.resume and not options.fork:
         return await store.open(options.id)
     return await store.create(options.id)
+
+
+def open_tracing(
+    options: SessionOptions,
+    environ: Mapping[str, str],
+    redact: Callable[[str], str],
+    notices: list[str],
+) -> SessionTracing | None:
+    """Return the exporter of traces, None for a session without it; `start` starts its thread.
+
+    Arguments:
+        environ: variables of the session.
+        redact: removes secrets from texts.
+        notices: a line is added if variables turn traces off.
+
+    Raises UsageError if the packages are not installed.
+    """
+    if options.tracing is None:
+        return None
+    from .integrations.tracing.session_tracing import open_session_tracing
+
+    return open_session_tracing(options.tracing, options.id, environ, redact, notices)
 
 
 def open_versions(options: SessionOptions, home: str) -> FileVersions | None:

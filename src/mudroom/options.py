@@ -31,6 +31,7 @@ from .errors import UnknownName, UsageError, quote_value
 from .integrations.hook_programs.spec import HookSpec
 from .integrations.mcp_servers.spec import ServerSpec
 from .integrations.plugins.spec import Plugin
+from .integrations.tracing.spec import Tracing
 from .permissions.rules import Permissions
 
 A = TypeVar("A")
@@ -129,6 +130,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
             if none works, each command needs confirmation), "off", or a Sandbox object.
         workspace: the files that file tools see, in place of the folder `cwd`.
+        tracing: export traces and metrics of the session with OpenTelemetry.
         permissions: rules and mode for tool calls; default: allow what the sandbox contains and
             refuse what needs confirmation.
         trusted: give agents of the folder the rights that their files ask for; else they only read.
@@ -166,6 +168,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     sandbox: str | Sandbox = "auto"
     workspace: Workspace | None = None
     permissions: Permissions = Permissions()
+    tracing: Tracing | None = None
     trusted: bool = True
     environ: Mapping[str, str] | None = None
     resume: str = ""

@@ -31,6 +31,18 @@ def find_home(options: SessionOptions) -> str:
     return options.home or config.find_home(get_environ(options))
 
 
+def find_folder(options: SessionOptions) -> str:
+    """Return the absolute path of the session's folder. Raises UsageError if there is none."""
+    if options.workspace is not None:
+        return options.workspace.root
+    folder = os.path.realpath(options.cwd)
+    if not os.path.isdir(folder):
+        raise UsageError(
+            "no such directory", where=options.cwd, remedy="Name a folder that exists."
+        )
+    return folder
+
+
 async def use_recorded_options(
     options: SessionOptions,
 ) -> tuple[SessionOptions, list[StoredEvent]]:

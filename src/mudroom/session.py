@@ -93,6 +93,8 @@ class Session(RunControls, ServerControls, TaskCalls):
             for event in events:
                 services.teams.observe(event)
                 services.check_results.observe(event)
+                if runner.resources.tracing:
+                    runner.resources.tracing.observe_past(event)
                 for watch in self._history_watchers:
                     watch(event)
             unfinished = self._conversation.unfinished_events

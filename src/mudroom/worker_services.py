@@ -39,6 +39,9 @@ from .workers.process.server_calls import RemoteServers, ServersState, describe_
 from .workers.process.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
 from .workers.process.worker import ProcessWorker
 
+_PROGRAM = "mudroom.worker_process"
+"""Module that worker processes run."""
+
 
 def make_process_worker(
     options: SessionOptions,
@@ -93,12 +96,12 @@ def make_process_worker(
         max_children=options.max_children,
         takes_images=options.takes_images,
         has_hooks=services.hooks is not None,
+        trace_ids=services.trace_ids,
         versions_folder=services.versions.folder if services.versions else "",
         board_offer=board_offer,
         servers=_encode_servers(services.servers),
     )
-    command = [sys.executable, "-m", "mudroom.worker_process"]
-    return ProcessWorker(services, config, command, processes)
+    return ProcessWorker(services, config, [sys.executable, "-m", _PROGRAM], processes)
 
 
 def _collect_tools(
@@ -200,6 +203,7 @@ def build_worker_services(
         teams=RemoteTeams(link),
         context_policy=make_context_policy(models, config.compaction, config.home),
         board=board,
+        trace_ids=config.trace_ids,
     )
 
 

@@ -133,6 +133,8 @@ class Arena:
         assert isinstance(self.sandbox, BubblewrapSandbox)
         return self.sandbox
 
+    traceparent = ""
+
     def spill_path(self, name: str) -> str:
         self._spills += 1
         return str(self.base / "records" / f"{self._spills}-{name}")

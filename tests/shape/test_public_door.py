@@ -27,6 +27,7 @@ DOORS = (
     "mudroom.permissions",
     "mudroom.scope",
     "mudroom.testing",
+    "mudroom.tracing",
 )
 
 

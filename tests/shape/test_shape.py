@@ -58,7 +58,11 @@ OLD_CLASSES = """
 Deeds Desk Talk Face Paper Wish House Crew Parts Ready Lanes Announced Barrier Ongoing Keeper Stage
 Trial Terms Found Door Home Given Piece Told Judged Changing Guard Answers Wishes
 """
-IMPORT_NAMES = {"pydantic-ai-slim": "pydantic_ai"}
+IMPORT_NAMES = {
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
+    "opentelemetry-sdk": "opentelemetry",
+    "pydantic-ai-slim": "pydantic_ai",
+}
 """Distributions whose module has another name."""
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

@@ -30,6 +30,7 @@ class Run:
         self.workspace = SharedWorkspace(str(folder / "root"), [str(folder / "spills")])
         self.sandbox = Unsandboxed(str(folder / "root"))
         self.redact = str
+        self.traceparent = ""
         self.root, self.spills = folder / "root", folder / "spills"
 
     def spill_path(self, name: str) -> str:

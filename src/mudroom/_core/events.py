@@ -47,6 +47,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         isolate: true if children that may change files have isolated workspaces by default.
         check: command that must succeed with merged files; "" for none.
         board: file name of the task board that is offered to all runs, "" for none.
+        traceparent: span of the program that started mudroom, if traces are exported; else "".
     """
 
     session: str
@@ -57,6 +58,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     isolate: bool = False
     board: str = ""
     check: str = ""
+    traceparent: str = ""
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):

@@ -149,6 +149,12 @@ class CallContext:
         return f"{self.run.services.session}#{self.run_id}#{self.turn}.{self.position}"
 
     @property
+    def traceparent(self) -> str:
+        """Header `traceparent` for requests of the call, "" without traces."""
+        ids = self.run.services.trace_ids
+        return ids.make_call_traceparent(self.run_id, self.call.id) if ids and self.call else ""
+
+    @property
     def workspace(self) -> Workspace:
         """The files that the tool may read; each write is recorded before it happens."""
         if self._workspace is None:

@@ -28,6 +28,7 @@ from .._core.ports import (
 from .._core.request_heads import RequestHeads
 from .._core.runs import Brief, Work
 from ..errors import UsageError
+from ..projections.trace_ids import TraceIds
 from .changes.live_overlaps import LiveOverlaps
 from .changes.versions import FileVersions
 from .changes.watch import ChangeWatch
@@ -128,6 +129,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         output_checks: checks of the outputs that runs emit.
         context_policy: when the engine shortens conversations.
         request_heads: the system prompts and tools that the record contains.
+        trace_ids: ids of the spans of tool calls; None: no traces are exported.
         board: the task board of the project; None for a session without one.
         recorded_edits: the edits of the record in a replay; None: the engine decides.
         recorded_work: the isolated workspaces of the record in a replay; None: the engine makes
@@ -170,6 +172,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     output_checks: OutputChecks = field(default_factory=OutputChecks)
     context_policy: ContextPolicy = ContextPolicy()
     request_heads: RequestHeads = field(default_factory=RequestHeads)
+    trace_ids: TraceIds | None = None
     board: Board | None = None
     recorded_edits: FindRecordedEdits | None = None
     recorded_work: RecordedWork | None = None

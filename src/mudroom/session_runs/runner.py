@@ -252,6 +252,7 @@ class SessionRunner:
             isolate=self._options.isolate,
             check=self._options.check,
             board=self.resources.board_name,
+            traceparent=services.trace_ids.traceparent if services.trace_ids else "",
         )
         self.resources.journal.opening = event
         self._show(event)

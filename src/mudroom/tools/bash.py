@@ -99,6 +99,7 @@ async def _run_command(
     started_at = time.monotonic()
     finished: CommandResult | None = None
     try:
+        command = _add_traceparent(command, ctx.traceparent)
         finished = await ctx.sandbox.run(command, timeout=timeout, sink=output.feed)
     except asyncio.CancelledError:
         if not output.is_in_background:
@@ -119,6 +120,14 @@ async def _run_command(
         },
         spill=output.spill,
     )
+
+
+def _add_traceparent(command: str, traceparent: str) -> str:
+    """Return a command that sets TRACEPARENT first, in the same line: its lines keep their numbers.
+
+    The environment of a sandbox is the same for all commands.
+    """
+    return f"export TRACEPARENT={traceparent}; {command}" if traceparent else command
 
 
 def _report_end(

@@ -63,7 +63,9 @@ def be_rude(number: object) -> None:
 
 def call(number: object, params: dict) -> None:
     name, arguments = params["name"], params.get("arguments") or {}
-    token = (params.get("_meta") or {}).get("progressToken")
+    meta = params.get("_meta") or {}
+    token = meta.get("progressToken")
+    log(f"traceparent {meta.get('traceparent')}")
     if name == "add":
         be_rude(number)
         answer_text(number, str(arguments["a"] + arguments["b"]))

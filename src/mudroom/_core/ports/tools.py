@@ -68,6 +68,11 @@ class ToolContext(Protocol):
         ...
 
     @property
+    def traceparent(self) -> str:
+        """Header `traceparent` for requests of the call, "" without traces."""
+        ...
+
+    @property
     def redact(self) -> Callable[[str], str]:
         """Function that removes secrets from a text.
 

@@ -26,6 +26,7 @@ class ShellEscape:
 
     def __init__(self, session: Session, home: str) -> None:
         self.run_id = "shell"
+        self.traceparent = ""
         self.turn = 0
         self.memo: dict[str, Any] = {}
         self.workspace: Workspace = session.workspace

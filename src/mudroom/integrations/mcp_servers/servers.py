@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..._core.ports import ServerStatus, ToolContext
 from ..._core.tools import Tool, ToolResult
 from .connection import Connection
+from .current_span import use_span
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
 from .progress import LineLimit
@@ -177,7 +178,8 @@ class McpServers:
                 return ToolResult(refusal, error=True)
             self._approve(server, listed.name)
             show = LineLimit(context.show_progress).show
-            result = await server.connection.call(listed, arguments, show, context.ask_user)
+            with use_span(context.traceparent):
+                result = await server.connection.call(listed, arguments, show, context.ask_user)
             return make_tool_result(result, context, self._parse_image)
 
         return run

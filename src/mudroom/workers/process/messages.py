@@ -17,6 +17,7 @@ from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import RetryNotice, StreamChunk
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.meters.request_plan import RequestPlan
+from ...projections.trace_ids import TraceIds
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
@@ -39,6 +40,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         check, check_seconds: see SessionServices.
         board_offer: runs that have the tools for the task board; "" without a board.
         servers: the ServersState of the session, encoded; empty without servers.
+        trace_ids: see SessionServices.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         compaction: when the engine shortens conversations.
         max_returns: see SessionServices.
@@ -73,6 +75,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     listing_limits: ListingLimits = ListingLimits()
     windows: dict[str, int] = {}
     images: dict[str, bool] = {}
+    trace_ids: TraceIds | None = None
     versions_folder: str = ""
     board_offer: BoardOffer = ""
     servers: bytes = b""

@@ -97,6 +97,12 @@ class _CallContext:
         self._recorder = Recorder(services, place.run)
         self._recorder.turn = place.turn
 
+    @property
+    def traceparent(self) -> str:
+        """Header `traceparent` for requests of the call, "" without traces."""
+        ids = self._services.trace_ids
+        return ids.make_call_traceparent(self._place.run, self._place.call_id) if ids else ""
+
     def show_progress(self, line: str) -> None:
         """Show a line of the call on the screens."""
         self._recorder.show_delta("progress", self._services.redact(f"{self._tool}: {line}"))

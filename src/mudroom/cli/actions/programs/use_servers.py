@@ -27,6 +27,8 @@ from .load_programs import require_programs
 class _FileContext:
     """The parts of a ToolContext that tools of servers use."""
 
+    traceparent = ""
+
     def show_progress(self, line: str) -> None:
         """Print a line on stderr."""
         print_notice(sanitize_line(line), prefix="")
