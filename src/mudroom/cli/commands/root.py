@@ -29,6 +29,7 @@ from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
 from .agents import COMMANDS as AGENT_COMMANDS
 from .batch import COMMANDS as BATCH_COMMANDS
 from .board import COMMANDS as BOARD_COMMANDS
+from .editors import COMMANDS as EDITOR_COMMANDS
 from .permissions import COMMANDS as PERMISSION_COMMANDS
 from .programs import COMMANDS as PROGRAM_COMMANDS
 from .sessions import COMMANDS as SESSION_COMMANDS
@@ -360,6 +361,7 @@ COMMANDS: dict[str, click.Command] = {
     **VIEWER_COMMANDS,
     **PERMISSION_COMMANDS,
     **PROGRAM_COMMANDS,
+    **EDITOR_COMMANDS,
     **AGENT_COMMANDS,
     **BATCH_COMMANDS,
     **BOARD_COMMANDS,

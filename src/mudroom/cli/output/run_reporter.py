@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from shutil import get_terminal_size
 
 import msgspec
@@ -25,44 +25,17 @@ from .markdown import format_unfinished, render_markdown
 from .plain_progress import PlainProgress
 from .progress import (
     Progress,
-    discard_stdout,
     print_ledger,
     print_notice,
     should_color,
     supports_cursor,
 )
 from .report import describe_changed_files, encode_answer, explain_failure
+from .standard_output import StandardOutput
 from .start_notices import OFFLINE_LINE, describe_sandbox, select_new_notices
 
 EXIT_TRY_LATER = 75
 """Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""
-
-
-class StandardOutput:
-    """Writer to stdout until stdout fails.
-
-    Arguments:
-        on_closed: called once when stdout takes no more data.
-    """
-
-    def __init__(self, on_closed: Callable[[], object] = lambda: None) -> None:
-        self._on_closed = on_closed
-        self._is_open = True
-        self.error = ""
-
-    def write(self, data: bytes) -> None:
-        """Write and flush. A closed pipe is not an error; `error` describes any other failure."""
-        if not self._is_open:
-            return
-        try:
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
-        except OSError as error:
-            self._is_open = False
-            if not isinstance(error, BrokenPipeError):
-                self.error = str(error.strerror)
-            discard_stdout()
-            self._on_closed()
 
 
 class ExitCodeRule:

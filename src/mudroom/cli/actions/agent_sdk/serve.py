@@ -21,8 +21,8 @@ from ....servers.agent_sdk.setup import (
 from ....servers.line_input import LineInput
 from ...output.log_notices import show_log
 from ...output.progress import print_notice
-from ...output.run_reporter import StandardOutput
 from ...output.signals import handle_signals
+from ...output.standard_output import StandardOutput
 from ...output.start_notices import select_new_notices
 from ..load_permissions import load_permissions
 from ..open_session import create_session

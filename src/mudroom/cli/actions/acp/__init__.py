@@ -1,0 +1,1 @@
+"""mudroom for editors: flags and settings become sessions of the ACP server."""

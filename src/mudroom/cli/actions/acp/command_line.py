@@ -1,0 +1,112 @@
+"""The functions that the ACP server needs of the command line. Their imports come when needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ....servers.acp.setup import CommandLine, FilePrompt, RecordedSession
+
+if TYPE_CHECKING:
+    from ...._core.ports import Approver
+    from ....servers.acp.setup import PlannedSession, SessionPlan
+
+_MAX_LISTED = 200
+"""Sessions of a list; each needs a look into its record."""
+
+
+def make_command_line(flags: Mapping[str, object]) -> CommandLine:
+    """Return the functions. `flags`: settings given as flags, for all sessions."""
+
+    def prepare(plan: SessionPlan, approver: Approver) -> PlannedSession:
+        from .prepare_session import prepare_session
+
+        return prepare_session(flags, plan, approver)
+
+    def has_model(folder: str) -> bool:
+        from ....models.providers import choose_default_model
+        from ..load_settings import load_settings
+
+        model = load_settings(folder, **flags).model
+        return model != "auto" or choose_default_model(os.environ) is not None
+
+    return CommandLine(
+        prepare=prepare,
+        load_prompts=_load_prompts,
+        list_models=_list_models,
+        list_sessions=_list_sessions,
+        delete_session=_delete_session,
+        has_model=has_model,
+        preload=_preload,
+    )
+
+
+def check_setup(flags: Mapping[str, object]) -> int:
+    """Print the providers and whether a model is set up; return the exit code."""
+    from ...output.progress import print_notice
+    from ..doctor.providers import print_providers
+
+    print_providers(as_json=False)
+    if make_command_line(flags).has_model("."):
+        return 0
+    print_notice("no model is set up. Set the variable of a provider, then start the editor again")
+    return 1
+
+
+def _preload() -> None:
+    """Import what the first session needs."""
+    from ....servers.acp import editor_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    from . import prepare_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+
+def _load_prompts(folder: str) -> Sequence[FilePrompt]:
+    from ....projections.safe_text import sanitize_line
+    from ..prompts.prompt_files import load_prompt_files
+
+    return [
+        FilePrompt(
+            name=file.name.removeprefix("/"),
+            description=sanitize_line(file.source.description),
+            format_prompt=file.format_prompt,
+        )
+        for file in load_prompt_files(folder).values()
+    ]
+
+
+def _list_models() -> Sequence[str]:
+    from ....models.providers import list_usable_models
+
+    return list_usable_models(os.environ)
+
+
+async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
+    """Return the sessions of a folder, the last written one first."""
+    from ....config import load_home
+    from ....journals.sessions import open_store, read_summary
+    from ..session_store import list_sessions_of_folder, read_session_folder
+
+    store = open_store(load_home(os.environ))
+    if folder is None:
+        infos = list(await store.list())[:_MAX_LISTED]
+    else:
+        infos = [info async for info in list_sessions_of_folder(store, folder)][:_MAX_LISTED]
+    sessions: list[RecordedSession] = []
+    for info in infos:
+        summary = await read_summary(store, info)
+        where = summary.folder or await read_session_folder(store, info.id)
+        if summary.prompts and where:
+            title = summary.name or summary.topic
+            sessions.append(
+                RecordedSession(id=info.id, cwd=where, title=title, written=info.modified)
+            )
+    return sessions
+
+
+async def _delete_session(session: str) -> None:
+    from ....config import load_home
+    from ....journals.sessions import open_store
+    from ..session_store import delete_session
+
+    home = load_home(os.environ)
+    await delete_session(open_store(home), home, session)

@@ -1,0 +1,39 @@
+"""Start of the ACP server: an editor sends requests on stdin and reads the answers on stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from ...._platform.event_loop import run_event_loop
+from ....servers.acp.server import AcpServer
+from ....servers.line_input import LineInput
+from ...output.log_notices import show_log
+from ...output.progress import print_notice
+from ...output.signals import handle_signals
+from ...output.standard_output import StandardOutput
+from .command_line import make_command_line
+
+
+def serve_acp(flags: Mapping[str, object], *, quiet: bool) -> int:
+    """Serve one editor until it closes its end; return the exit code.
+
+    Arguments:
+        flags: settings given as flags; they hold for all sessions.
+    """
+    return run_event_loop(_serve(flags, quiet=quiet))
+
+
+async def _serve(flags: Mapping[str, object], *, quiet: bool) -> int:
+    shown: set[str] = set()
+
+    def notify(text: str) -> None:
+        if text not in shown and not quiet:
+            shown.add(text)
+            print_notice(text)
+
+    output = StandardOutput(lambda: server.stop())
+    server = AcpServer(make_command_line(flags), output.write, notify)
+    with handle_signals(server.stop, exits_after=True) as signals, show_log(notify):
+        await server.serve(LineInput(sys.stdin.fileno()).read())
+    return 128 + signals[0] if signals else 0

@@ -1,0 +1,34 @@
+"""The command for editors: `acp`."""
+
+from __future__ import annotations
+
+import click
+
+from ..actions.load_permissions import MODES
+from ._options import CONTEXT_SETTINGS, quiet_option, value_option
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@value_option("-m --model", "MODEL", "Model of new sessions; the editor can change it.")
+@click.option("--permission-mode", type=click.Choice(MODES), help="Mode of new sessions.")
+@click.option("--trust", is_flag=True, default=None, help="Trust the folders of this start.")
+@click.option("--setup", "is_check", is_flag=True, help="Say whether a model is set up, and exit.")
+@quiet_option
+def acp(
+    model: str | None, permission_mode: str | None, trust: bool | None, is_check: bool, quiet: bool
+) -> int:
+    """Serve an editor with the Agent Client Protocol, on stdin and stdout.
+
+    An editor starts this command. It shows children as sessions of their own, if it can.
+    """
+    flags = {"model": model, "permission_mode": permission_mode, "trust": trust}
+    if is_check:
+        from ..actions.acp.command_line import check_setup
+
+        return check_setup(flags)
+    from ..actions.acp.serve import serve_acp
+
+    return serve_acp(flags, quiet=quiet)
+
+
+COMMANDS: dict[str, click.Command] = {"acp": acp}

@@ -1,0 +1,1 @@
+"""ACP: editors drive sessions with the Agent Client Protocol, and show children as subagents."""

@@ -1,0 +1,278 @@
+"""EditorSession: one session of the editor: its prompts, its choices, its updates."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..._core.agents import Mode
+from ..._core.events import StoredEvent
+from ..._core.runs import Report
+from ..._engine.changes.versions import FileVersions, find_versions_folder
+from ...errors import MudroomError, UnknownName, UsageError
+from ...prompts import Prompt
+from .approver import EditorApprover
+from .choices import MODE, MODEL, make_modes, make_options
+from .connection import Connection
+from .errors import INVALID_PARAMS, RequestError
+from .params import ClientAbilities
+from .prompt_content import Block, parse_prompt
+from .setup import CommandLine, FilePrompt, PlannedSession, SessionPlan
+from .stop_reasons import make_prompt_end
+from .updates import SessionUpdates
+
+CANCELLED = {"stopReason": "cancelled"}
+
+
+class EditorSession:
+    """One conversation. It is opened again when the user chooses another mode or model.
+
+    Arguments:
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        command_line: CommandLine,
+        plan: SessionPlan,
+        abilities: ClientAbilities,
+        notify: Callable[[str], object],
+    ) -> None:
+        self._connection = connection
+        self._command_line = command_line
+        self._abilities = abilities
+        self._notify = notify
+        self._plan = plan
+        self._opened_plan = plan
+        self._approver = EditorApprover(self._ask, notify)
+        self._stack = AsyncExitStack()
+        self._planned: PlannedSession | None = None
+        self._updates: SessionUpdates | None = None
+        self._prompts: dict[str, FilePrompt] = {}
+        self._lock = asyncio.Lock()
+        self._stop_count = 0
+        self.is_busy = False
+
+    @property
+    def id(self) -> str:
+        """The id of the session."""
+        return self._get_planned().session.id
+
+    async def open(self, *, shows_history: bool = False) -> None:
+        """Open the session. Raises UsageError, JournalError, RequestError.
+
+        Arguments:
+            shows_history: send what the record of the session has.
+        """
+        planned = self._command_line.prepare(self._plan, self._approver)
+        history: list[StoredEvent] = []
+        if self._updates is None and self._plan.resume:
+            planned.session.watch_history(history.append)
+        session = await self._stack.enter_async_context(planned.session)
+        self._planned = planned
+        self._opened_plan = self._plan
+        for notice in session.notices:
+            self._notify(notice)
+        if self._updates is None:
+            self._updates = self._make_updates(planned)
+            self._load_history(self._updates, history, is_shown=shows_history)
+        self._approver.start_session(
+            self._updates,
+            planned.permissions,
+            session=session.id,
+            cwd=session.cwd,
+            home=planned.home,
+            user_home=planned.user_home,
+        )
+        session.watch(self._updates.apply)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the modes and options with their values."""
+        mode = self._approver.mode
+        return {"modes": make_modes(mode), "configOptions": self.list_options()}
+
+    def list_options(self) -> list[dict[str, Any]]:
+        """Return the options with their values."""
+        model = self._plan.model or self._get_planned().session.model
+        return make_options(self._approver.mode, model, self._command_line.list_models())
+
+    async def send_commands(self) -> None:
+        """Send the prompts of files as commands of the editor."""
+        cwd = self._get_planned().session.cwd
+        prompts = await asyncio.to_thread(self._command_line.load_prompts, cwd)
+        self._prompts = {prompt.name: prompt for prompt in prompts}
+        commands = [
+            {
+                "name": prompt.name,
+                "description": prompt.description or prompt.name,
+                "input": {"hint": "arguments"},
+            }
+            for prompt in prompts
+        ]
+        self._send(
+            self.id, {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+        )
+
+    def begin_prompt(self) -> int:
+        """Return a number that `run` takes: a cancel after this call stops the prompt."""
+        return self._stop_count
+
+    async def run(self, begun: int, blocks: Sequence[Block]) -> dict[str, Any]:
+        """Run a prompt after those before it, and return the answer to the client.
+
+        Raises RequestError, MudroomError.
+        """
+        async with self._lock:
+            self.is_busy = True
+            try:
+                if self._stop_count != begun:
+                    return CANCELLED
+                await self.apply_changes()
+                prompt = parse_prompt(blocks, self._prompts)
+                report = await self._run_prompt(begun, prompt)
+            finally:
+                self.is_busy = False
+        if report is None or self._stop_count != begun:
+            meta = {"_meta": {"mudroom": {"reason": report.reason.value}}} if report else {}
+            return CANCELLED | meta
+        assert self._updates
+        return make_prompt_end(report, self._updates.usage.stop)
+
+    async def _run_prompt(self, begun: int, prompt: Prompt) -> Report | None:
+        """Return the report, None if the prompt was stopped before. A cancel stops the prompt."""
+        session = self._get_planned().session
+
+        async def work() -> Report | None:
+            return await session.run(prompt) if self._stop_count == begun else None
+
+        running = asyncio.create_task(work())
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self.cancel()
+            return await running
+
+    def cancel(self) -> None:
+        """Stop the prompts that the client has sent, and all their children."""
+        self._stop_count += 1
+        try:
+            self._get_planned().session.cancel()
+        except UsageError:
+            return  # it is being opened again, and the next prompt sees the count
+
+    def cancel_child(self, session: str) -> bool:
+        """Stop a child by the id of its session. Return False if it does not work."""
+        assert self._updates
+        run_id = self._updates.children.find_run(session)
+        return bool(run_id) and self._get_planned().session.cancel(run_id)
+
+    async def choose(self, option: str, value: object) -> None:
+        """Use a mode or a model, from the next prompt on.
+
+        A wider mode holds at once for the calls that the user would be asked about. Raises
+        UsageError for a value that cannot be used.
+        """
+        if not isinstance(value, str):
+            raise RequestError(INVALID_PARAMS, f"the value of {option} must be a text")
+        if option == MODE:
+            self._set_mode(value)
+        elif option == MODEL:
+            self._set_model(value)
+        else:
+            raise RequestError(INVALID_PARAMS, f"there is no option {option!r}: mode, model")
+        if not self._lock.locked():
+            async with self._lock:
+                await self.apply_changes()
+
+    def _set_mode(self, mode: str) -> None:
+        if mode not in list(Mode):
+            raise UnknownName("permission mode", mode, [each.value for each in Mode])
+        plan = replace(self._plan, mode=mode)
+        self._command_line.prepare(plan, self._approver)
+        self._plan = plan
+        self._approver.mode = Mode(mode)
+
+    def _set_model(self, model: str) -> None:
+        self._plan = replace(self._plan, model=model)
+
+    def send_mode(self) -> None:
+        """Send the current mode to the client."""
+        mode = self._approver.mode.value
+        self._send(self.id, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
+
+    def send_options(self) -> None:
+        """Send the options to the client."""
+        options = self.list_options()
+        self._send(self.id, {"sessionUpdate": "config_option_update", "configOptions": options})
+
+    async def apply_changes(self) -> None:
+        """Open the session again if its choices have changed since.
+
+        If that is not possible, open it as it was and raise the error.
+        """
+        if self._plan == self._opened_plan:
+            return
+        previous = self._opened_plan
+        try:
+            await self._open_again()
+        except MudroomError:
+            self._plan = previous
+            await self._open_again()
+            raise
+
+    async def _open_again(self) -> None:
+        session = self.id
+        has_run = self._updates is not None and bool(self._updates.tree.runs)
+        resume = session if has_run else self._plan.resume
+        self._plan = replace(self._plan, resume=resume, id="" if resume else session)
+        await self._stack.aclose()
+        await self.open()
+
+    async def close(self) -> None:
+        """Stop all work and close the session."""
+        if self._planned is None:
+            return
+        self.cancel()
+        async with self._lock:
+            await self._stack.aclose()
+
+    def _make_updates(self, planned: PlannedSession) -> SessionUpdates:
+        session = planned.session
+        versions = FileVersions(find_versions_folder(planned.home, session.id))
+        return SessionUpdates(
+            session.id,
+            os.path.abspath(session.cwd),
+            self._abilities,
+            self._send,
+            read_version=versions.read,
+            find_window=lambda model: self._get_planned().session.find_context_window(model),
+        )
+
+    def _load_history(
+        self, updates: SessionUpdates, events: Sequence[StoredEvent], *, is_shown: bool
+    ) -> None:
+        """Apply the events of the record; what they send is dropped unless it is to be shown."""
+        updates.is_silent = not is_shown
+        updates.shows_prompts = True
+        for event in events:
+            updates.apply(event)
+        updates.end_history()
+        updates.is_silent = False
+        updates.shows_prompts = False
+
+    def _send(self, session: str, update: dict[str, Any]) -> None:
+        params = {"sessionId": session, "update": update}
+        self._connection.send_notification("session/update", params)
+
+    async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        return await self._connection.request("session/request_permission", question)
+
+    def _get_planned(self) -> PlannedSession:
+        assert self._planned
+        return self._planned
