@@ -35,11 +35,11 @@ def make_prompt_end(report: Report, stop: StopReason) -> dict[str, Any]:
         stop: why the model stopped its last answer.
     """
     reason = find_stop_reason(report)
+    if reason in ("", "end_turn"):
+        reason = _MODEL_STOPS.get(stop, reason)
     if not reason:
         details = {"reason": report.reason.value}
         raise RequestError(INTERNAL_ERROR, describe_failure(report), details)
-    if reason == "end_turn":
-        reason = _MODEL_STOPS.get(stop, reason)
     return {
         "stopReason": reason,
         "usage": make_usage(report.usage),

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from ..._core.events import Compacted, Delta
+from ..._core.events import Compacted, Delta, FileWriteIntended
 from ..._core.messages import ToolCallBlock
 from ..._core.tools import ToolView
 from ...projections.safe_text import sanitize
@@ -23,6 +23,7 @@ class OpenCall(Struct):
     Arguments:
         id: unique in the session. block: the call as the model sent it, or as it runs.
         content: what the client shows of it.
+        write: the write of a whole file that it makes, None for no write.
         is_detached: it has returned, and the child that it started works on.
     """
 
@@ -30,6 +31,7 @@ class OpenCall(Struct):
     block: ToolCallBlock
     view: ToolView = ""
     content: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    write: FileWriteIntended | None = None
     is_detached: bool = False
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 from ..._core.messages import ImageBlock
 from ..._core.ports import ApprovalRequest
-from ..._core.tools import PreviewLine, Tool, ToolCategory, ToolResult, ToolView
+from ..._core.tools import Tool, ToolCategory, ToolResult, ToolView
 from ...projections.safe_text import make_call_title, sanitize, sanitize_line
 from ...tools import find_builtin_tool
 
@@ -126,14 +126,14 @@ def make_written(
 
 def make_proposed(request: ApprovalRequest, cwd: str) -> list[dict[str, Any]]:
     """Return the change that a call would make, for the question whether it may."""
-    path = _get_path(find_builtin_tool(request.tool), request.arguments)
-    signs = {sign for sign, _ in request.change}
-    if not path or not signs & {"+", "-"}:
-        return [make_content(make_text(_join(request.change)))] if request.change else []
-    old = [text for sign, text in request.change if sign in ("-", " ")]
-    new = [text for sign, text in request.change if sign in ("+", " ")]
-    before = "\n".join(map(sanitize, old)) if old else None
-    return [make_diff(os.path.join(cwd, path), before, "\n".join(map(sanitize, new)))]
+    tool = find_builtin_tool(request.tool)
+    path = _get_path(tool, request.arguments)
+    if tool and path and tool.view == "diff":
+        return list_edits(tool.name, tool.view, request.arguments, cwd)
+    if tool and path and tool.view == "content" and all(sign == "+" for sign, _ in request.change):
+        return make_written(tool.name, request.arguments, os.path.join(cwd, path), b"")
+    lines = "\n".join(f"{sign or ' '}{text}" for sign, text in request.change)
+    return [make_content(make_text(lines))] if lines else []
 
 
 def make_result(result: ToolResult) -> list[dict[str, Any]]:
@@ -164,7 +164,3 @@ def _get_path(tool: Tool | None, arguments: Mapping[str, Any]) -> str:
         return ""
     path = tool.rename_arguments(arguments).get(tool.path_argument)
     return path if isinstance(path, str) else ""
-
-
-def _join(lines: Sequence[PreviewLine]) -> str:
-    return "\n".join(f"{sign}{text}" for sign, text in lines)

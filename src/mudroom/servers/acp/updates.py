@@ -161,7 +161,8 @@ class SessionUpdates:
             case ToolCallStarted():
                 self._start_call(stream, event)
             case FileWriteIntended():
-                self._show_write(stream, event)
+                if call := stream.calls.get(event.call_id):
+                    call.write = event
             case ToolCallFinished():
                 self._finish_call(stream, event)
             case RunFinished():
@@ -235,27 +236,28 @@ class SessionUpdates:
             content=call.content,
         )
 
-    def _show_write(self, stream: RunStream, event: FileWriteIntended) -> None:
-        call = stream.calls.get(event.call_id)
-        if call is None or call.view != "content":
-            return
-        path = os.path.join(self._cwd, event.path)
-        before = self._read_version(event.before)
-        call.content = make_written(call.block.name, call.block.arguments, path, before)
-        stream.send_call(call, content=call.content)
+    def _list_written(self, call: OpenCall) -> list[dict[str, Any]]:
+        """Return the change of a call that wrote a whole file, if the earlier content was kept."""
+        if call.write is None or call.view != "content":
+            return []
+        path = os.path.join(self._cwd, call.write.path)
+        before = self._read_version(call.write.before)
+        return make_written(call.block.name, call.block.arguments, path, before)
 
     def _finish_call(self, stream: RunStream, event: ToolCallFinished) -> None:
         call = stream.calls.get(event.call_id)
         if call is None:
             return
         result = event.result
-        keeps_content = any(each["type"] == "diff" for each in call.content) and not result.error
-        fields: dict[str, Any] = {} if keeps_content else {"content": make_result(result)}
+        content = make_result(result)
+        if not result.error:
+            changes = [each for each in call.content if each["type"] == "diff"]
+            content = changes or self._list_written(call) or content
         if result.detail.get("background") and self._calls.is_working(result.detail.get("run", "")):
             call.is_detached = True  # its child goes on, and ends the call
             stream.calls.pop(event.call_id)
             return
-        stream.close_call(call, status="failed" if result.error else "completed", **fields)
+        stream.close_call(call, status="failed" if result.error else "completed", content=content)
         entries = make_plan(call.block.arguments) if call.view == "todos" else None
         if entries is not None and not result.error:
             stream.send("plan", entries=entries)

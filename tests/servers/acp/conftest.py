@@ -1,0 +1,264 @@
+"""An editor, played by a test: it sends requests and reads the messages of the ACP server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acp import schema
+from tests.waiting import SECONDS
+
+from mudroom import Session
+from mudroom._core.agents import Mode
+from mudroom._core.budgets import Budget
+from mudroom._core.ports import Approver
+from mudroom.permissions.approved_rules import load_approved
+from mudroom.permissions.rules import Permissions
+from mudroom.servers.acp.server import AcpServer
+from mudroom.servers.acp.setup import (
+    CommandLine,
+    FilePrompt,
+    PlannedSession,
+    RecordedSession,
+    SessionPlan,
+)
+from mudroom.testing import ScriptedModel
+
+Line = dict[str, Any]
+NEW_UPDATES = ("subagent_update", "session_message", "notice", "compaction_update")
+"""Updates that the Python package does not have yet."""
+
+RESULTS: dict[str, Any] = {
+    "initialize": schema.InitializeResponse,
+    "session/new": schema.NewSessionResponse,
+    "session/load": schema.LoadSessionResponse,
+    "session/list": schema.ListSessionsResponse,
+    "session/prompt": schema.PromptResponse,
+    "session/set_config_option": schema.SetSessionConfigOptionResponse,
+}
+"""Models of the package for the results of requests."""
+
+
+class Editor:
+    """The end of the protocol that an editor holds. Each line of the server is checked.
+
+    Arguments:
+        folder: of the sessions. script: of the model.
+        abilities: client capabilities.
+
+    Attributes:
+        answers: chooses the answer to a question about a call; None never answers.
+        requests: the questions so far.
+    """
+
+    def __init__(self, folder: Path, script: Any, abilities: Line, options: Line) -> None:
+        self.model = ScriptedModel(script)
+        self.lines: list[Line] = []
+        self.notices: list[str] = []
+        self.plans: list[SessionPlan] = []
+        self.requests: list[Line] = []
+        self.answer: Callable[[Line], str | None] = lambda _: "allow"
+        self.prompts: list[FilePrompt] = []
+        self.has_model = True
+        self.home = str(folder / "home")
+        self.folder = folder
+        self._abilities = abilities
+        self._options = options
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._written = asyncio.Condition()
+        self._methods: dict[int, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def prepare(self, plan: SessionPlan, approver: Approver) -> PlannedSession:
+        """Make the session of a plan, as the command line does."""
+        self.plans.append(plan)
+        mode = Mode(plan.mode) if plan.mode else Mode.DEFAULT
+        rules = load_approved(self.home, plan.cwd)
+        permissions = Permissions(rules=rules, mode=mode, can_ask=True)
+        options: Line = {"model": plan.model or self.model, "sandbox": "off"} | self._options
+        session = Session(
+            cwd=plan.cwd,
+            home=self.home,
+            permissions=permissions,
+            approver=approver,
+            mcp_servers=plan.servers,
+            resume=plan.resume,
+            id=plan.id,
+            environ={"HOME": str(self.folder)},
+            **options,
+        )
+        return PlannedSession(
+            session=session, permissions=permissions, home=self.home, user_home=str(self.folder)
+        )
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncGenerator[AcpServer]:
+        """Run a server, initialized, until the end of the block, and close its input."""
+
+        async def list_sessions(folder: str | None) -> list[RecordedSession]:
+            return [
+                RecordedSession(id=str(number), cwd=folder or "/", title="A title.", written=0)
+                for number in range(60)
+            ]
+
+        async def delete_session(session: str) -> None:
+            self.notices.append(f"deleted {session}")
+
+        command_line = CommandLine(
+            prepare=self.prepare,
+            load_prompts=lambda _: self.prompts,
+            list_models=lambda: ["offline"],
+            list_sessions=list_sessions,
+            delete_session=delete_session,
+            has_model=lambda _: self.has_model,
+            preload=lambda: None,
+        )
+        server = AcpServer(command_line, self._receive, self.notices.append)
+        running = asyncio.create_task(server.serve(self._read()))
+        try:
+            await self.request("initialize", protocolVersion=1, clientCapabilities=self._abilities)
+            yield server
+            self.close()
+            async with asyncio.timeout(SECONDS):
+                await running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, *self._tasks, return_exceptions=True)
+
+    def send(self, **message: Any) -> None:
+        """Send a message to the server."""
+        self.send_bytes(json.dumps({"jsonrpc": "2.0", **message}).encode())
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send a line that may be no JSON."""
+        self._queue.put_nowait(data)
+
+    def close(self) -> None:
+        """Close the input of the server."""
+        self._queue.put_nowait(None)
+
+    def notify(self, method: str, **params: Any) -> None:
+        """Send a notification."""
+        self.send(method=method, params=params)
+
+    def start(self, method: str, **params: Any) -> int:
+        """Send a request and return its id."""
+        number = len(self._methods)
+        self._methods[number] = method
+        self.send(id=number, method=method, params=params)
+        return number
+
+    async def wait_for_answer(self, number: int) -> Line:
+        """Return the answer to a request: a line with a result or an error."""
+        return await self.wait_for(lambda line: "method" not in line and line.get("id") == number)
+
+    async def request(self, method: str, **params: Any) -> Line:
+        """Send a request and return its result, or its error."""
+        line = await self.wait_for_answer(self.start(method, **params))
+        return line["result"] if "result" in line else line["error"]
+
+    async def open(self, **params: Any) -> str:
+        """Open a new session and return its id."""
+        fields: Line = {"cwd": str(self.folder), "mcpServers": [], **params}
+        return (await self.request("session/new", **fields))["sessionId"]
+
+    def start_prompt(self, session: str, text: str) -> int:
+        """Send a prompt and return the id of the request."""
+        return self.start(
+            "session/prompt", sessionId=session, prompt=[{"type": "text", "text": text}]
+        )
+
+    async def ask(self, session: str, text: str) -> Line:
+        """Send a prompt and return its result, or its error."""
+        line = await self.wait_for_answer(self.start_prompt(session, text))
+        return line["result"] if "result" in line else line["error"]
+
+    def list_updates(self, kind: str = "", session: str = "") -> list[Line]:
+        """Return the updates of a kind for a session."""
+        params = [line["params"] for line in self.lines if line.get("method") == "session/update"]
+        return [
+            each["update"]
+            for each in params
+            if kind in ("", each["update"]["sessionUpdate"]) and session in ("", each["sessionId"])
+        ]
+
+    def join_text(self, session: str = "", kind: str = "agent_message_chunk") -> str:
+        """Return the text of the chunks for a session."""
+        return "".join(each["content"]["text"] for each in self.list_updates(kind, session))
+
+    async def wait_for(self, matches: Callable[[Line], bool]) -> Line:
+        """Return the first line that matches, as soon as it comes."""
+        await self.wait_until(lambda: any(map(matches, self.lines)))
+        return next(filter(matches, self.lines))
+
+    async def wait_until(self, is_true: Callable[[], object]) -> None:
+        """Wait until a condition about the lines is true."""
+        async with asyncio.timeout(SECONDS), self._written:
+            await self._written.wait_for(is_true)
+
+    def _receive(self, data: bytes) -> None:
+        assert data.endswith(b"\n")
+        assert b"\n" not in data[:-1]
+        line: Line = json.loads(data)
+        self._check(line)
+        self.lines.append(line)
+        if line.get("method") == "session/request_permission":
+            self.requests.append(line)
+            if choice := self.answer(line["params"]):
+                self.choose(line, choice)
+        task = asyncio.create_task(self._notify())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def choose(self, line: Line, choice: str) -> None:
+        """Answer a question about a call with the id of an option, or "cancelled"."""
+        outcome: Line = {"outcome": "cancelled"}
+        if choice != "cancelled":
+            outcome = {"outcome": "selected", "optionId": choice}
+        self.send(id=line["id"], result={"outcome": outcome})
+
+    def _check(self, line: Line) -> None:
+        """Check a line of the server against the models of the Python package."""
+        assert line["jsonrpc"] == "2.0"
+        method = line.get("method")
+        if method == "session/update":
+            kind = line["params"]["update"]["sessionUpdate"]
+            if kind not in NEW_UPDATES:
+                schema.SessionNotification.model_validate(line["params"])
+        elif method == "session/request_permission":
+            schema.RequestPermissionRequest.model_validate(line["params"])
+        elif "result" in line and (model := RESULTS.get(self._methods[line["id"]])):
+            model.model_validate(line["result"])
+        else:
+            assert method == "$/cancel_request" or "result" in line or "error" in line
+
+    async def _notify(self) -> None:
+        async with self._written:
+            self._written.notify_all()
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        while (data := await self._queue.get()) is not None:
+            yield data
+
+
+MakeEditor = Callable[..., Editor]
+SUBAGENTS: Line = {"subagents": {}, "session": {"notices": {}, "compaction": {}}}
+
+
+@pytest.fixture
+def make_editor(tmp_path: Path) -> MakeEditor:
+    """Return a function that makes an editor with a script of the model.
+
+    Its arguments: the script, whether it shows children as sessions, and session options.
+    """
+
+    def make(script: Any, *, subagents: bool = True, **options: Any) -> Editor:
+        options = {"prompt_budget": Budget(depth=4), **options}
+        return Editor(tmp_path, script, SUBAGENTS if subagents else {}, options)
+
+    return make

@@ -1,0 +1,148 @@
+"""Recorded sessions: a loaded one shows what was shown live; after a crash it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from itertools import groupby
+from typing import Any
+
+from mudroom.testing import Request, call
+
+from .conftest import Editor, Line, MakeEditor
+from .trees import act
+
+TREE: Line = {
+    "tools": 2,
+    "end": "answer",
+    "background": False,
+    "children": [
+        {"tools": 1, "end": "answer", "background": False, "children": []},
+        {
+            "tools": 0,
+            "end": "error",
+            "background": True,
+            "children": [{"tools": 1, "end": "answer", "background": False, "children": []}],
+        },
+    ],
+}
+
+
+def list_shown(editor: Editor) -> dict[str, list[Any]]:
+    """Return the updates of each session, with streamed text in one piece."""
+    shown: dict[str, list[Any]] = {}
+    for line in editor.lines:
+        if line.get("method") == "session/update":
+            params = line["params"]
+            shown.setdefault(params["sessionId"], []).append(params["update"])
+    return {session: join_chunks(updates) for session, updates in shown.items()}
+
+
+def sort_all(shown: dict[str, list[Any]]) -> dict[str, list[str]]:
+    """Return the updates of each session as texts in a fixed order."""
+    return {session: sorted(map(json.dumps, updates)) for session, updates in shown.items()}
+
+
+def join_chunks(updates: list[Line]) -> list[Any]:
+    """Return updates with the text of each message in one piece; sizes of windows are left out."""
+    skipped = ("user_message_chunk", "available_commands_update", "usage_update")
+    kept = [each for each in updates if each["sessionUpdate"] not in skipped]
+
+    def get_key(update: Line) -> Any:
+        is_chunk = update["sessionUpdate"].endswith("_chunk")
+        return update["sessionUpdate"] if is_chunk else json.dumps(update)
+
+    joined: list[Any] = []
+    for key, group in groupby(kept, get_key):
+        members = list(group)
+        if members[0]["sessionUpdate"].endswith("_chunk"):
+            joined.append((key, "".join(each["content"]["text"] for each in members)))
+        else:
+            joined += members
+    return joined
+
+
+async def test_a_loaded_session_shows_what_was_shown_live(make_editor: MakeEditor) -> None:
+    editor = make_editor(act)
+    async with editor.serve():
+        session = await editor.open()
+        await editor.ask(session, json.dumps(TREE))
+        live = list_shown(editor)
+        assert await editor.request("session/close", sessionId=session) == {}
+        editor.lines.clear()
+        loaded = await editor.request(
+            "session/load", sessionId=session, cwd=str(editor.folder), mcpServers=[]
+        )
+        history = list_shown(editor)
+    # Calls that run in parallel may be stored in another order than they are shown.
+    assert sort_all(history) == sort_all(live)
+    assert len(live) == 4
+    assert editor.join_text(session, "user_message_chunk") == json.dumps(TREE)
+    assert loaded["modes"]["currentModeId"] == "default"
+
+
+async def test_a_resumed_session_shows_nothing_and_knows_the_conversation(
+    make_editor: MakeEditor,
+) -> None:
+    editor = make_editor(["One.", "Two.", "Three."])
+    async with editor.serve():
+        session = await editor.open()
+        await editor.ask(session, "First.")
+        await editor.request("session/close", sessionId=session)
+        editor.lines.clear()
+        fields: Line = {"sessionId": session, "cwd": str(editor.folder), "mcpServers": []}
+        await editor.request("session/resume", **fields)
+        assert editor.list_updates("agent_message_chunk") == []
+        await editor.ask(session, "Second.")
+        await editor.request("session/load", **fields)
+        await editor.ask(session, "Third.")
+    assert len(editor.model.requests[-1].messages) == 5
+    totals = editor.list_updates("usage_update")[-1]["_meta"]["mudroom"]
+    assert totals["totalTokens"] > 0
+
+
+async def test_after_a_crash_children_are_unknown_and_the_next_prompt_ends_them(
+    make_editor: MakeEditor,
+) -> None:
+    entered = asyncio.Event()
+    is_dead = True
+
+    async def answer(request: Request) -> Any:
+        if request.prompt == "Ask.":
+            if request.turn == 0:
+                return call("task", prompt="Slow.", description="slow work")
+            return str(request.messages[-1])
+        if is_dead:
+            entered.set()
+            await asyncio.Event().wait()
+        return "Slow result."
+
+    editor = make_editor(answer)
+    async with editor.serve():
+        session = await editor.open()
+        editor.start_prompt(session, "Ask.")
+        await entered.wait()
+        copy_record(editor, session)
+    is_dead = False
+    survivor = make_editor(answer)
+    survivor.home = f"{editor.home}-copy"
+    async with survivor.serve():
+        await survivor.request(
+            "session/load", sessionId=session, cwd=str(editor.folder), mcpServers=[]
+        )
+        states = [each["state"]["state"] for each in survivor.list_updates("subagent_update")]
+        assert states == ["running", "unknown"]
+        assert survivor.list_updates("tool_call_update")[-1]["status"] == "pending"
+        result = await survivor.ask(session, "Go on.")
+    assert result["stopReason"] == "end_turn"
+    states = [each["state"]["state"] for each in survivor.list_updates("subagent_update")]
+    assert states == ["running", "unknown", "running", "idle"]
+    assert "Slow result." in survivor.join_text(session)
+
+
+def copy_record(editor: Editor, session: str) -> None:
+    """Copy the record as it is: what a killed process leaves."""
+    import shutil
+
+    shutil.copytree(editor.home, f"{editor.home}-copy")
+    assert session

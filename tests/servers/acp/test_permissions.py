@@ -1,0 +1,179 @@
+"""Questions about calls: at every depth, many at once, kept answers, and clients that are rude."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from mudroom._core.agents import Mode
+from mudroom.testing import Request, call
+
+from .conftest import MakeEditor
+
+
+def nest(depth: int) -> Any:
+    """Return a script whose run at this depth writes a file."""
+
+    def answer(request: Request) -> Any:
+        if request.results:
+            return " ".join(result.text for result in request.results)
+        level = request.prompt.count("x")
+        if level < depth:
+            return call("task", prompt="x" * (level + 1), description=f"level {level + 1}")
+        return call("write", file_path="made.txt", content="new text\n")
+
+    return answer
+
+
+@pytest.mark.parametrize("subagents", [True, False])
+async def test_a_question_of_depth_three_reaches_the_client(
+    make_editor: MakeEditor, *, subagents: bool
+) -> None:
+    editor = make_editor(nest(3), subagents=subagents)
+    async with editor.serve():
+        session = await editor.open()
+        await editor.ask(session, "Write it.")
+    (question,) = [line["params"] for line in editor.requests]
+    child = f"{session}/1.1.1.1.1.1.1"
+    tool_call = question["toolCall"]
+    assert question["sessionId"] == (child if subagents else session)
+    assert tool_call["kind"] == "edit"
+    path = str(editor.folder / "made.txt")
+    assert tool_call["content"][0] == {
+        "type": "diff",
+        "path": path,
+        "oldText": None,
+        "newText": "new text\n",
+    }
+    assert tool_call["locations"] == [{"path": path}]
+    assert [option["kind"] for option in question["options"]] == [
+        "allow_once",
+        "allow_always",
+        "reject_once",
+    ]
+    if subagents:
+        ids = [each["toolCallId"] for each in editor.list_updates("tool_call", child)]
+        assert tool_call["toolCallId"] in ids
+        updates = editor.list_updates("subagent_update")
+        states = [each["state"]["state"] for each in updates if each["sessionId"] == child]
+        assert states == ["running", "requires_action", "running", "idle"]
+    else:
+        assert tool_call["title"].startswith("general 1.1.1.1.1.1.1: write")
+    assert (editor.folder / "made.txt").read_text() == "new text\n"
+
+
+async def test_a_rejected_call_does_nothing_and_its_run_goes_on(make_editor: MakeEditor) -> None:
+    editor = make_editor(nest(0))
+    editor.answer = lambda _: "reject"
+    async with editor.serve():
+        session = await editor.open()
+        result = await editor.ask(session, "Write it.")
+    assert result["stopReason"] == "end_turn"
+    assert "the user said no" in editor.join_text(session)
+    assert editor.list_updates("tool_call_update")[-1]["status"] == "failed"
+    assert not (editor.folder / "made.txt").exists()
+
+
+async def test_an_answer_for_always_holds_for_the_folder_and_later_sessions(
+    make_editor: MakeEditor,
+) -> None:
+    editor = make_editor(nest(1))
+    editor.answer = lambda _: "allow_always"
+    async with editor.serve():
+        for _ in range(2):
+            session = await editor.open()
+            await editor.ask(session, "Write it.")
+            await editor.ask(session, "Write it again.")
+    assert len(editor.requests) == 1
+    assert "Always allow in this folder: write" in str(editor.requests[0])
+
+
+async def test_fifty_children_ask_at_once_and_each_call_once(make_editor: MakeEditor) -> None:
+    def answer(request: Request) -> Any:
+        if request.turn:
+            return "Done."
+        if request.prompt == "Ask.":
+            return [call("task", prompt=f"Write {number}.") for number in range(50)]
+        name = request.prompt.split()[1]
+        return call("write", file_path=f"{name}txt", content=name)
+
+    editor = make_editor(answer)
+    editor.answer = lambda _: None
+    async with editor.serve():
+        session = await editor.open()
+        prompt = editor.start_prompt(session, "Ask.")
+        await editor.wait_until(lambda: len(editor.requests) == 50)
+        for line in editor.requests:
+            editor.choose(line, "allow")
+        await editor.wait_for_answer(prompt)
+    asked = Counter(line["params"]["sessionId"] for line in editor.requests)
+    assert len(asked) == 50
+    assert set(asked.values()) == {1}
+    assert len(list(editor.folder.glob("*.txt"))) == 50
+
+
+async def test_a_cancel_withdraws_questions_that_the_client_never_answers(
+    make_editor: MakeEditor,
+) -> None:
+    editor = make_editor(nest(2))
+    editor.answer = lambda _: None
+    async with editor.serve():
+        session = await editor.open()
+        prompt = editor.start_prompt(session, "Write it.")
+        await editor.wait_until(lambda: editor.requests)
+        editor.notify("session/cancel", sessionId=session)
+        result = (await editor.wait_for_answer(prompt))["result"]
+        editor.choose(editor.requests[0], "cancelled")
+        editor.choose(editor.requests[0], "allow")
+    assert result["stopReason"] == "cancelled"
+    withdrawn = [line for line in editor.lines if line.get("method") == "$/cancel_request"]
+    assert [line["params"]["requestId"] for line in withdrawn] == [editor.requests[0]["id"]]
+    assert not (editor.folder / "made.txt").exists()
+
+
+async def test_an_outcome_that_is_no_choice_denies_the_call(make_editor: MakeEditor) -> None:
+    editor = make_editor(nest(0))
+    answers: list[Any] = ["cancelled", "nonsense"]
+    editor.answer = lambda _: answers.pop(0)
+    async with editor.serve():
+        session = await editor.open()
+        await editor.ask(session, "Write it.")
+        await editor.ask(session, "Write it.")
+        editor.answer = lambda _: None
+        prompt = editor.start_prompt(session, "Write it.")
+        await editor.wait_until(lambda: len(editor.requests) == 3)
+        editor.send(id=editor.requests[-1]["id"], error={"code": -1, "message": "no screen"})
+        await editor.wait_for_answer(prompt)
+    assert not (editor.folder / "made.txt").exists()
+    assert "the editor could not decide: no screen" in editor.join_text(session)
+
+
+async def test_a_wider_mode_holds_at_once_and_for_the_next_prompt(make_editor: MakeEditor) -> None:
+    entered = asyncio.Event()
+    released = asyncio.Event()
+
+    async def answer(request: Request) -> Any:
+        if request.turn == 0:
+            entered.set()
+            await released.wait()
+            return call("write", file_path="made.txt", content="new text\n")
+        return "Done."
+
+    editor = make_editor(answer)
+    async with editor.serve():
+        session = await editor.open()
+        prompt = editor.start_prompt(session, "Write it.")
+        await entered.wait()
+        assert (
+            await editor.request("session/set_mode", sessionId=session, modeId="acceptEdits") == {}
+        )
+        released.set()
+        await editor.wait_for_answer(prompt)
+        await editor.ask(session, "Write it.")
+    assert editor.requests == []
+    assert (editor.plans[-1].mode, editor.plans[-1].resume) == (Mode.ACCEPT_EDITS, session)
+    options = editor.list_updates("config_option_update")[-1]["configOptions"]
+    assert options[0]["currentValue"] == "acceptEdits"

@@ -1,0 +1,273 @@
+"""Prompts of the editor: text, calls with differences, plans, choices, cancels, wrong content."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mudroom._core.budgets import Budget
+from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
+from mudroom.errors import ModelRefused
+from mudroom.servers.acp.setup import FilePrompt
+from mudroom.testing import Request, call
+
+from .conftest import Line, MakeEditor
+
+PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"
+    "gg=="
+)
+"""An image of one pixel."""
+
+
+async def test_text_and_thoughts_stream_and_the_answer_has_the_reason(
+    make_editor: MakeEditor,
+) -> None:
+    text = "A long answer with many words, so that it comes in several pieces. " * 3
+    editor = make_editor([[ThinkingBlock("Let me think."), text]])
+    async with editor.serve():
+        session = await editor.open()
+        result = await editor.ask(session, "Hello.")
+    assert result["stopReason"] == "end_turn"
+    assert result["_meta"]["mudroom"]["reason"] == "GOAL"
+    assert editor.join_text(session) == text
+    assert editor.join_text(session, "agent_thought_chunk") == "Let me think."
+    chunks = editor.list_updates("agent_message_chunk")
+    assert len(chunks) > 1
+    assert len({chunk["messageId"] for chunk in chunks}) == 1
+    assert editor.list_updates("usage_update")[-1]["used"] > 0
+
+
+async def test_calls_have_kinds_places_and_differences(make_editor: MakeEditor) -> None:
+    calls = [
+        call("write", file_path="a.txt", content="one\ntwo\n"),
+        call("read", file_path="a.txt", offset=2),
+        call("edit", file_path="a.txt", old_string="two", new_string="three"),
+        call("write", file_path="a.txt", content="four\n"),
+        call("grep", pattern="four"),
+        call("bash", command="echo $((40 + 2))"),
+        call("read", file_path="missing.txt"),
+    ]
+    editor = make_editor([*calls, "Done."])
+    async with editor.serve():
+        session = await editor.open()
+        await editor.ask(session, "Work.")
+    started = editor.list_updates("tool_call")
+    path = str(editor.folder / "a.txt")
+    kinds = ["edit", "read", "edit", "edit", "search", "execute", "read"]
+    assert [each["kind"] for each in started] == kinds
+    assert [each["status"] for each in started] == ["pending"] * 7
+    assert started[1]["locations"] == [{"path": path, "line": 2}]
+    assert started[5]["rawInput"] == {"command": "echo $((40 + 2))"}
+    diffs = [
+        (each["oldText"], each["newText"])
+        for update in editor.list_updates("tool_call_update")
+        for each in update.get("content", [])
+        if each["type"] == "diff"
+    ]
+    expected = [(None, "one\ntwo\n"), ("two", "three"), ("one\nthree\n", "four\n")]
+    assert list(dict.fromkeys(diffs)) == expected
+    ends = [each for each in editor.list_updates("tool_call_update") if "failed" in str(each)]
+    assert [each["toolCallId"] for each in ends] == [started[6]["toolCallId"]]
+    assert "42" in str(editor.list_updates("tool_call_update"))
+
+
+async def test_todos_are_a_plan(make_editor: MakeEditor) -> None:
+    todos = [
+        {"content": "Look.", "status": "completed"},
+        {"content": "Write.", "status": "in_progress"},
+    ]
+    editor = make_editor([call("todo", todos=todos), "Done."])
+    async with editor.serve():
+        session = await editor.open()
+        await editor.ask(session, "Work.")
+    (plan,) = editor.list_updates("plan")
+    assert plan["entries"] == [{**todo, "priority": "medium"} for todo in todos]
+
+
+@pytest.mark.parametrize(
+    ("answer", "budget", "expected"),
+    [
+        (call("glob", pattern="*"), Budget(turns=1), "max_turn_requests"),
+        (
+            AssistantMessage((TextBlock("I would"),), stop_reason=StopReason.LENGTH),
+            Budget(),
+            "max_tokens",
+        ),
+        (
+            AssistantMessage((TextBlock("I refuse."),), stop_reason=StopReason.REFUSAL),
+            Budget(),
+            "refusal",
+        ),
+    ],
+)
+async def test_limits_and_refusals_have_their_stop_reasons(
+    make_editor: MakeEditor, answer: Any, budget: Budget, expected: str
+) -> None:
+    def answer_so(_: Request) -> Any:
+        return answer
+
+    editor = make_editor(answer_so, prompt_budget=budget)
+    async with editor.serve():
+        session = await editor.open()
+        result = await editor.ask(session, "Work.")
+    assert result["stopReason"] == expected, result
+
+
+async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: MakeEditor) -> None:
+    def answer(request: Request) -> Any:
+        return ModelRefused("the model failed") if "Fail." in str(request.messages[-1]) else "Fine."
+
+    editor = make_editor(answer)
+    async with editor.serve():
+        session = await editor.open()
+        error = await editor.ask(session, "Fail.")
+        result = await editor.ask(session, "Again.")
+    assert error["code"] == -32603
+    assert "the model failed" in error["message"]
+    assert error["data"] == {"reason": "ERROR"}
+    assert result["stopReason"] == "end_turn"
+
+
+async def test_prompts_run_one_after_the_other_and_a_cancel_stops_those_before_it(
+    make_editor: MakeEditor,
+) -> None:
+    entered = asyncio.Event()
+
+    async def answer(request: Request) -> Any:
+        if "Wait." in str(request.messages[-1]):
+            entered.set()
+            await asyncio.Event().wait()
+        return "Fine."
+
+    editor = make_editor(answer)
+    async with editor.serve():
+        session = await editor.open()
+        first = editor.start_prompt(session, "Wait.")
+        second = editor.start_prompt(session, "Second.")
+        await entered.wait()
+        editor.notify("session/cancel", sessionId=session)
+        third = editor.start_prompt(session, "Third.")
+        results = [
+            (await editor.wait_for_answer(each))["result"] for each in (first, second, third)
+        ]
+    assert [each["stopReason"] for each in results] == ["cancelled", "cancelled", "end_turn"]
+    assert len(editor.model.requests) == 2
+
+
+async def test_the_cancel_of_a_prompt_request_stops_the_prompt(make_editor: MakeEditor) -> None:
+    entered = asyncio.Event()
+
+    async def answer(_: Request) -> Any:
+        entered.set()
+        return await asyncio.Event().wait()
+
+    editor = make_editor(answer)
+    async with editor.serve():
+        session = await editor.open()
+        prompt = editor.start_prompt(session, "Wait.")
+        await entered.wait()
+        editor.notify("$/cancel_request", requestId=prompt)
+        result = (await editor.wait_for_answer(prompt))["result"]
+    assert result["stopReason"] == "cancelled"
+
+
+async def test_a_cancel_right_after_the_prompt_is_not_lost(make_editor: MakeEditor) -> None:
+    editor = make_editor(["Never."])
+    async with editor.serve():
+        session = await editor.open()
+        prompt = editor.start_prompt(session, "Go.")
+        editor.notify("session/cancel", sessionId=session)
+        result = (await editor.wait_for_answer(prompt))["result"]
+    assert result["stopReason"] == "cancelled"
+    assert editor.model.requests == []
+
+
+async def test_attachments_reach_the_model(make_editor: MakeEditor) -> None:
+    editor = make_editor(["Seen."], takes_images=True)
+    blocks: list[Line] = [
+        {"type": "text", "text": "Look at these."},
+        {"type": "resource_link", "name": "a", "uri": "file:///tmp/a%20b.txt"},
+        {"type": "resource", "resource": {"uri": "file:///x.py#L1", "text": "import mud"}},
+        {"type": "image", "mimeType": "image/png", "data": PNG},
+    ]
+    async with editor.serve():
+        session = await editor.open()
+        await editor.request("session/prompt", sessionId=session, prompt=blocks)
+        audio: Line = {"type": "audio", "mimeType": "audio/wav", "data": ""}
+        error = await editor.request("session/prompt", sessionId=session, prompt=[audio])
+        empty = await editor.request("session/prompt", sessionId=session, prompt=[])
+    sent = str(editor.model.requests[0].messages[0])
+    assert "Attached: /tmp/a b.txt" in sent
+    assert '<resource from="/x.py (L1)">\\nimport mud\\n</resource>' in sent
+    assert "ImageBlock" in sent
+    assert (error["code"], error["message"]) == (
+        -32602,
+        "a model gets no content of type audio here",
+    )
+    assert "the prompt is empty" in empty["message"]
+
+
+async def test_prompts_of_files_are_commands(make_editor: MakeEditor) -> None:
+    editor = make_editor(["One.", "Two."])
+    editor.prompts = [
+        FilePrompt(name="fix", description="fix it", format_prompt=lambda words: f"Fix {words}!")
+    ]
+    async with editor.serve():
+        session = await editor.open()
+        await editor.wait_until(lambda: editor.list_updates("available_commands_update"))
+        await editor.ask(session, "/fix the door")
+        await editor.ask(session, "/other the door")
+    (update,) = editor.list_updates("available_commands_update")
+    assert [each["name"] for each in update["availableCommands"]] == ["fix"]
+    prompts = [str(request.messages[-1]) for request in editor.model.requests]
+    assert "Fix the door!" in prompts[0]
+    assert "/other the door" in prompts[1]
+
+
+async def test_a_model_is_chosen_and_a_wrong_one_is_an_error(make_editor: MakeEditor) -> None:
+    editor = make_editor(["One.", "Two."])
+    async with editor.serve():
+        session = await editor.open()
+        await editor.ask(session, "First.")
+        chosen = await editor.request(
+            "session/set_config_option", sessionId=session, configId="model", value="offline"
+        )
+        wrong = await editor.request(
+            "session/set_config_option", sessionId=session, configId="model", value="nowhere:x"
+        )
+        mode = await editor.request(
+            "session/set_config_option", sessionId=session, configId="mode", value="plan"
+        )
+        unknown = await editor.request(
+            "session/set_config_option", sessionId=session, configId="taste", value="x"
+        )
+        bad_mode = await editor.request("session/set_mode", sessionId=session, modeId="wild")
+    assert chosen["configOptions"][1]["currentValue"] == "offline"
+    assert wrong["code"] == -32602
+    assert mode["configOptions"][0]["currentValue"] == "plan"
+    assert mode["configOptions"][1]["currentValue"] == "offline"
+    assert "there is no option 'taste'" in unknown["message"]
+    assert "unknown permission mode 'wild'" in bad_mode["message"]
+    assert editor.list_updates("current_mode_update")[-1]["currentModeId"] == "plan"
+
+
+async def test_ten_sessions_of_one_process_are_independent(make_editor: MakeEditor) -> None:
+    async def answer(request: Request) -> Any:
+        await asyncio.sleep(0)
+        return f"Answer to {request.prompt}"
+
+    editor = make_editor(answer)
+    async with editor.serve():
+        sessions = [await editor.open() for _ in range(10)]
+        prompts = [editor.start_prompt(each, f"P{n}") for n, each in enumerate(sessions)]
+        for prompt in prompts:
+            await editor.wait_for_answer(prompt)
+        assert await editor.request("session/close", sessionId=sessions[0]) == {}
+        error = await editor.ask(sessions[0], "More.")
+        await editor.ask(sessions[1], "More.")
+    for number, session in enumerate(sessions):
+        assert editor.join_text(session).startswith(f"Answer to P{number}")
+    assert error["code"] == -32002
