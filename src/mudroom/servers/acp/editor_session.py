@@ -104,8 +104,8 @@ class EditorSession:
 
     async def send_commands(self) -> None:
         """Send the prompts of files as commands of the editor."""
-        cwd = self._get_planned().session.cwd
-        prompts = await asyncio.to_thread(self._command_line.load_prompts, cwd)
+        session = self._get_planned().session
+        prompts = await asyncio.to_thread(self._command_line.load_prompts, session)
         self._prompts = {prompt.name: prompt for prompt in prompts}
         commands = [
             {

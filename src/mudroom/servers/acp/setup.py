@@ -79,7 +79,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
 
     Arguments:
         prepare: makes the session of a plan. Raises UsageError, RequestError.
-        load_prompts: returns the prompts of the files of a folder and of the user.
+        load_prompts: returns the prompts of the files of an open session.
         list_models: returns the model strings that work here.
         list_sessions: returns the last sessions of a folder; None for all folders.
         delete_session: deletes a recorded session. Raises MudroomError.
@@ -88,7 +88,7 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     """
 
     prepare: Callable[[SessionPlan, Approver], PlannedSession]
-    load_prompts: Callable[[str], Sequence[FilePrompt]]
+    load_prompts: Callable[[Session], Sequence[FilePrompt]]
     list_models: Callable[[], Sequence[str]]
     list_sessions: Callable[[str | None], Awaitable[Sequence[RecordedSession]]]
     delete_session: Callable[[str], Awaitable[None]]

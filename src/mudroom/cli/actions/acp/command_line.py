@@ -11,6 +11,7 @@ from ....servers.acp.setup import CommandLine, FilePrompt, RecordedSession
 if TYPE_CHECKING:
     from ...._core.ports import Approver
     from ....servers.acp.setup import PlannedSession, SessionPlan
+    from ....session import Session
 
 _MAX_LISTED = 200
 """Sessions of a list; each needs a look into its record."""
@@ -60,7 +61,7 @@ def _preload() -> None:
     from . import prepare_session  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def _load_prompts(folder: str) -> Sequence[FilePrompt]:
+def _load_prompts(session: Session) -> Sequence[FilePrompt]:
     from ....projections.safe_text import sanitize_line
     from ..prompts.prompt_files import load_prompt_files
 
@@ -70,7 +71,7 @@ def _load_prompts(folder: str) -> Sequence[FilePrompt]:
             description=sanitize_line(file.source.description),
             format_prompt=file.format_prompt,
         )
-        for file in load_prompt_files(folder).values()
+        for file in load_prompt_files(session).values()
     ]
 
 
