@@ -35,6 +35,7 @@ from .session_runs.requests import OutputSpec
 from .session_runs.runner import SessionRunner
 from .session_runs.server_controls import ServerControls
 from .session_runs.task_calls import TaskCalls
+from .session_runs.tasks import run_task
 
 
 class Session(RunControls, ServerControls, TaskCalls):
@@ -224,6 +225,33 @@ class Session(RunControls, ServerControls, TaskCalls):
         """
         runner = self._require_open()
         return RunStream(lambda watcher: runner.run_prompt(prompt, outputs, watcher))
+
+    def stream_task(
+        self,
+        prompt: Prompt,
+        *,
+        outputs: OutputSpec[Outputs] = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
+        description: str = "",
+    ) -> RunStream[Outputs]:
+        """Run a task like `task`, and iterate over its events while it runs.
+
+        Arguments:
+            outputs, agent, budget, model, description: as for `task`.
+
+        Example:
+            async with session.stream_task("Find the author.", agent="explore") as stream:
+                async for event in stream:
+                    print(event.run)
+            print(stream.report.text)
+        """
+        runner = self._require_open()
+        more = {"model": model, "description": description}
+        return RunStream(
+            lambda watcher: run_task(runner, prompt, outputs, agent, budget, watcher, **more)
+        )
 
     async def compact(self, focus: str = "") -> Report:
         """Replace the conversation with a summary by its model. The journal keeps all messages.

@@ -309,14 +309,13 @@ class SessionRunner:
 
     async def _run_root(self, brief: Brief, request: RunRequest) -> Report:
         report: Report | None = None
-        with self._show_to(request.watcher, brief.run_id):
-            self._conversation.start_run(brief)
-            try:
-                report = await self.execute(self.resources.worker, brief, request)
-                return report
-            finally:
-                if report is None or not report.is_interrupted:
-                    self._conversation.finish_run(brief, report)
+        self._conversation.start_run(brief)
+        try:
+            report = await self.execute(self.resources.worker, brief, request)
+            return report
+        finally:
+            if report is None or not report.is_interrupted:
+                self._conversation.finish_run(brief, report)
 
     @contextmanager
     def _show_to(self, watcher: Callable[[AnyEvent], None] | None, run_id: str) -> Generator[None]:
@@ -333,7 +332,7 @@ class SessionRunner:
 
     async def execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
         """Execute a run without a parent and return its report."""
-        with ExitStack() as stack:
+        with self._show_to(request.watcher, brief.run_id), ExitStack() as stack:
             handle = self._start(worker, brief, request, stack)
             report = await self._wait_for_report(handle, request)
             if report.is_interrupted:

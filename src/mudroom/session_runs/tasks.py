@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable
 from typing import Any
+
+from msgspec.structs import replace
 
 from .._core.agents import Agent
 from .._core.budgets import Budget, check_amount
+from .._core.events import AnyEvent
 from .._core.runs import Brief, Report
 from .._core.runs import T as Outputs
 from ..errors import UsageError
@@ -27,16 +30,17 @@ async def run_task(
     outputs: OutputSpec[Outputs],
     agent: str | Agent,
     budget: Budget | None,
+    watcher: Callable[[AnyEvent], None] | None = None,
     **more: Any,
 ) -> Report[Outputs]:
     """Run a task beside the conversation; see `Session.task`.
 
     Arguments:
-        more: see `BriefMaker.make_task_brief`.
+        watcher: called with each of its events. more: see `BriefMaker.make_task_brief`.
     """
     specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
     brief = runner.briefs.make_task_brief(prompt, specification, budget, **more)
-    request = runner.make_request(output_type)
+    request = replace(runner.make_request(output_type), watcher=watcher)
     report = await runner.execute(runner.resources.worker, brief, request)
     return convert_report(report, output_type)
 
