@@ -58,7 +58,7 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
         text = f"{text[:REPORT_CAP]}\n{notice}"
     lines = [context.run.services.mark_report(text), format_evidence(report)]
     if report.reason is not Reason.GOAL:
-        lines.insert(0, _format_warning(report))
+        lines.insert(0, format_warning(report))
     return "\n".join(lines), spill
 
 
@@ -79,7 +79,8 @@ def parse_report(text: str) -> ParsedReport:
     return ParsedReport("" if whole == NO_SUMMARY else whole, warning, spill)
 
 
-def _format_warning(report: Report) -> str:
+def format_warning(report: Report) -> str:
+    """Return one line that says why a run did not reach its goal."""
     turns = report.limit.maximum if report.limit else report.turns - report.recovered
     causes = {
         Reason.MAX_TURNS: f"stopped after {turns:g} turns, its limit",

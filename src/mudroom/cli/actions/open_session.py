@@ -85,7 +85,7 @@ def make_session_options(
         "agents": agents,
         "agent_files": True,
         "cwd": cwd,
-        "prompt_budget": _to_budget(settings),
+        "prompt_budget": to_budget(settings),
         "prices": settings.output_format != "text",
         "environ": os.environ,
     }
@@ -97,7 +97,8 @@ async def name_session(session: Session, home: str, start: SessionStart) -> None
         await open_store(home).rename(session.id, start.name)
 
 
-def _to_budget(settings: Settings) -> Budget:
+def to_budget(settings: Settings) -> Budget:
+    """Return the limits of one prompt, child runs included."""
     seconds = None if settings.max_minutes is None else settings.max_minutes * 60
     return Budget(
         turns=settings.max_turns,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ._options import CONTEXT_SETTINGS, folder_option, json_option, plugin_dir_option
+from .mcp_server import serve
 
 _scope_option = click.option(
     "--scope",
@@ -17,7 +18,7 @@ _scope_option = click.option(
 @folder_option("Work in this folder.")
 @click.pass_context
 def mcp(ctx: click.Context, cwd: str) -> int | None:
-    """List MCP servers and their files; add or remove one; list and call their tools.
+    """List MCP servers and their files; add or remove one; list and call their tools; be one.
 
     Only tools and call start servers. Servers of a folder are used only when you trust them:
     mudroom trust.
@@ -212,5 +213,7 @@ def show_plugin(obj: tuple[str, str | None], name: str, as_json: bool) -> int:
 
     return print_plugin(obj[0], name, obj[1], as_json=as_json)
 
+
+mcp.add_command(serve)
 
 COMMANDS: dict[str, click.Command] = {"mcp": mcp, "hooks": hooks, "plugins": plugins}

@@ -24,7 +24,21 @@ _STOP_STEPS = ((0, 0.7), (signal.SIGTERM, 0.5), (signal.SIGKILL, 0.5))
 """Signals and the seconds to wait after each; 0 stands for the end of the input."""
 _KEEPER = 'read -r _; sleep 1; kill -s KILL -- "-$0"'
 """Shell program that kills a process group one second after the end of its own input."""
-_INHERITED = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER")
+NESTING_VARIABLE = "MUDROOM_MCP_NESTING"
+"""Variable with the number of servers of mudroom that a server works for."""
+_INHERITED = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    NESTING_VARIABLE,
+)
 
 
 class ServerProcess:

@@ -1,0 +1,91 @@
+"""Start of the MCP server: settings and flags become the session of its tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from ..._core.budgets import Budget
+from ..._core.ports import Approver
+from ..._platform.event_loop import run_event_loop
+from ...errors import UsageError
+from ...integrations.mcp_servers.server_process import NESTING_VARIABLE
+from ...servers.mcp.host_tasks import DEFAULT_PARALLEL
+from ...servers.mcp.server import McpServer, ServerOptions, require_package
+from ...session import Session
+from ..output.log_notices import show_log
+from ..output.progress import print_notice
+from ..output.signals import handle_signals
+from ..output.start_notices import select_new_notices
+from .load_permissions import load_permissions
+from .load_settings import load_settings
+from .open_session import create_session, to_budget
+from .programs.load_programs import list_server_names, load_programs
+from .session_store import delete_expired_sessions
+
+
+def serve_mcp(
+    cwd: str,
+    flags: Mapping[str, object],
+    *,
+    parallel: int | None,
+    total_tokens: int | None,
+    total_usd: float | None,
+    quiet: bool,
+) -> int:
+    """Serve the host at stdin and stdout; return the exit code.
+
+    Arguments:
+        flags: settings given as flags.
+        parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
+
+    Raises UsageError without the package `mcp`.
+    """
+    require_package()
+    settings = load_settings(cwd, **flags)
+    programs = load_programs(settings, cwd)
+    loaded = load_permissions(settings, cwd, can_ask=True, servers=list_server_names(programs))
+    nesting = _read_nesting(os.environ)
+    options = ServerOptions(
+        limits=to_budget(settings),
+        parallel=parallel or DEFAULT_PARALLEL,
+        permissions=loaded.permissions,
+        cwd=os.path.realpath(cwd),
+        home=settings.home,
+        user_home=os.environ.get("HOME", "/"),
+        nesting=nesting,
+    )
+
+    def make_session(approver: Approver) -> Session:
+        return create_session(
+            settings,
+            cwd,
+            loaded,
+            programs=programs,
+            approver=approver,
+            budget=Budget(total_tokens=total_tokens, usd=total_usd),
+            prices=True,
+            environ={**os.environ, NESTING_VARIABLE: str(nesting + 1)},
+        )
+
+    def show(text: str) -> None:
+        if not quiet:
+            print_notice(text)
+
+    async def serve() -> int:
+        if notice := await delete_expired_sessions(settings):
+            show(notice)
+        server = McpServer(make_session, options, show)
+        server.select_notices = lambda notices: select_new_notices(settings.home, cwd, notices)
+        with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
+            await server.serve_stdio()
+        return 128 + signals[0] if signals else 0
+
+    return run_event_loop(serve())
+
+
+def _read_nesting(environ: Mapping[str, str]) -> int:
+    text = environ.get(NESTING_VARIABLE, "") or "0"
+    if not text.isdecimal():
+        raise UsageError(f"{text!r} is no number", where=f"${NESTING_VARIABLE}", remedy="Unset it.")
+    return int(text)

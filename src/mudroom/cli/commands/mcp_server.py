@@ -1,0 +1,80 @@
+"""The command `mcp serve`: mudroom as an MCP server."""
+
+from __future__ import annotations
+
+import click
+
+from ..actions.load_permissions import MODES
+from ._options import CONTEXT_SETTINGS, complete_folders, quiet_option, rules_option, value_option
+
+_COUNT = click.IntRange(1)
+_AMOUNT = click.FloatRange(0, min_open=True)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.option(
+    "-C", "cwd", metavar="DIR", shell_complete=complete_folders, help="Work in this folder."
+)
+@value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
+@value_option("--child-model", "MODEL", "Model of the runs below a task (default: as the task).")
+@value_option("--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …}}.')
+@value_option("--parallel", "N", "Tasks at the same time; more wait (default: 16).", _COUNT)
+@value_option("--max-turns", "N", "Maximum number of model calls of a task.", _COUNT)
+@value_option("--max-minutes", "N", "Time limit of a task in minutes.", _AMOUNT)
+@value_option("--max-tokens", "N", "Token limit of a task (input + output).", _COUNT)
+@value_option("--max-budget-usd", "USD", "Spending limit of a task.", _AMOUNT)
+@value_option("--total-tokens", "N", "Token limit of all tasks together.", _COUNT)
+@value_option("--total-usd", "USD", "Spending limit of all tasks together.", _AMOUNT)
+@click.option(
+    "--sandbox",
+    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
+    help='Sandbox for shell commands ("off" disables it).',
+)
+@click.option(
+    "--allow-net", is_flag=True, default=None, help="Let commands and web tools reach the network."
+)
+@click.option(
+    "--isolate", is_flag=True, default=None, help="Give children that may change files own copies."
+)
+@click.option(
+    "--permission-mode",
+    type=click.Choice(MODES),
+    help="Permission mode when no rule matches (default: the user of the host is asked).",
+)
+@rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')
+@rules_option("disallowed", 'Never allow: "Bash(git push:*)".')
+@click.option(
+    "--trust",
+    is_flag=True,
+    default=None,
+    help="Trust the agent files, MCP servers and hooks of this folder.",
+)
+@quiet_option
+@click.pass_obj
+def serve(
+    group_cwd: str,
+    cwd: str | None,
+    parallel: int | None,
+    total_tokens: int | None,
+    total_usd: float | None,
+    quiet: bool,
+    **flags: object,
+) -> int:
+    """Be an MCP server: a host gives tasks to mudroom's agents.
+
+    The host starts this command and talks to its stdin and stdout. Limits that a host requests
+    can only lower those of the command. It needs the extra mcp.
+
+    \b
+    mudroom mcp serve -C ~/project --max-budget-usd 2 --total-usd 20
+    """
+    from ..actions.serve_mcp import serve_mcp
+
+    return serve_mcp(
+        cwd or group_cwd,
+        flags,
+        parallel=parallel,
+        total_tokens=total_tokens,
+        total_usd=total_usd,
+        quiet=quiet,
+    )

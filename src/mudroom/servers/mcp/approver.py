@@ -1,0 +1,102 @@
+"""The port Approver: the user of the host decides, if the host can ask."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ...permissions.approved_rules import ApprovedRules
+from ...permissions.rules import Permissions
+from ...projections.safe_text import make_call_title, sanitize_line
+from ...tools import make_builtin_tools
+from .host_task import Question
+from .host_tasks import HostTasks
+
+ANSWER_SECONDS = 120.0
+"""Seconds until a question without an answer counts as answered with no."""
+
+ONCE = "allow once"
+ALWAYS = "always allow"
+NO = "no"
+ANSWER_FIELD = "answer"
+FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        ANSWER_FIELD: {"type": "string", "title": "Allow it?", "enum": [ONCE, ALWAYS, NO]}
+    },
+    "required": [ANSWER_FIELD],
+}
+"""Form of a question; `always allow` holds for similar calls until the server ends."""
+
+CANNOT_ASK = ApprovalDecision(False, "the MCP host cannot ask its user")
+
+
+class McpApprover:
+    """Questions to the users of the hosts.
+
+    Arguments:
+        permissions: those of the session. cwd: its folder. user_home: home of the user.
+        seconds: time for an answer.
+    """
+
+    def __init__(
+        self,
+        calls: HostTasks,
+        permissions: Permissions,
+        *,
+        cwd: str,
+        user_home: str,
+        seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        self._calls = calls
+        self._seconds = seconds
+        self._approved = ApprovedRules(
+            permissions, workspace=cwd, user_home=user_home, tools=make_builtin_tools()
+        )
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Wait for the answer of the user, unless an approved rule allows the call."""
+        if self._approved.allow(request.tool, request.arguments):
+            return ApprovalDecision(True, "allowed until the server ends")
+        call = self._calls.find_by_run(request.run_id)
+        if call is None:
+            return CANNOT_ASK
+        question = Question(
+            secrets.token_hex(8), request, asyncio.get_running_loop().create_future()
+        )
+        call.questions[question.id] = question
+        call.notify()
+        try:
+            async with asyncio.timeout(self._seconds):
+                decision = await question.answer
+        except TimeoutError:
+            return ApprovalDecision(False, f"no one answered within {self._seconds:g} s")
+        finally:
+            call.questions.pop(question.id, None)
+        if decision.allowed and decision.why == ALWAYS:
+            self._approved.add(*self._approved.suggest(request.tool, request.arguments))
+        return decision
+
+
+def describe_question(question: Question) -> str:
+    """Return the text of a question for the user."""
+    request = question.request
+    title = request.command_part or make_call_title(request.arguments)
+    lines = [f"Allow {request.tool}? Agent {request.agent}, run {request.run_id}."]
+    lines += [sanitize_line(title, 500), request.why]
+    return "\n".join(filter(None, lines))
+
+
+def read_answer(action: str, content: Mapping[str, Any] | None) -> ApprovalDecision:
+    """Return the decision that a filled form states.
+
+    Arguments:
+        action: "accept", "decline" or "cancel".
+    """
+    answer = str((content or {}).get(ANSWER_FIELD, NO))
+    if action != "accept" or answer not in (ONCE, ALWAYS):
+        return ApprovalDecision(False, "the user said no")
+    return ApprovalDecision(True, answer)

@@ -1,0 +1,175 @@
+"""Following: a call of a host that waits for tasks, reports progress and asks the user.
+
+Import this module late: it imports the package `mcp`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import anyio
+import mcp_types
+from mcp.server.context import ServerRequestContext
+
+from ..._core.ports import ApprovalDecision
+from .approver import CANNOT_ASK, FORM, describe_question, read_answer
+from .host_task import HostTask, Question
+
+DEFAULT_WAIT = 45.0
+"""Seconds that a call waits if its host gets no progress: hosts give up after 60."""
+_SHORTEST_PAUSE = 0.25
+"""Seconds between two messages about progress at least."""
+
+Context = ServerRequestContext[Any, Any]
+
+
+class Following:
+    """One call of a host that waits for tasks.
+
+    Arguments:
+        wait: seconds until it stops waiting; None for no end with progress, else DEFAULT_WAIT.
+        heartbeat: seconds between two messages about progress if nothing happens.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        calls: Sequence[HostTask],
+        wait: float | None,
+        *,
+        heartbeat: float,
+    ) -> None:
+        self._context = context
+        self._calls = calls
+        self._heartbeat = heartbeat
+        self._has_token = bool(context.meta) and "progress_token" in (context.meta or {})
+        if wait is None and not self._has_token:
+            wait = DEFAULT_WAIT
+        now = asyncio.get_running_loop().time()
+        self._deadline = float("inf") if wait is None else now + wait
+        self._changed = asyncio.Event()
+        self._progress = 0
+        self._last_sent = float("-inf")
+        self._asking: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> list[Question]:
+        """Wait for the end of the tasks, or for the deadline.
+
+        Return the questions that the host must answer before it repeats the call; often none.
+        """
+        for call in self._calls:
+            call.watchers.add(self._changed)
+        try:
+            while self._has_open_calls and not self._is_over:
+                self._changed.clear()
+                if questions := await self._ask():
+                    return questions
+                await self._report_progress()
+                await self._wait_for_change()
+            return []
+        finally:
+            for call in self._calls:
+                call.watchers.discard(self._changed)
+            for task in self._asking:
+                task.cancel()
+
+    @property
+    def _has_open_calls(self) -> bool:
+        return not all(call.has_ended for call in self._calls)
+
+    @property
+    def _is_over(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._deadline
+
+    async def _wait_for_change(self) -> None:
+        loop = asyncio.get_running_loop()
+        seconds = max(0.0, min(self._heartbeat, self._deadline - loop.time()))
+        with anyio.move_on_after(seconds):
+            await self._changed.wait()
+            pause = self._last_sent + _SHORTEST_PAUSE - loop.time()
+            if self._has_token and pause > 0 and self._has_open_calls:
+                await asyncio.sleep(pause)
+
+    async def _report_progress(self) -> None:
+        if not self._has_token:
+            return
+        self._last_sent = asyncio.get_running_loop().time()
+        self._progress += 1
+        await self._context.session.report_progress(self._progress, None, self._describe())
+
+    def _describe(self) -> str:
+        if len(self._calls) == 1:
+            return self._calls[0].describe_progress()
+        ended = sum(call.has_ended for call in self._calls)
+        turns = sum(call.turns for call in self._calls)
+        return f"{ended} of {len(self._calls)} tasks have ended, {turns:,} requests"
+
+    async def _ask(self) -> list[Question]:
+        """Bring open questions to the user; return those that the host gets with the result."""
+        questions = [
+            question
+            for call in self._calls
+            for question in call.questions.values()
+            if not question.is_sent and not question.answer.done()
+        ]
+        session = self._context.session
+        if not questions:
+            return []
+        if not can_ask(session.client_capabilities):
+            for question in questions:
+                question.answer.set_result(CANNOT_ASK)
+            return []
+        for question in questions:
+            question.is_sent = True
+        if not session.can_send_request:
+            return questions
+        for question in questions:
+            task = asyncio.create_task(self._elicit(question))
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        return []
+
+    async def _elicit(self, question: Question) -> None:
+        """Send a question to a host of the older revision and take its answer."""
+        try:
+            result = await self._context.session.elicit_form(
+                describe_question(question), FORM, self._context.request_id
+            )
+            answer_question(question, result)
+        except asyncio.CancelledError:
+            question.is_sent = False  # a later call asks again
+            raise
+        except Exception as error:  # noqa: BLE001  (a host may answer anything)
+            decide(question, ApprovalDecision(False, f"the MCP host could not ask: {error}"))
+
+
+def can_ask(capabilities: mcp_types.ClientCapabilities | None) -> bool:
+    """Return whether a host can show a form to its user."""
+    elicitation = capabilities.elicitation if capabilities else None
+    if elicitation is None:
+        return False
+    return elicitation.form is not None or elicitation.url is None
+
+
+def make_input_request(question: Question) -> mcp_types.ElicitRequest:
+    """Return a question as hosts of the newer revision get it, with the result of a call."""
+    params = mcp_types.ElicitRequestFormParams(
+        message=describe_question(question), requested_schema=FORM
+    )
+    return mcp_types.ElicitRequest(params=params)
+
+
+def answer_question(question: Question, response: object) -> None:
+    """Take the answer of a host to a question."""
+    if isinstance(response, mcp_types.ElicitResult):
+        decide(question, read_answer(response.action, response.content))
+    else:
+        decide(question, ApprovalDecision(False, "the MCP host gave no answer"))
+
+
+def decide(question: Question, decision: ApprovalDecision) -> None:
+    """Answer a question, unless it has an answer."""
+    if not question.answer.done():
+        question.answer.set_result(decision)

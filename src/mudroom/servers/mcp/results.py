@@ -1,0 +1,153 @@
+"""Results of calls: what the host gets of tasks, as text and as values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..._core.runs import Report
+from ..._engine.child_report import NO_SUMMARY, format_evidence, format_warning
+from ..._platform.private_files import write_private_file
+from .host_task import HostTask
+from .host_tasks import is_success
+
+MAX_TEXT = 24_000
+"""Characters of a report: about 6,000 tokens; hosts warn at 10,000."""
+MAX_TEXT_OF_MANY = 30_000
+"""Characters of all reports of one call."""
+_MIN_TEXT = 200
+_MAX_CHILDREN = 100
+_MAX_FILES = 200
+
+
+class ToolAnswer(Struct, frozen=True):
+    """The result of one call.
+
+    Arguments:
+        values: the structured content, which has the shape of the output schema.
+    """
+
+    text: str
+    values: dict[str, Any]
+    is_error: bool = False
+
+
+class AnswerMaker:
+    """Maker of the results of calls.
+
+    Arguments:
+        session: id of the session. spill_folder: folder for texts that are too long.
+    """
+
+    def __init__(self, session: str, spill_folder: str) -> None:
+        self._session = session
+        self._spill_folder = spill_folder
+
+    def describe(self, call: HostTask, limit: int = MAX_TEXT) -> ToolAnswer:
+        """Return the state of a task, or its report.
+
+        Arguments:
+            limit: characters of the report; the whole one is in a file.
+        """
+        if not call.has_ended:
+            text = (
+                f"Task {call.id} goes on ({call.describe_progress()}). "
+                f'Call task_result with {{"task": "{call.id}"}} for its report.'
+            )
+            return ToolAnswer(text, self._make_values(call, ""))
+        report = call.report
+        if report is None:
+            text = f"The task failed: {call.error}"
+            return ToolAnswer(text, self._make_values(call, ""), True)
+        answer = self._shorten(call, _join_answer(report), limit)
+        lines = [answer, format_evidence(report), *_describe_denials(call)]
+        if not report.ok:
+            lines.insert(0, format_warning(report))
+        return ToolAnswer("\n".join(lines), self._make_values(call, answer), not is_success(call))
+
+    def describe_many(self, calls: Sequence[HostTask]) -> ToolAnswer:
+        """Return the states of tasks in their order; an error only if all have failed."""
+        limit = max(_MIN_TEXT, MAX_TEXT_OF_MANY // len(calls))
+        answers = [self.describe(call, limit) for call in calls]
+        texts = [
+            f"## Task {call.id}{f': {name}' if (name := call.arguments.description) else ''}\n"
+            f"{answer.text}"
+            for call, answer in zip(calls, answers, strict=True)
+        ]
+        values = {"results": [answer.values for answer in answers]}
+        is_error = all(answer.is_error for answer in answers)
+        return ToolAnswer("\n\n".join(texts), values, is_error)
+
+    def list_calls(self, calls: Iterable[HostTask]) -> ToolAnswer:
+        """Return one line for each task."""
+        rows: list[dict[str, Any]] = []
+        lines: list[str] = []
+        for call in calls:
+            reason = call.report.reason.value if call.report else ""
+            title = call.arguments.description or call.arguments.prompt.partition("\n")[0][:80]
+            ending = reason or call.error or "no report"
+            state = ending if call.has_ended else call.describe_progress()
+            lines.append(f"{call.id}  {state}  {title}")
+            rows.append(
+                {"task": call.id, "run": call.run_id, "state": call.state, "reason": reason}
+            )
+        values = {"session": self._session, "results": rows}
+        return ToolAnswer("\n".join(lines) or "no task yet", values)
+
+    def _make_values(self, call: HostTask, answer: str) -> dict[str, Any]:
+        values: dict[str, Any] = {
+            "task": call.id,
+            "run": call.run_id,
+            "session": self._session,
+            "state": call.state,
+            "reason": "",
+            "report": answer,
+            "children": msgspec.to_builtins(call.list_children()[:_MAX_CHILDREN]),
+            "permission_denials": msgspec.to_builtins(call.denials),
+        }
+        if call.error:
+            values["error"] = call.error
+        report = call.report
+        if report is None:
+            return values
+        values["reason"] = report.reason.value
+        values["changed"] = list(report.files_changed[:_MAX_FILES])
+        values["reads"] = len(report.files_read)
+        values["usage"] = {
+            "requests": call.turns,
+            "input_tokens": report.usage.input_tokens,
+            "output_tokens": report.usage.output_tokens,
+            "usd": report.usd,
+            "seconds": round(report.seconds, 3),
+        }
+        if call.arguments.schema is not None and report.ok:
+            values["output"] = msgspec.to_builtins(report.outputs)
+        return values
+
+    def _shorten(self, call: HostTask, text: str, limit: int) -> str:
+        if len(text) <= limit:
+            return text
+        path = Path(self._spill_folder, f"{call.run_id}-report.txt")
+        os.makedirs(path.parent, mode=0o700, exist_ok=True)
+        write_private_file(path, text.encode("utf-8", "replace"))
+        notice = f"[… cut: the whole report, {len(text):,} characters, is in {path}]"
+        return f"{text[:limit]}\n{notice}"
+
+
+def _join_answer(report: Report[Any]) -> str:
+    parts = [report.text.strip()]
+    if report.outputs:
+        parts.append(f"Outputs: {msgspec.json.encode(report.outputs).decode()}")
+    return "\n".join(filter(None, parts)) or NO_SUMMARY
+
+
+def _describe_denials(call: HostTask) -> list[str]:
+    if not call.denials:
+        return []
+    texts = dict.fromkeys(f"{denial.tool} ({denial.why})" for denial in call.denials)
+    return [f"[refused: {'; '.join(texts)}]"]
