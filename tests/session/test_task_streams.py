@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mudroom import Session
 from mudroom.errors import UnknownName
-from mudroom.events import RunFinished, RunStarted
-from mudroom.testing import Request, ScriptedModel, call
+from mudroom.events import AnyEvent, RunFinished, RunStarted
+from mudroom.run_stream import RunStream
+from mudroom.testing import Answer, Request, ScriptedModel, call
 
 
 async def test_a_stream_has_the_events_of_its_task_alone(tmp_path: Path) -> None:
-    def answer(request: Request) -> object:
+    def answer(request: Request) -> Answer:
         return "Done." if request.results else [call("glob", pattern="*")]
 
     model = ScriptedModel(answer)
@@ -28,7 +30,7 @@ async def test_a_stream_has_the_events_of_its_task_alone(tmp_path: Path) -> None
         assert isinstance(seen[0], RunStarted) and isinstance(seen[-1], RunFinished)
 
 
-async def _collect(stream) -> list:  # type: ignore[no-untyped-def]
+async def _collect(stream: RunStream[Any]) -> list[AnyEvent]:
     return [event async for event in stream]
 
 

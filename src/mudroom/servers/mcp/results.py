@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..._core.runs import Report
+from ..._core.runs import Reason, Report
 from ..._engine.child_report import NO_SUMMARY, format_evidence, format_warning
 from ..._platform.private_files import write_private_file
 from .host_task import HostTask
@@ -114,6 +114,9 @@ class AnswerMaker:
             values["error"] = call.error
         report = call.report
         if report is None:
+            if call.has_ended:
+                reason = Reason.CANCELLED if call.is_cancelled else Reason.ERROR
+                values["reason"] = reason.value
             return values
         values["reason"] = report.reason.value
         values["changed"] = list(report.files_changed[:_MAX_FILES])

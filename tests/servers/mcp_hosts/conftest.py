@@ -1,0 +1,216 @@
+"""An MCP host, played by the client of the package `mcp`, at the pipes of a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types
+import pytest
+from mcp.client.client import Client
+from mcp.shared.message import SessionMessage
+from msgspec.structs import replace
+from tests.waiting import SECONDS
+
+from mudroom import Permissions, Session
+from mudroom._core.agents import Mode
+from mudroom._core.ports import Approver
+from mudroom.servers.line_input import LineInput
+from mudroom.servers.mcp.server import McpServer, ServerOptions
+from mudroom.servers.mcp.stdio import MessageWriter
+from mudroom.servers.mcp.stdio_claim import Pipes
+from mudroom.testing import ScriptedModel
+
+ERAS = ("2026-07-28", "legacy")
+"""Modes of the client: the newer revision, and that with a handshake."""
+
+
+class McpHost:
+    """A server at two pipes, and the session that it uses.
+
+    Arguments:
+        folder: of the session. script: of the model.
+        more: options of the session.
+    """
+
+    def __init__(self, folder: Path, script: Any, options: ServerOptions, **more: Any) -> None:
+        self.model = ScriptedModel(script)
+        self.notices: list[str] = []
+        self.sessions: list[Session] = []
+        self._folder = folder
+        self._options = options
+        self._more = more
+        self.running: asyncio.Task[None] | None = None
+
+    def _make_session(self, approver: Approver) -> Session:
+        session = Session(
+            model=self.model,
+            cwd=str(self._folder),
+            home=self._options.home,
+            sandbox="off",
+            permissions=self._options.permissions,
+            approver=approver,
+            environ={"HOME": str(self._folder)},
+            **self._more,
+        )
+        self.sessions.append(session)
+        return session
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncGenerator[tuple[int, int]]:
+        """Run the server; yield the descriptors that the host reads and writes.
+
+        The end of the block closes the pipe to the server, which must end then.
+        """
+        to_server, host_writes = os.pipe()
+        host_reads, from_server = os.pipe()
+        server = McpServer(self._make_session, self._options, self.notices.append)
+        self.running = asyncio.create_task(server.serve(Pipes(to_server, from_server)))
+        open_ends = [to_server, host_reads, from_server]
+        try:
+            yield host_reads, host_writes
+            _close(host_writes)
+            async with asyncio.timeout(SECONDS):
+                await self.running
+        finally:
+            _close(host_writes)
+            self.running.cancel()
+            await asyncio.gather(self.running, return_exceptions=True)
+            for descriptor in open_ends:
+                _close(descriptor)
+
+    @asynccontextmanager
+    async def connect(self, era: str = ERAS[0], **more: Any) -> AsyncGenerator[Client]:
+        """Run the server and a client. `more`: callbacks of the client."""
+        async with self.serve() as (reads, writes):
+            async with Client(_open_pipes(reads, writes), mode=era, **more) as client:
+                yield client
+
+
+def get_text(result: mcp_types.CallToolResult) -> str:
+    """Return the text of a result."""
+    block = result.content[0]
+    assert isinstance(block, mcp_types.TextContent)
+    return block.text
+
+
+def get_values(result: mcp_types.CallToolResult) -> dict[str, Any]:
+    """Return the structured content of a result."""
+    assert result.structured_content is not None
+    return result.structured_content
+
+
+def _close(descriptor: int) -> None:
+    try:
+        os.close(descriptor)
+    except OSError:
+        pass
+
+
+@asynccontextmanager
+async def _open_pipes(reads: int, writes: int) -> AsyncGenerator[Any]:
+    """Yield the streams of a client at two pipes."""
+    sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    writer = MessageWriter(writes, lambda: None)
+
+    async def read() -> None:
+        async with sender:
+            async for line in LineInput(reads).read():
+                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                await sender.send(SessionMessage(message))
+
+    reading = asyncio.create_task(read())
+    try:
+        yield receiver, writer
+    finally:
+        await writer.aclose()
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+
+
+class RawHost:
+    """A host that writes any bytes and reads the messages of the server."""
+
+    def __init__(self, reads: int, writes: int) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._writes = writes
+        self._arrived = asyncio.Condition()
+        self._reading = asyncio.create_task(self._read(reads))
+
+    async def _read(self, reads: int) -> None:
+        async for line in LineInput(reads).read():
+            self.messages.append(json.loads(line))
+            async with self._arrived:
+                self._arrived.notify_all()
+
+    async def write(self, *values: object) -> None:
+        """Write bytes as they are, and other values as lines of JSON."""
+        for value in values:
+            data = value if isinstance(value, bytes) else json.dumps(value).encode() + b"\n"
+            await asyncio.to_thread(_write_all, self._writes, data)
+
+    async def shake_hands(self, **capabilities: Any) -> None:
+        """Begin a connection of the older revision."""
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "raw", "version": "1"},
+        }
+        await self.write({"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": params})
+        await self.wait_for("init")
+        await self.write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def call(self, id: object, tool: str, **arguments: Any) -> None:
+        """Send a call of a tool."""
+        params = {"name": tool, "arguments": arguments}
+        await self.write({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+
+    async def wait_for(self, id: object) -> dict[str, Any]:
+        """Return the answer to a request."""
+        async with asyncio.timeout(SECONDS), self._arrived:
+            await self._arrived.wait_for(lambda: self.find(id))
+        answer = self.find(id)
+        assert answer
+        return answer
+
+    def find(self, id: object) -> dict[str, Any] | None:
+        """Return the answer to a request, None before it came."""
+        answers = [each for each in self.messages if each.get("id") == id and "method" not in each]
+        assert len(answers) < 2, answers
+        return answers[0] if answers else None
+
+    async def close(self) -> None:
+        """Stop to read."""
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+MakeHost = Callable[..., McpHost]
+
+
+@pytest.fixture
+def make_host(tmp_path: Path) -> MakeHost:
+    """Return a function that makes a host with a script of the model."""
+
+    def make(script: Any, mode: str = "default", session: Any = None, **options: Any) -> McpHost:
+        folder = tmp_path / "project"
+        folder.mkdir(exist_ok=True)
+        permissions = Permissions(mode=Mode(mode), can_ask=True)
+        chosen = ServerOptions(
+            cwd=str(folder), home=str(tmp_path / "home"), permissions=permissions
+        )
+        return McpHost(folder, script, replace(chosen, **options), **(session or {}))
+
+    return make

@@ -1,0 +1,381 @@
+"""Tasks of MCP hosts: results, progress, waits, cancels, budgets and isolation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+
+from mudroom import Budget, Reason
+from mudroom.errors import ModelRefused
+from mudroom.events import RunFinished
+from mudroom.servers.mcp.tool_definitions import TOOLS
+from mudroom.testing import Request, call
+
+from .conftest import ERAS, MakeHost, RawHost, get_text, get_values
+
+MAX_BYTES = 3_000
+"""Of all tool definitions together: the models of hosts read them in each request."""
+
+
+def get_schema(tool: str) -> dict[str, Any]:
+    schema = next(each for each in TOOLS if each.name == tool).outputs
+    assert schema
+    return schema
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_task_returns_its_report_as_text_and_values(make_host: MakeHost, era: str) -> None:
+    host = make_host(["It is about mud."])
+    async with host.connect(era) as client:
+        result = await client.call_tool("task", {"prompt": "What is it about?"})
+    assert not result.is_error
+    assert get_text(result).startswith("It is about mud.\n[evidence: ")
+    values = get_values(result)
+    jsonschema.validate(values, get_schema("task"))
+    assert (values["reason"], values["report"]) == ("GOAL", "It is about mud.")
+    assert values["session"] == host.sessions[0].id
+    assert values["usage"]["requests"] == 1
+    assert [request.prompt for request in host.model.requests] == ["What is it about?"]
+
+
+async def test_the_tool_definitions_are_short(make_host: MakeHost) -> None:
+    async with make_host([]).connect() as client:
+        tools = (await client.list_tools()).tools
+    sent = [tool.model_dump(by_alias=True, mode="json", exclude_none=True) for tool in tools]
+    assert [tool["name"] for tool in sent] == [tool.name for tool in TOOLS]
+    assert len(json.dumps(sent, separators=(",", ":"))) <= MAX_BYTES
+    only_read = [tool["name"] for tool in sent if tool.get("annotations", {}).get("readOnlyHint")]
+    assert only_read == ["look", "agents", "task_result"]
+
+
+async def test_many_tasks_run_in_parallel_up_to_the_limit(make_host: MakeHost) -> None:
+    working = 0
+    most = 0
+
+    async def answer(request: Request) -> str:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        await asyncio.sleep(0)
+        working -= 1
+        return request.prompt
+
+    host = make_host(answer, parallel=4)
+    async with host.connect() as client:
+        calls = [client.call_tool("task", {"prompt": f"Say {n}."}) for n in range(100)]
+        results = await asyncio.gather(*calls)
+        many = await client.call_tool(
+            "task_many", {"tasks": [{"prompt": f"Many {n}."} for n in range(9)], "limit": 2}
+        )
+    reports = [get_values(result)["report"] for result in results]
+    assert reports == [f"Say {n}." for n in range(100)]
+    assert most == 4
+    values = get_values(many)
+    jsonschema.validate(values, get_schema("task_many"))
+    assert [each["report"] for each in values["results"]] == [f"Many {n}." for n in range(9)]
+    assert get_text(many).count("[evidence: ") == 9
+
+
+async def test_a_look_cannot_change_anything(make_host: MakeHost) -> None:
+    host = make_host(["Nothing."])
+    async with host.connect() as client:
+        await client.call_tool("look", {"prompt": "Look."})
+    names = set(host.model.requests[0].tools)
+    assert "read" in names
+    assert not names & {"write", "edit", "bash", "task"}
+
+
+async def test_the_agents_are_listed(make_host: MakeHost) -> None:
+    async with make_host([]).connect() as client:
+        text = get_text(await client.call_tool("agents", {}))
+    assert text.splitlines()[0].startswith("general: ")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_progress_rises_with_each_turn_and_while_nothing_happens(
+    make_host: MakeHost, era: str
+) -> None:
+    released = asyncio.Event()
+
+    async def answer(request: Request) -> Any:
+        if not request.results:
+            return call("glob", pattern="*")
+        await released.wait()
+        return "Done."
+
+    seen: list[tuple[float, str | None]] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None
+        seen.append((progress, message))
+        if len(seen) == 5:
+            released.set()
+
+    host = make_host(answer, heartbeat=0.05)
+    async with host.connect(era) as client:
+        await client.call_tool("task", {"prompt": "Work."}, progress_callback=report)
+    values = [progress for progress, _ in seen]
+    assert values == sorted(set(values))
+    assert seen[0][1] == "waiting"
+    assert any("0 child runs, 1 request, " in (text or "") for _, text in seen)
+
+
+async def test_a_call_without_a_token_gets_no_progress(make_host: MakeHost) -> None:
+    host = make_host(["Done."], heartbeat=0.01)
+    async with host.serve() as ends:
+        raw = RawHost(*ends)
+        await raw.shake_hands()
+        await raw.call(1, "task", prompt="Work.")
+        await raw.wait_for(1)
+        assert [message for message in raw.messages if "method" in message] == []
+        await raw.close()
+
+
+async def test_a_host_with_a_time_limit_waits_in_steps(make_host: MakeHost) -> None:
+    entered = asyncio.Event()
+    released = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        entered.set()
+        await released.wait()
+        return "Late."
+
+    host = make_host(answer)
+    async with host.connect() as client:
+        first = await client.call_tool("task", {"prompt": "Work long.", "wait": 0})
+        assert not first.is_error
+        assert 'task_result with {"task": "t1"}' in get_text(first)
+        await entered.wait()
+        again = await client.call_tool("task_result", {"task": "t1", "wait": 0.01})
+        assert get_values(again)["state"] == "working"
+        listed = await client.call_tool("task_result", {})
+        assert get_text(listed).endswith("Work long.")
+        released.set()
+        last = await client.call_tool("task_result", {"task": "t1"})
+        assert get_values(last)["report"] == "Late."
+        assert (await client.call_tool("task_result", {"task": "t1"})) == last
+
+
+async def test_a_cancelled_call_ends_its_task_and_no_other(make_host: MakeHost) -> None:
+    started = asyncio.Semaphore(0)
+    released = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        started.release()
+        await released.wait()
+        return request.prompt
+
+    host = make_host(answer)
+    async with host.connect() as client:
+        finished: list[RunFinished] = []
+        host.sessions[0].watch(
+            lambda event: finished.append(event) if isinstance(event, RunFinished) else None
+        )
+        stopped = asyncio.create_task(client.call_tool("task", {"prompt": "Stop."}))
+        other = asyncio.create_task(client.call_tool("task", {"prompt": "Stay."}))
+        await started.acquire()
+        await started.acquire()
+        stopped.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopped
+        result = await client.call_tool("task_result", {"task": "t1"})
+        assert get_values(result)["reason"] == "CANCELLED"
+        released.set()
+        assert get_values(await other)["report"] == "Stay."
+    assert [event.report.reason for event in finished] == [Reason.CANCELLED, Reason.GOAL]
+
+
+async def test_task_cancel_returns_when_the_task_has_ended(make_host: MakeHost) -> None:
+    async def answer(request: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    host = make_host(answer, parallel=1)
+    async with host.connect() as client:
+        await client.call_tool("task", {"prompt": "Work.", "wait": 0.01})
+        await client.call_tool("task", {"prompt": "Wait for a slot.", "wait": 0})
+        waiting = await client.call_tool("task_cancel", {"task": "t2"})
+        assert waiting.is_error
+        assert "cancelled before it started" in get_text(waiting)
+        assert get_values(waiting)["reason"] == "CANCELLED"
+        working = await client.call_tool("task_cancel", {"task": "t1"})
+        assert get_values(working)["reason"] == "CANCELLED"
+
+
+def look_again(_: Request) -> Any:
+    """Call the same tool in each turn."""
+    return call("glob", pattern="*")
+
+
+def say_done(_: Request) -> str:
+    return "Done."
+
+
+def refuse(_: Request) -> Any:
+    return ModelRefused("the key is wrong")
+
+
+def repeat_prompt(request: Request) -> str:
+    return f"Report of {request.prompt}"
+
+
+ENDINGS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "GOAL": (say_done, {}),
+    "ERROR": (refuse, {}),
+    "MAX_TURNS": (look_again, {"budget": {"turns": 1}}),
+    "BUDGET": (look_again, {"budget": {"tokens": 40}}),
+    "LOOP": (look_again, {}),
+}
+
+
+@pytest.mark.parametrize("reason", ENDINGS)
+async def test_values_of_each_reason_fit_the_schema(make_host: MakeHost, reason: str) -> None:
+    script, arguments = ENDINGS[reason]
+    host = make_host(script)
+    async with host.connect() as client:
+        result = await client.call_tool("task", {"prompt": "Work.", **arguments})
+    values = get_values(result)
+    jsonschema.validate(values, get_schema("task"))
+    assert values["reason"] == reason
+    assert result.is_error == (reason != "GOAL")
+    assert get_text(result)
+
+
+async def test_a_timeout_is_a_reason_too(make_host: MakeHost) -> None:
+    async def answer(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    host = make_host(answer)
+    async with host.connect() as client:
+        result = await client.call_tool("task", {"prompt": "Work.", "budget": {"seconds": 0.01}})
+    jsonschema.validate(get_values(result), get_schema("task"))
+    assert get_values(result)["reason"] == "TIMEOUT"
+
+
+async def test_a_long_report_is_cut_and_the_whole_is_in_a_file(make_host: MakeHost) -> None:
+    whole = "word " * 20_000
+    host = make_host([whole])
+    async with host.connect() as client:
+        text = get_text(await client.call_tool("task", {"prompt": "Write."}))
+    assert len(text) < 25_000
+    path = text.split("characters, is in ")[1].partition("]")[0]
+    with open(path) as file:
+        assert file.read() == whole.strip()
+
+
+async def test_an_argument_only_lowers_the_budget_of_the_server(make_host: MakeHost) -> None:
+    host = make_host(look_again, limits=Budget(turns=2))
+    async with host.connect() as client:
+        more = await client.call_tool("task", {"prompt": "Work.", "budget": {"turns": 50}})
+        fewer = await client.call_tool("task", {"prompt": "Work.", "budget": {"turns": 1}})
+    for result, turns in ((more, 2), (fewer, 1)):
+        assert get_values(result)["reason"] == "MAX_TURNS"
+        assert f"stopped after {turns} turns" in get_text(result)
+
+
+async def test_the_budget_of_all_tasks_is_that_of_the_session(make_host: MakeHost) -> None:
+    host = make_host(say_done, session={"budget": Budget(total_tokens=1)})
+    async with host.connect() as client:
+        await client.call_tool("task", {"prompt": "Work."})
+        second = await client.call_tool("task", {"prompt": "Work again."})
+    assert second.is_error
+    assert get_values(second)["reason"] == "BUDGET"
+
+
+async def test_children_of_a_task_are_listed(make_host: MakeHost) -> None:
+    def answer(request: Request) -> Any:
+        if request.prompt == "Look." or request.results:
+            return "Found."
+        return call("task", prompt="Look.", agent="explore")
+
+    host = make_host(answer)
+    async with host.connect() as client:
+        result = await client.call_tool("task", {"prompt": "Delegate."})
+    assert get_values(result)["children"] == [
+        {"run": "1.1.1", "agent": "explore", "reason": "GOAL"}
+    ]
+
+
+async def test_an_answer_by_schema_is_a_value(make_host: MakeHost) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+    def answer(request: Request) -> Any:
+        if request.results:
+            return "Done."
+        tool = next(tool for tool in request.tools if "emit" in tool)
+        return call(tool, emit_variable_name="n", emit_variable_value=4)
+
+    host = make_host(answer)
+    async with host.connect() as client:
+        result = await client.call_tool("task", {"prompt": "Count.", "schema": schema})
+    assert get_values(result)["output"] == {"n": 4}
+
+
+async def test_no_byte_of_one_task_is_in_requests_of_another(make_host: MakeHost) -> None:
+    host = make_host(repeat_prompt)
+    async with host.connect() as client:
+        marks = [f"mark{n}x" for n in range(3)]
+        calls = [client.call_tool("task", {"prompt": mark}) for mark in marks]
+        await asyncio.gather(*calls)
+    for request in host.model.requests:
+        text = f"{request.system} {request.messages}"
+        assert [mark for mark in marks if mark in text] == [request.prompt]
+
+
+async def test_servers_that_work_for_each_other_stop_at_the_third(make_host: MakeHost) -> None:
+    host = make_host([], nesting=3)
+    async with host.connect() as client:
+        result = await client.call_tool("task", {"prompt": "Work."})
+    assert result.is_error
+    assert "3 servers of mudroom work for each other already" in get_text(result)
+
+
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("task", {}, "missing required field `prompt`"),
+    ("task", {"prompt": "Work.", "agent": "exporer"}, "Did you mean explore?"),
+    ("task", {"prompt": "Work.", "color": 1}, "unknown field `color`"),
+    ("task", {"prompt": "Work.", "budget": {"turns": 0}}, "`int` >= 1"),
+    ("task", {"prompt": "Work.", "files": ["none.md"]}, "no such file (none.md)"),
+    ("task", {"prompt": "Work.", "model": "nobody:nothing"}, "nobody"),
+    ("task", {"prompt": "Work.", "schema": {"type": 5}}, "outputs: "),
+    ("task_many", {"tasks": []}, "length >= 1"),
+    ("task_many", {"tasks": [{"prompt": "a"}, {"prompt": "b", "agent": "x"}]}, "unknown agent"),
+    ("task_result", {"task": "t9"}, "unknown task 't9'"),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments", "text"), WRONG)
+async def test_wrong_arguments_are_an_error_result(
+    make_host: MakeHost, tool: str, arguments: dict[str, Any], text: str
+) -> None:
+    host = make_host(say_done)
+    async with host.connect() as client:
+        result = await client.call_tool(tool, arguments)
+    assert result.is_error
+    assert text in get_text(result)
+    assert host.model.requests == []
+
+
+async def test_an_unknown_tool_is_an_error_of_the_protocol(make_host: MakeHost) -> None:
+    async with make_host([]).connect() as client:
+        with pytest.raises(MCPError, match="Unknown tool: tusk"):
+            await client.call_tool("tusk", {})
+
+
+async def test_files_are_named_in_the_prompt(make_host: MakeHost, tmp_path: Any) -> None:
+    host = make_host(["Read."])
+    (tmp_path / "project" / "paper.md").write_text("Mud.")
+    async with host.connect() as client:
+        await client.call_tool("task", {"prompt": "Read.", "files": ["paper.md"]})
+    assert host.model.requests[0].prompt == "Read.\n\nFiles:\n- paper.md"
+
+
+def test_the_client_is_that_of_the_package() -> None:
+    assert Client.__module__.startswith("mcp.")
