@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from mudroom import Session
 from mudroom._core.messages import ToolCallBlock
 from mudroom.events import RunFinished, RunStarted
 from mudroom.journals.sessions import open_store, read_events
-from mudroom.testing import ModelServer, ScriptedModel, ServerRequest
+from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
 from .conftest import RawHost
@@ -54,9 +54,12 @@ def test_nothing_but_messages_reaches_stdout() -> None:
 class Process:
     """A running server and the host at its pipes."""
 
-    def __init__(self, process: subprocess.Popen[bytes], home: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], home: Path, environ: Mapping[str, str]
+    ) -> None:
         assert process.stdin and process.stdout
         self.process = process
+        self.environ = dict(environ)
         self.home = home
         self.raw = RawHost(process.stdout.fileno(), process.stdin.fileno())
 
@@ -106,7 +109,7 @@ async def start(folder: Path, *arguments: str, **environ: str) -> AsyncGenerator
         cwd=project,
         env={**os.environ, "MUDROOM_HOME": str(home), "HOME": str(folder), **environ},
     )
-    server = Process(process, home)
+    server = Process(process, home, environ)
     try:
         yield server
     finally:
@@ -152,14 +155,15 @@ async def test_a_killed_server_loses_nothing(tmp_path: Path) -> None:
         server.process.kill()
         await server.wait()
         events = await server.read_events()
+        (info,) = await open_store(str(server.home)).list()
+        home = str(server.home)
+        async with Session(
+            home=home, resume=info.id, sandbox="off", environ=server.environ
+        ) as session:
+            report = await session.resume_unfinished()
     started = [event.run for event in events if isinstance(event, RunStarted)]
     ended = [event.run for event in events if isinstance(event, RunFinished)]
     assert (started, ended) == (["1", "2"], ["1"])
-    (info,) = await open_store(str(server.home)).list()
-    async with Session(
-        model=ScriptedModel(["Done."]), home=str(server.home), resume=info.id, sandbox="off"
-    ) as session:
-        report = await session.resume_unfinished()
     assert report
     assert (report.run_id, report.text) == ("2", "Done.")
 
