@@ -59,8 +59,10 @@ class McpApprover:
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Wait for the answer of the user, unless an approved rule allows the call."""
-        if self._approved.allow(request.tool, request.arguments):
+        if request.form is None and self._approved.allow(request.tool, request.arguments):
             return ApprovalDecision(True, "allowed until the server ends")
+        if request.form and request.form.url:
+            return ApprovalDecision(False, "an MCP host cannot open an address for a task")
         call = self._calls.find_by_run(request.run_id)
         if call is None:
             return CANNOT_ASK
@@ -76,7 +78,7 @@ class McpApprover:
             return ApprovalDecision(False, f"no one answered within {self._seconds:g} s")
         finally:
             call.questions.pop(question.id, None)
-        if decision.allowed and decision.why == ALWAYS:
+        if request.form is None and decision.allowed and decision.why == ALWAYS:
             self._approved.add(*self._approved.suggest(request.tool, request.arguments))
         return decision
 
@@ -84,18 +86,30 @@ class McpApprover:
 def describe_question(question: Question) -> str:
     """Return the text of a question for the user."""
     request = question.request
+    if request.form:
+        return f"MCP server {request.form.server} asks: {request.form.message}"
     title = request.command_part or make_call_title(request.arguments)
     lines = [f"Allow {request.tool}? Agent {request.agent}, run {request.run_id}."]
     lines += [sanitize_line(title, 500), request.why]
     return "\n".join(filter(None, lines))
 
 
-def read_answer(action: str, content: Mapping[str, Any] | None) -> ApprovalDecision:
+def get_form(question: Question) -> dict[str, Any]:
+    """Return the form of a question: that of an MCP server, or the answers about a call."""
+    form = question.request.form
+    return dict(form.schema) if form else FORM
+
+
+def read_answer(
+    question: Question, action: str, content: Mapping[str, Any] | None
+) -> ApprovalDecision:
     """Return the decision that a filled form states.
 
     Arguments:
         action: "accept", "decline" or "cancel".
     """
+    if question.request.form and action == "accept":
+        return ApprovalDecision(True, "the user answered", arguments=dict(content or {}))
     answer = str((content or {}).get(ANSWER_FIELD, NO))
     if action != "accept" or answer not in (ONCE, ALWAYS):
         return ApprovalDecision(False, "the user said no")

@@ -14,7 +14,7 @@ import mcp_types
 from mcp.server.context import ServerRequestContext
 
 from ..._core.ports import ApprovalDecision
-from .approver import CANNOT_ASK, FORM, describe_question, read_answer
+from .approver import CANNOT_ASK, describe_question, get_form, read_answer
 from .host_task import HostTask, Question
 
 DEFAULT_WAIT = 45.0
@@ -135,7 +135,7 @@ class Following:
         """Send a question to a host of the older revision and take its answer."""
         try:
             result = await self._context.session.elicit_form(
-                describe_question(question), FORM, self._context.request_id
+                describe_question(question), get_form(question), self._context.request_id
             )
             answer_question(question, result)
         except asyncio.CancelledError:
@@ -156,7 +156,7 @@ def can_ask(capabilities: mcp_types.ClientCapabilities | None) -> bool:
 def make_input_request(question: Question) -> mcp_types.ElicitRequest:
     """Return a question as hosts of the newer revision get it, with the result of a call."""
     params = mcp_types.ElicitRequestFormParams(
-        message=describe_question(question), requested_schema=FORM
+        message=describe_question(question), requested_schema=get_form(question)
     )
     return mcp_types.ElicitRequest(params=params)
 
@@ -164,7 +164,7 @@ def make_input_request(question: Question) -> mcp_types.ElicitRequest:
 def answer_question(question: Question, response: object) -> None:
     """Take the answer of a host to a question."""
     if isinstance(response, mcp_types.ElicitResult):
-        decide(question, read_answer(response.action, response.content))
+        decide(question, read_answer(question, response.action, response.content))
     else:
         decide(question, ApprovalDecision(False, "the MCP host gave no answer"))
 
