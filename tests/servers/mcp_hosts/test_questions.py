@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import mcp_types
 import pytest
+from tests.integrations.mcp_servers.test_elicitation import FORM, make_asking
 from tests.waiting import SECONDS
 
 from mudroom.testing import Request, call
@@ -145,3 +147,28 @@ async def test_a_wrong_state_is_an_error_of_the_protocol(make_host: MakeHost) ->
         await raw.write({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
         assert (await raw.wait_for(1))["error"]["code"] == -32602
         await raw.close()
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_form_of_a_server_of_the_task_reaches_the_user(
+    make_host: MakeHost, era: str
+) -> None:
+    asked: list[str] = []
+
+    async def answer_form(_: Any, params: Any) -> mcp_types.ElicitResult:
+        asked.append(params.message)
+        assert params.requested_schema["properties"]["color"]["enum"] == ["red", "blue"]
+        return mcp_types.ElicitResult(action="accept", content={"color": "blue"})
+
+    def answer(request: Request) -> Any:
+        if request.turn == 0:
+            return call("mcp_find", query="ask")
+        if request.turn == 1:
+            return call("mcp_call", tool="mcp__quick__ask", arguments={})
+        return request.results[0].text
+
+    host = make_host(answer, "bypassPermissions", {"mcp_servers": [make_asking(FORM)]})
+    async with host.connect(era, elicitation_callback=answer_form) as client:
+        result = await client.call_tool("task", {"prompt": "Ask."})
+    assert asked == ["MCP server quick asks: Which color?"]
+    assert json.loads(get_text(result).splitlines()[0])["content"] == {"color": "blue", "count": 2}
