@@ -140,6 +140,30 @@ def call_server_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
     return call_tool(cwd, server, tool, arguments)
 
 
+@mcp.command("login", context_settings=CONTEXT_SETTINGS)
+@click.argument("name")
+@click.pass_obj
+def log_in_to_server(cwd: str, name: str) -> int:
+    """Log in to an HTTP server with OAuth, in a browser.
+
+    Without a browser here, open the printed address elsewhere and paste the address that it ends
+    at.
+    """
+    from ..actions.programs.server_logins import log_in
+
+    return log_in(cwd, name)
+
+
+@mcp.command("logout", context_settings=CONTEXT_SETTINGS)
+@click.argument("name")
+@click.pass_obj
+def log_out_of_server(cwd: str, name: str) -> int:
+    """Delete the stored login of a server."""
+    from ..actions.programs.server_logins import log_out
+
+    return log_out(cwd, name)
+
+
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
 @folder_option("Work in this folder.")
 @click.pass_context

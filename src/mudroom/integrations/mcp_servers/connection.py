@@ -118,6 +118,7 @@ class Connection:
         folder: working directory of the process, and the workspace.
         environ: variables of the session.
         on_listing: called with the tools whenever the server listed them.
+        logins: folder of the stored logins of HTTP servers.
 
     Attributes:
         state: of the connection. reason: why it failed.
@@ -131,6 +132,7 @@ class Connection:
         environ: Mapping[str, str],
         on_listing: Callable[[Listing], object],
         *,
+        logins: str = "",
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.spec = spec
@@ -140,6 +142,7 @@ class Connection:
         self._folder = folder
         self._environ = environ
         self._on_listing = on_listing
+        self._logins = logins
         self._idle_seconds = idle_seconds
         self._link: _Link | None = None
         self._recent_starts: deque[float] = deque(maxlen=MAX_STARTS)
@@ -305,7 +308,7 @@ class Connection:
                 link.transport = package_client.StdioTransport(link.process, link.stop.set)
             elif self.spec.transport == "http":
                 headers = await collect_headers(self.spec, self._folder, self._environ)
-                link.transport = package_client.HttpTransport(self.spec, headers)
+                link.transport = package_client.HttpTransport(self.spec, headers, self._logins)
             else:
                 raise ServerError(
                     "the transport sse is not supported", remedy='Use the address for "http".'

@@ -28,8 +28,10 @@ from ..._core.ports.input_forms import InputForm
 from ..._version import __version__
 from .elicitation import InputReply
 from .listing import Content, ListedTool, Listing, ServerResult
+from .oauth import LoginProvider
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
+from .stored_logins import LoginFile
 
 __all__ = ["Client", "MCPError", "StdioTransport"]
 
@@ -49,13 +51,18 @@ class HttpTransport:
 
     Arguments:
         headers: of every request.
+        logins: folder of the stored logins.
 
     Attributes:
         fault: the refusal of the server, which the package does not tell; "" for none.
     """
 
-    def __init__(self, spec: ServerSpec, headers: Mapping[str, str]) -> None:
+    def __init__(self, spec: ServerSpec, headers: Mapping[str, str], logins: str) -> None:
         self.fault = ""
+        self._name = spec.name
+        file = LoginFile(logins, spec.url)
+        has_own = "authorization" in {name.lower() for name in headers}
+        self._auth = LoginProvider(spec, file) if file.load() and not has_own else None
         self._url = spec.url
         self._headers = dict(headers)
 
@@ -64,6 +71,7 @@ class HttpTransport:
         """Return the streams for the package."""
         async with httpx2.AsyncClient(
             headers=self._headers,
+            auth=self._auth,
             timeout=httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS),
             event_hooks={"response": [self._note_refusal]},
         ) as http:
@@ -72,10 +80,18 @@ class HttpTransport:
 
     async def _note_refusal(self, response: httpx2.Response) -> None:
         status = response.status_code
-        if status in (401, 403):
-            self.fault = f"HTTP {status}: it wants a login; set a token or headers"
+        if str(response.request.url) != self._url:
+            if status >= 500 or status == 429:
+                self.fault = f"the login server answered HTTP {status}"
+        elif status in (401, 403):
+            self.fault = (
+                f"HTTP {status}: it wants a login. Run: mudroom mcp login {self._name} "
+                "(or set a token or headers)"
+            )
         elif status >= 500:
             self.fault = f"HTTP {status}"
+        elif status < 400:
+            self.fault = ""
 
 
 def make_client(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -19,6 +20,7 @@ from .progress import LineLimit
 from .results import ParseImage, make_tool_result
 from .server_tool import RunCall, make_pattern, make_tool, select_listed
 from .spec import ServerSpec
+from .stored_logins import LOGINS
 
 
 class _Server:
@@ -64,7 +66,11 @@ class McpServers:
         self._servers: dict[str, _Server] = {}
         for spec in specs:
             connection = Connection(
-                spec, folder, environ, lambda listing, name=spec.name: self._update(name, listing)
+                spec,
+                folder,
+                environ,
+                lambda listing, name=spec.name: self._update(name, listing),
+                logins=os.path.join(cache_folder, LOGINS),
             )
             server = _Server(spec, connection, self._cache.load(spec))
             self._servers[spec.name] = server

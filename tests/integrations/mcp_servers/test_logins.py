@@ -1,0 +1,233 @@
+"""OAuth logins of HTTP servers, with a real login server: login, refresh, failures, logout."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from mudroom import ServerSpec
+from mudroom.integrations.mcp_servers import oauth
+from mudroom.integrations.mcp_servers.connection import Connection, ServerError
+from mudroom.integrations.mcp_servers.listing import ListedTool
+from mudroom.integrations.mcp_servers.stored_logins import LoginFile
+
+ADD = ListedTool("add", "", {})
+
+
+class Guarded:
+    """The running server."""
+
+    def __init__(self, port: int, folder: Path) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.folder = folder
+        self.logins = str(folder / "logins")
+        self.spec = ServerSpec(
+            name="web", origin="test", scope="option", transport="http", url=f"{self.url}/mcp"
+        )
+        self.file = LoginFile(self.logins, self.spec.url)
+
+    def control(self, **change: Any) -> dict[str, int]:
+        """Change what the login server does; return the counts of its requests."""
+        data = json.dumps(change).encode()
+        with urllib.request.urlopen(f"{self.url}/control", data) as response:
+            return json.load(response)
+
+    async def log_in(self) -> None:
+        """Log in as a browser does that follows the redirect."""
+        targets: list[str] = []
+
+        async def show_address(address: str) -> None:
+            targets.append(await asyncio.to_thread(follow, address))
+
+        async def wait_for_code() -> Any:
+            return oauth.parse_redirect(targets[0])
+
+        redirect = "http://127.0.0.1:9/callback"
+        assert await oauth.log_in(self.spec, self.file, redirect, show_address, wait_for_code)
+
+    def connect(self) -> Connection:
+        return Connection(self.spec, str(self.folder), {}, lambda _: None, logins=self.logins)
+
+    async def add(self) -> str:
+        """Call the tool in a session of its own."""
+        connection = self.connect()
+        try:
+            result = await connection.call(ADD, {"a": 1, "b": 2}, print)
+            return result.content[0].text
+        finally:
+            await connection.close()
+
+
+def follow(address: str) -> str:
+    """Return the address that a login page redirects to."""
+    parts = urlsplit(address)
+    connection = HTTPConnection(parts.netloc)
+    try:
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        target = connection.getresponse().getheader("Location")
+    finally:
+        connection.close()
+    assert target
+    return target
+
+
+@contextmanager
+def serve(folder: Path) -> Generator[Guarded]:
+    command = [sys.executable, str(Path(__file__).with_name("oauth_server.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        try:
+            yield Guarded(int(process.stdout.readline()), folder)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Generator[Guarded]:
+    with serve(tmp_path_factory.mktemp("server")) as guarded:
+        yield guarded
+
+
+@pytest.fixture
+def guarded(process: Guarded, tmp_path: Path) -> Guarded:
+    process.control(ttl=3600, fail=0)
+    return Guarded(int(process.url.rpartition(":")[2]), tmp_path)
+
+
+async def test_a_login_is_stored_privately_and_used_by_later_sessions(guarded: Guarded) -> None:
+    with pytest.raises(ServerError, match="Run: mudroom mcp login web"):
+        await guarded.add()
+    await guarded.log_in()
+    assert await guarded.add() == "3"
+    (path,) = Path(guarded.logins).glob("*.json")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    login = guarded.file.load()
+    assert login and login.issuer.rstrip("/") == guarded.url
+
+
+async def test_an_expired_token_is_refreshed_and_the_new_one_is_kept(guarded: Guarded) -> None:
+    guarded.control(ttl=-1)
+    await guarded.log_in()
+    first = guarded.file.load()
+    guarded.control(ttl=3600)
+    before = guarded.control()
+    assert await guarded.add() == "3"
+    assert await guarded.add() == "3"
+    after = guarded.control()
+    assert after["refresh"] - before.get("refresh", 0) == 1
+    assert after["authorize"] == before["authorize"]
+    assert after["register"] == before["register"]
+    second = guarded.file.load()
+    assert first and second and first.tokens != second.tokens
+
+
+async def test_two_sessions_that_need_a_refresh_make_one(guarded: Guarded) -> None:
+    guarded.control(ttl=-1)
+    await guarded.log_in()
+    guarded.control(ttl=3600)
+    before = guarded.control()
+    assert await asyncio.gather(*(guarded.add() for _ in range(4))) == ["3"] * 4
+    assert guarded.control()["refresh"] - before.get("refresh", 0) == 1
+
+
+async def test_a_token_that_the_server_refuses_is_refreshed(guarded: Guarded) -> None:
+    await guarded.log_in()
+    guarded.control(revoke=True)
+    before = guarded.control()
+    assert await guarded.add() == "3"
+    after = guarded.control()
+    assert after["refresh"] - before.get("refresh", 0) == 1
+    assert after["authorize"] == before["authorize"]
+
+
+async def test_trouble_of_the_login_server_deletes_no_login(guarded: Guarded) -> None:
+    guarded.control(ttl=-1)
+    await guarded.log_in()
+    stored = guarded.file.load()
+    guarded.control(fail=503)
+    with pytest.raises(ServerError, match="the login server answered HTTP 503"):
+        await guarded.add()
+    assert guarded.file.load() == stored
+    guarded.control(fail=0, ttl=3600)
+    assert await guarded.add() == "3"
+
+
+async def test_a_login_that_has_ended_says_which_command_renews_it(guarded: Guarded) -> None:
+    guarded.control(ttl=-1)
+    await guarded.log_in()
+    guarded.control(forget=True)
+    with pytest.raises(ServerError, match="mudroom mcp login web"):
+        await guarded.add()
+    registered = guarded.control()["register"]
+    guarded.control(ttl=3600)
+    await guarded.log_in()
+    assert await guarded.add() == "3"
+    assert guarded.control()["register"] == registered, "the registered client is kept"
+
+
+def test_login_and_logout_at_the_command_line(guarded: Guarded) -> None:
+    project = guarded.folder / "project"
+    project.mkdir()
+    entry = {"mcpServers": {"web": {"type": "http", "url": guarded.spec.url}}}
+    (guarded.folder / ".claude.json").write_text(json.dumps(entry))
+    environ = {
+        **{name: value for name, value in os.environ.items() if not name.endswith("DISPLAY")},
+        "HOME": str(guarded.folder),
+        "MUDROOM_HOME": str(guarded.folder / "state"),
+        "CI": "1",
+    }
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "mudroom", *words],
+            cwd=project,
+            env=environ,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "mudroom", "mcp", "login", "web"],
+        cwd=project,
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as login:
+        assert login.stdin and login.stderr and login.stdout
+        text = ""
+        while not (found := re.search(r"^http\S+$", text, re.MULTILINE)):
+            line = login.stderr.readline()
+            assert line, text
+            text += line
+        login.stdin.write(follow(found[0]) + "\n")
+        login.stdin.flush()
+        assert login.wait(60) == 0, login.stderr.read()
+        assert "Logged in to web." in login.stdout.read()
+    called = run("mcp", "call", "web", "add", '{"a": 20, "b": 22}')
+    assert (called.returncode, called.stdout) == (0, "42\n"), called.stderr
+    assert guarded_file(guarded).load()
+    assert run("mcp", "logout", "web").returncode == 0
+    assert guarded_file(guarded).load() is None
+
+
+def guarded_file(guarded: Guarded) -> LoginFile:
+    """Return the login of the command line."""
+    return LoginFile(str(guarded.folder / "state" / "mcp" / "logins"), guarded.spec.url)
