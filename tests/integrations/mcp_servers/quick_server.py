@@ -109,7 +109,9 @@ for line in sys.stdin:
         answer_text(asked.pop(number), json.dumps(message.get("result") or message["error"]))
         continue
     log(method or "")
-    if method == "initialize":
+    if method == "initialize" and FAULT == "refuses_greeting":
+        send(id=number, error={"code": -32600, "message": "no greeting"})
+    elif method == "initialize":
         version = message["params"]["protocolVersion"]
         info = {"name": "quick", "version": "1"}
         answer(
@@ -130,7 +132,7 @@ for line in sys.stdin:
             answer(number, {"tools": TOOLS})
     elif method == "tools/call":
         call(number, message["params"])
-    elif number is not None:
+    elif number is not None and FAULT != "silent":
         send(id=number, error={"code": -32601, "message": "method not found"})
 while FAULT == "ignores_end":
     time.sleep(1)

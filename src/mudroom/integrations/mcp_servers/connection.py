@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..._core.ports.servers import ServerState
 from ...errors import MudroomError
+from .call_limits import OpenCall
 from .elicitation import AskUser, Questions, decline
 from .headers import collect_headers
 from .listing import ListedTool, Listing, ServerResult
@@ -65,47 +66,9 @@ class _Link:
 
         if self.transport and self.transport.fault:
             return self.transport.fault
-        if self.process and self.stop.is_set():
+        if self.process and self.stop.is_set() and not package_client.is_refusal(error):
             return await self.process.describe_end()
         return package_client.describe_error(error)
-
-
-class _OpenCall:
-    """Time limits of one call: the whole call, and the time without a sign of life."""
-
-    def __init__(self, seconds: float, idle_seconds: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._seconds = seconds
-        self._idle_seconds = idle_seconds
-        self._last = self._loop.time() + seconds
-        self._paused_at: list[float] = []
-        self.timeout = asyncio.timeout_at(self._compute_deadline())
-
-    def _compute_deadline(self) -> float:
-        return min(self._last, self._loop.time() + self._idle_seconds)
-
-    def extend(self) -> None:
-        """Begin the time without a sign of life again."""
-        if not self.timeout.expired() and not self._paused_at:
-            self.timeout.reschedule(self._compute_deadline())
-
-    def pause(self, is_paused: bool) -> None:
-        """Stop the time limits while the user answers a question; continue them with false."""
-        if is_paused:
-            self._paused_at.append(self._loop.time())
-            if not self.timeout.expired():
-                self.timeout.reschedule(None)
-        else:
-            began = self._paused_at.pop()
-            if not self._paused_at:
-                self._last += self._loop.time() - began
-                self.extend()
-
-    def describe_timeout(self) -> str:
-        """Return which limit was reached."""
-        if self._loop.time() >= self._last:
-            return f"the call took more than {self._seconds:g} s"
-        return f"it sent nothing for {self._idle_seconds:g} s"
 
 
 class Connection:
@@ -119,6 +82,7 @@ class Connection:
         environ: variables of the session.
         on_listing: called with the tools whenever the server listed them.
         logins: folder of the stored logins of HTTP servers.
+        protocol: revision that an earlier session used, "" if it is not known.
 
     Attributes:
         state: of the connection. reason: why it failed.
@@ -133,6 +97,7 @@ class Connection:
         on_listing: Callable[[Listing], object],
         *,
         logins: str = "",
+        protocol: str = "",
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
         self.spec = spec
@@ -143,10 +108,12 @@ class Connection:
         self._environ = environ
         self._on_listing = on_listing
         self._logins = logins
+        self._protocol = protocol
+        self._is_era_wrong = False
         self._idle_seconds = idle_seconds
         self._link: _Link | None = None
         self._recent_starts: deque[float] = deque(maxlen=MAX_STARTS)
-        self._calls: set[_OpenCall] = set()
+        self._calls: set[OpenCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions = Questions(spec.name)
         self._is_closed = False
@@ -200,7 +167,7 @@ class Connection:
         assert link
         from . import package_client
 
-        call = _OpenCall(self.spec.call_timeout, self._idle_seconds)
+        call = OpenCall(self.spec.call_timeout, self._idle_seconds)
 
         def report(line: str) -> None:
             call.extend()
@@ -240,12 +207,25 @@ class Connection:
         link = self._link
         try:
             async with asyncio.timeout(self.spec.start_timeout):
-                return await asyncio.shield(link.client)
+                return await self._wait_for_client(link)
         except TimeoutError as error:
             self._fail(f"it was not ready within {self.spec.start_timeout:g} s")
             if link.task:
                 link.task.cancel()
             raise self._make_error() from error
+
+    async def _wait_for_client(self, link: _Link) -> package_client.Client:
+        """Return the client. A server that refuses its earlier era is started again."""
+        try:
+            return await asyncio.shield(link.client)
+        except ServerError:
+            if not self._is_era_wrong:
+                raise
+        self._is_era_wrong = False
+        if self._link is link:
+            self._link = self._start()
+        assert self._link
+        return await asyncio.shield(self._link.client)
 
     def _start(self) -> _Link:
         """Begin to open a connection. Raises ServerError if it failed too often."""
@@ -290,6 +270,10 @@ class Connection:
                 self.state = "not started"
 
     async def _fail_start(self, link: _Link, error: Exception) -> None:
+        from . import package_client
+
+        self._is_era_wrong = bool(self._protocol) and package_client.is_refusal(error)
+        self._protocol = ""
         if isinstance(error, MudroomError):
             place = "" if error.where == self.spec.origin else error.where
             self._fail(str(MudroomError(error.message, where=place, remedy=error.remedy)))
@@ -321,9 +305,12 @@ class Connection:
                     self._refresh_soon,
                     self._extend_calls,
                     self._questions.answer,
+                    known_protocol=self._protocol,
                 )
             )
-            self._on_listing(await package_client.list_tools(client))
+            listing = await package_client.list_tools(client)
+            self._protocol = listing.protocol
+            self._on_listing(listing)
             listener = asyncio.create_task(self._listen(client))
             stack.push_async_callback(_cancel, listener)
             self.state = "ready"

@@ -22,7 +22,7 @@ from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from ..._core.ports.input_forms import InputForm
 from ..._version import __version__
@@ -101,6 +101,8 @@ def make_client(
     on_tools_changed: Callable[[], object],
     on_sign_of_life: Callable[[], object],
     answer_question: Callable[[InputForm], Awaitable[InputReply]],
+    *,
+    known_protocol: str = "",
 ) -> Client:
     """Return the client for a transport. It speaks both eras of the protocol.
 
@@ -110,6 +112,8 @@ def make_client(
         on_tools_changed: called when the server says that its tools changed.
         on_sign_of_life: called for each line of the server's log.
         answer_question: asks the user what the server asks.
+        known_protocol: revision of the last connection, "" to ask the server. A server of the old
+            era is not asked again: some need ten seconds to say nothing.
     """
 
     async def handle_message(message: object) -> None:
@@ -141,6 +145,7 @@ def make_client(
         list_roots_callback=list_roots,
         elicitation_callback=elicit,
         cache=None,
+        mode="legacy" if known_protocol in HANDSHAKE_PROTOCOL_VERSIONS else "auto",
     )
 
 
@@ -232,6 +237,13 @@ def is_lost(error: Exception) -> bool:
     if isinstance(error, MCPError):
         return error.error.code in _LOST_CODES or error.error.message == _LOST_SESSION
     return isinstance(error, httpx2.TransportError | OSError)
+
+
+def is_refusal(error: Exception) -> bool:
+    """Return whether an error is the answer of a server, which still runs."""
+    if isinstance(error, ExceptionGroup):
+        return is_refusal(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    return isinstance(error, MCPError) and not is_lost(error)
 
 
 def describe_error(error: Exception) -> str:

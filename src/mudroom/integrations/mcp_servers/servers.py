@@ -65,14 +65,16 @@ class McpServers:
         self._parse_image = parse_image
         self._servers: dict[str, _Server] = {}
         for spec in specs:
+            cached = self._cache.load(spec)
             connection = Connection(
                 spec,
                 folder,
                 environ,
                 lambda listing, name=spec.name: self._update(name, listing),
                 logins=os.path.join(cache_folder, LOGINS),
+                protocol=cached.listing.protocol if cached else "",
             )
-            server = _Server(spec, connection, self._cache.load(spec))
+            server = _Server(spec, connection, cached)
             self._servers[spec.name] = server
             self._replace_tools(server)
 

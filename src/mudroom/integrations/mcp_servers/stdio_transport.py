@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Self
 
@@ -21,6 +21,12 @@ from mcp.shared.message import SessionMessage
 
 from .server_process import MAX_LINE, ServerProcess
 
+PROBE_SECONDS = 2.0
+"""Seconds until a server that does not answer the question for its era counts as an old one.
+
+The package waits 10 seconds. A new server that is only slow refuses the old greeting then, and the
+package asks again.
+"""
 _KEPT_LINES = 20
 """Lines of a server that are no messages and are kept, for diagnosis."""
 _KEPT_CHARACTERS = 200
@@ -28,12 +34,20 @@ _KEPT_CHARACTERS = 200
 
 
 class _PipeWriter:
-    """Write stream of the package that writes to the input of a process."""
+    """Write stream of the package that writes to the input of a process.
 
-    def __init__(self, stdin: asyncio.StreamWriter) -> None:
+    Arguments:
+        note_sent: called with each message before it is sent.
+    """
+
+    def __init__(
+        self, stdin: asyncio.StreamWriter, note_sent: Callable[[SessionMessage], object]
+    ) -> None:
         self._stdin = stdin
+        self._note_sent = note_sent
 
     async def send(self, item: SessionMessage, /) -> None:
+        self._note_sent(item)
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
             self._stdin.write(text.encode() + b"\n")
@@ -72,6 +86,8 @@ class StdioTransport:
         self.ignored_lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process = process
         self._on_end = on_end
+        self._probe: asyncio.Task[None] | None = None
+        self._probe_id: object = None
 
     @asynccontextmanager
     async def connect(self) -> AsyncGenerator[TransportStreams]:
@@ -79,12 +95,37 @@ class StdioTransport:
         sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         reader = asyncio.create_task(self._read(sender))
         try:
-            yield receiver, _PipeWriter(self._process.stdin)
+            yield (
+                receiver,
+                _PipeWriter(self._process.stdin, lambda item: self._watch_probe(item, sender)),
+            )
         finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+            tasks = [reader, self._probe] if self._probe else [reader]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             receiver.close()
             await asyncio.shield(self._process.stop())
+
+    def _watch_probe(
+        self, item: SessionMessage, sender: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        """Answer the question for the era in place of a server that stays silent."""
+        message = item.message
+        if isinstance(message, mcp_types.JSONRPCRequest) and message.method == "server/discover":
+            self._probe_id = message.id
+            self._probe = asyncio.create_task(self._answer_probe(message.id, sender))
+
+    async def _answer_probe(
+        self,
+        request_id: mcp_types.RequestId,
+        sender: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        await asyncio.sleep(PROBE_SECONDS)
+        error = mcp_types.ErrorData(code=mcp_types.METHOD_NOT_FOUND, message="no answer")
+        answer = mcp_types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            await sender.send(SessionMessage(answer))
 
     async def _read(self, sender: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         try:
@@ -106,4 +147,10 @@ class StdioTransport:
             if line.strip():
                 self.ignored_lines.append(line[:_KEPT_CHARACTERS].decode("utf-8", "replace"))
             return None
+        if (
+            self._probe
+            and isinstance(message, mcp_types.JSONRPCResponse | mcp_types.JSONRPCError)
+            and message.id == self._probe_id
+        ):
+            self._probe.cancel()
         return SessionMessage(message)

@@ -1,0 +1,43 @@
+"""Time limits of one call of a server."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class OpenCall:
+    """Time limits of one call: the whole call, and the time without a sign of life."""
+
+    def __init__(self, seconds: float, idle_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._idle_seconds = idle_seconds
+        self._last = self._loop.time() + seconds
+        self._paused_at: list[float] = []
+        self.timeout = asyncio.timeout_at(self._compute_deadline())
+
+    def _compute_deadline(self) -> float:
+        return min(self._last, self._loop.time() + self._idle_seconds)
+
+    def extend(self) -> None:
+        """Begin the time without a sign of life again."""
+        if not self.timeout.expired() and not self._paused_at:
+            self.timeout.reschedule(self._compute_deadline())
+
+    def pause(self, is_paused: bool) -> None:
+        """Stop the time limits while the user answers a question; continue them with false."""
+        if is_paused:
+            self._paused_at.append(self._loop.time())
+            if not self.timeout.expired():
+                self.timeout.reschedule(None)
+        else:
+            began = self._paused_at.pop()
+            if not self._paused_at:
+                self._last += self._loop.time() - began
+                self.extend()
+
+    def describe_timeout(self) -> str:
+        """Return which limit was reached."""
+        if self._loop.time() >= self._last:
+            return f"the call took more than {self._seconds:g} s"
+        return f"it sent nothing for {self._idle_seconds:g} s"

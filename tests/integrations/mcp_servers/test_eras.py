@@ -1,0 +1,71 @@
+"""Eras of the protocol: the question for it, what is remembered, and the old era over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mudroom.integrations.mcp_servers.connection import Connection, ServerError
+from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
+
+from .servers import count_starts, make_quick, make_small, read_log
+from .test_http_servers import make_spec, serve
+from .test_session_servers import open_session
+
+ADD = ListedTool("add", "", {})
+OLD = "2025-11-25"
+
+
+async def add(connection: Connection) -> str:
+    try:
+        return (await connection.call(ADD, {"a": 1, "b": 2}, print)).content[0].text
+    finally:
+        await connection.close()
+
+
+async def test_a_silent_server_of_the_old_era_is_waited_for_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    server = make_quick(fault="silent", log=log, start_timeout=9.0)
+    listings: list[Listing] = []
+    assert await add(Connection(server, str(tmp_path), {}, listings.append)) == "3"
+    assert listings[0].protocol == OLD
+    assert read_log(log).count("server/discover") == 1
+    known = Connection(server, str(tmp_path), {}, listings.append, protocol=OLD)
+    assert await add(known) == "3"
+    assert read_log(log).count("server/discover") == 1
+
+
+async def test_the_next_session_remembers_the_era(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for _ in range(2):
+        async with open_session(tmp_path, [], [make_quick(log=log)]) as session:
+            await session.restart_mcp_server("quick")
+    assert count_starts(log) == 2
+    assert read_log(log).count("server/discover") == 1
+
+
+async def test_a_server_that_left_the_old_era_is_asked_again(tmp_path: Path) -> None:
+    listings: list[Listing] = []
+    log = tmp_path / "log"
+    server = make_quick(fault="refuses_greeting", log=log)
+    connection = Connection(server, str(tmp_path), {}, listings.append, protocol=OLD)
+    with pytest.raises(ServerError, match="no greeting"):
+        await add(connection)
+    assert count_starts(log) == 2
+    assert read_log(log).count("server/discover") == 1
+    small = Connection(make_small(), str(tmp_path), {}, listings.append, protocol="2026-07-28")
+    assert await add(small) == "3"
+    assert listings[-1].protocol == "2026-07-28"
+
+
+async def test_the_old_era_works_over_http(tmp_path: Path) -> None:
+    listings: list[Listing] = []
+    with serve() as (url, _):
+        spec = make_spec(url, headers={"Authorization": "Bearer secret"})
+        connection = Connection(spec, str(tmp_path), {}, listings.append, protocol=OLD)
+        lines: list[str] = []
+        await connection.call(ListedTool("work", "", {}), {"steps": 2}, lines.append)
+        assert lines == ["1 of 2: working", "2 of 2: working"]
+        assert await add(connection) == "3"
+    assert listings[0].protocol == OLD
