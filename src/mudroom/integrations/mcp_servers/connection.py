@@ -71,6 +71,22 @@ class _Link:
         return package_client.describe_error(error)
 
 
+class _PastStarts:
+    """Facts about the earlier starts of a server.
+
+    Attributes:
+        times: of the last starts. reported: the last reason that the user was told.
+        protocol: revision of the last connection, "" if it is not known.
+        is_era_wrong: true if the server refused that revision.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        self.times: deque[float] = deque(maxlen=MAX_STARTS)
+        self.reported = ""
+        self.protocol = protocol
+        self.is_era_wrong = False
+
+
 class Connection:
     """Connection to one server.
 
@@ -108,16 +124,13 @@ class Connection:
         self._environ = environ
         self._on_listing = on_listing
         self._logins = logins
-        self._protocol = protocol
-        self._is_era_wrong = False
         self._idle_seconds = idle_seconds
         self._link: _Link | None = None
-        self._recent_starts: deque[float] = deque(maxlen=MAX_STARTS)
+        self._past = _PastStarts(protocol)
         self._calls: set[OpenCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions = Questions(spec.name)
         self._is_closed = False
-        self._reported = ""
 
     @property
     def pid(self) -> int | None:
@@ -219,9 +232,9 @@ class Connection:
         try:
             return await asyncio.shield(link.client)
         except ServerError:
-            if not self._is_era_wrong:
+            if not self._past.is_era_wrong:
                 raise
-        self._is_era_wrong = False
+        self._past.is_era_wrong = False
         if self._link is link:
             self._link = self._start()
         assert self._link
@@ -230,7 +243,7 @@ class Connection:
     def _start(self) -> _Link:
         """Begin to open a connection. Raises ServerError if it failed too often."""
         now = asyncio.get_running_loop().time()
-        times = self._recent_starts
+        times = self._past.times
         if len(times) == MAX_STARTS and now - times[0] < START_WINDOW:
             self._fail(self.reason or f"it ended {MAX_STARTS} times in {START_WINDOW:g} s")
             raise self._make_error()
@@ -244,8 +257,8 @@ class Connection:
 
     def _fail(self, reason: str) -> None:
         """Set the state, and tell the user each new reason: only the model reads the result."""
-        if reason != self._reported:
-            self._reported = reason
+        if reason != self._past.reported:
+            self._past.reported = reason
             log.warning("server %s cannot be used: %s", self.spec.name, reason)
         self.state = "failed"
         self.reason = reason
@@ -272,8 +285,8 @@ class Connection:
     async def _fail_start(self, link: _Link, error: Exception) -> None:
         from . import package_client
 
-        self._is_era_wrong = bool(self._protocol) and package_client.is_refusal(error)
-        self._protocol = ""
+        self._past.is_era_wrong = bool(self._past.protocol) and package_client.is_refusal(error)
+        self._past.protocol = ""
         if isinstance(error, MudroomError):
             place = "" if error.where == self.spec.origin else error.where
             self._fail(str(MudroomError(error.message, where=place, remedy=error.remedy)))
@@ -305,11 +318,11 @@ class Connection:
                     self._refresh_soon,
                     self._extend_calls,
                     self._questions.answer,
-                    known_protocol=self._protocol,
+                    known_protocol=self._past.protocol,
                 )
             )
             listing = await package_client.list_tools(client)
-            self._protocol = listing.protocol
+            self._past.protocol = listing.protocol
             self._on_listing(listing)
             listener = asyncio.create_task(self._listen(client))
             stack.push_async_callback(_cancel, listener)
@@ -343,8 +356,8 @@ class Connection:
     async def restart(self) -> None:
         """End the server and start it again; its open calls fail. Raises ServerError."""
         await self._end_link()
-        self._recent_starts.clear()
-        self._reported = ""
+        self._past.times.clear()
+        self._past.reported = ""
         await self._get_client()
 
     async def close(self) -> None:
