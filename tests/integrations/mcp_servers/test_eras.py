@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
 
+from ...waiting import wait_until
 from .servers import count_starts, make_quick, make_small, read_log
 from .test_http_servers import make_spec, serve
 from .test_session_servers import open_session
@@ -26,9 +28,14 @@ async def add(connection: Connection) -> str:
 
 async def test_a_silent_server_of_the_old_era_is_waited_for_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    server = make_quick(fault="silent", log=log, start_timeout=9.0)
+    server = make_quick(fault="silent", log=log)
     listings: list[Listing] = []
-    assert await add(Connection(server, str(tmp_path), {}, listings.append)) == "3"
+    calling = asyncio.create_task(add(Connection(server, str(tmp_path), {}, listings.append)))
+    await wait_until(lambda: "server/discover" in read_log(log))
+    asked = asyncio.get_running_loop().time()
+    await wait_until(lambda: "initialize" in read_log(log))
+    assert asyncio.get_running_loop().time() - asked < 9.0, "the package waits for 10 s"
+    assert await calling == "3"
     assert listings[0].protocol == OLD
     assert read_log(log).count("server/discover") == 1
     known = Connection(server, str(tmp_path), {}, listings.append, protocol=OLD)
