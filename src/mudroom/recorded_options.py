@@ -15,9 +15,11 @@ from ._core.tool_patterns import parse_tool_patterns
 from ._platform.path_text import path_from_text
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
-from .journals.sessions import read_events
+from .journals.sessions import stream_events
 from .open_adapters import open_store
 from .options import SessionOptions
+from .pricing import calculate_cost
+from .projections.open_events import OpenEvents
 from .tools import BOARD_TOOLS
 
 
@@ -44,13 +46,18 @@ def find_folder(options: SessionOptions) -> str:
 
 
 async def use_recorded_options(
-    options: SessionOptions,
-) -> tuple[SessionOptions, list[StoredEvent]]:
+    options: SessionOptions, *, drops_tasks: bool
+) -> tuple[SessionOptions, OpenEvents]:
     """Return the options with id, folder and model of the session to resume, and its events.
+
+    Arguments:
+        drops_tasks: leave out the events of tasks that have ended.
 
     Raises UnknownName when there is no such session, JournalDamaged when it has no start.
     """
-    session, events = await _read_recorded(options)
+    recorded = OpenEvents(calculate_cost, drops_tasks=drops_tasks)
+    session = await _read_recorded(options, recorded)
+    events = recorded.events
     opened = next((event for event in events if isinstance(event, SessionOpened)), None)
     if opened is None:
         raise JournalDamaged(
@@ -70,10 +77,10 @@ async def use_recorded_options(
         model=briefs[-1].model if reuses_model else options.model,
         isolate=options.isolate or opened.isolate,
         check=options.check or opened.check,
-        board=options.board or is_board_offered(events),
+        board=options.board or is_board_offered([*events, *recorded.starts.values()]),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
-    return options, events
+    return options, recorded
 
 
 def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
@@ -110,20 +117,23 @@ def _has_offered_board(brief: Brief) -> bool:
 
 
 async def copy_journal(
-    options: SessionOptions, events: list[StoredEvent], journal: Journal
-) -> list[StoredEvent]:
+    options: SessionOptions, recorded: OpenEvents, journal: Journal
+) -> OpenEvents:
     """Copy the events of the resumed session into the journal of its fork; return the copied ones.
 
     While another process writes that session, unfinished runs are left out.
     """
+    events = recorded.events
     if await open_store(options.store, find_home(options)).find_writer(options.resume):
         events = select_finished(events)
     await journal.append(*events)
-    return events
+    copied = OpenEvents(calculate_cost, drops_tasks=False)
+    copied.extend(events)
+    return copied
 
 
-async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
-    """Return id and events of the session that the options resume.
+async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
+    """Read the events of the session that the options resume; return its id.
 
     Raises UsageError, JournalError.
     """
@@ -133,7 +143,11 @@ async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent
             remedy="Pass the Journal object again, or a store=MemoryStore().",
         )
     if not isinstance(options.journal, str) and not options.fork:
-        return options.resume, [event async for event in options.journal.read()]
+        async for event in options.journal.read():
+            recorded.apply(event)
+        return options.resume
     store = open_store(options.store, find_home(options))
     session = await store.find(options.resume)
-    return session, await read_events(store, session)
+    async for event in stream_events(store, session):
+        recorded.apply(event)
+    return session

@@ -17,6 +17,7 @@ from ._core.type_checks import check_type
 from .conversation_state import ConversationState
 from .errors import UsageError
 from .options import Plugin, SessionOptions, make_options, use_signature
+from .projections.open_events import OpenEvents
 from .prompts import Prompt
 from .run_stream import RunStream
 from .scope import (
@@ -65,48 +66,61 @@ class Session(RunControls, ServerControls, TaskCalls):
         self._runner: SessionRunner | None = None
 
     async def __aenter__(self) -> Session:
-        events: list[StoredEvent] = []
+        recorded: OpenEvents | None = None
         if self._options.resume:
-            self._options, events = await recorded_options.use_recorded_options(self._options)
+            # A screen with the history, and a fork, need the events of ended tasks, too.
+            drops_tasks = not (self._history_watchers or self._options.fork)
+            self._options, recorded = await recorded_options.use_recorded_options(
+                self._options, drops_tasks=drops_tasks
+            )
         resources = await build.open_resources(
             self._options, self._watchers, self._conversation.unfinished_events
         )
         self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)
         self._runner.meter.set_limits(self._budget)
         try:
-            await self._start(self._runner, events)
+            await self._start(self._runner, recorded)
         except BaseException:
             self._runner = None
             await resources.close()
             raise
         return self
 
-    async def _start(self, runner: SessionRunner, events: list[StoredEvent]) -> None:
+    async def _start(self, runner: SessionRunner, recorded: OpenEvents | None) -> None:
         self.notices.extend(runner.resources.notices)
-        services = runner.resources.services
-        if self._options.fork:
-            events = await recorded_options.copy_journal(self._options, events, services.journal)
-        if self._options.resume:
-            # Another process may have written until this one opened the journal.
-            events += [event async for event in services.journal.read(len(events))]
-            self._conversation.load(events)
-            services.request_heads.load(events)
-            for event in events:
-                services.teams.observe(event)
-                services.check_results.observe(event)
-                if runner.resources.tracing:
-                    runner.resources.tracing.observe_past(event)
-                for watch in self._history_watchers:
-                    watch(event)
-            unfinished = self._conversation.unfinished_events
-            board = runner.resources.board_name
-            if notice := recorded_options.describe_other_board(events, board):
-                self.notices.append(notice)
-            runner.meter.add_past(events, unfinished, services.compute_price)
+        if recorded is not None:
+            await self._continue_record(runner, recorded)
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, build.list_grants(self._options))
-        if services.hooks:
-            await services.hooks.on_session_start(_choose_source(self._options))
+        if hooks := runner.resources.services.hooks:
+            await hooks.on_session_start(_choose_source(self._options))
+
+    async def _continue_record(self, runner: SessionRunner, recorded: OpenEvents) -> None:
+        """Restore the state of the session from its record."""
+        services = runner.resources.services
+        if self._options.fork:
+            recorded = await recorded_options.copy_journal(
+                self._options, recorded, services.journal
+            )
+        # Another process may have written until this one opened the journal.
+        async for event in services.journal.read(recorded.count):
+            recorded.apply(event)
+        events = recorded.events
+        self._conversation.load(events)
+        self._conversation.run_count = max(self._conversation.run_count, recorded.task_count)
+        services.request_heads.load(recorded.heads)
+        services.request_heads.load(events)
+        for event in events:
+            services.teams.observe(event)
+            services.check_results.observe(event)
+            if runner.resources.tracing:
+                runner.resources.tracing.observe_past(event)
+            for watch in self._history_watchers:
+                watch(event)
+        board = runner.resources.board_name
+        if notice := recorded_options.describe_other_board(events, board):
+            self.notices.append(notice)
+        runner.meter.add_past(recorded, self._conversation.unfinished_events)
 
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()

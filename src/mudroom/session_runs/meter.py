@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from msgspec.structs import replace
 
 from .._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
-from .._core.events import (
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    SessionOpened,
-    StoredEvent,
-    TurnFailed,
-    TurnFinished,
-    TurnStarted,
-)
 from .._core.messages import Usage
 from .._core.ports import Clock
-from .._core.run_ids import is_child_id
 from .._engine.meters.meter import Meter
 from .._engine.meters.run_timer import RunTimer
+from ..projections.open_events import OpenEvents
 
 
 class SessionMeter(Meter):
@@ -115,63 +105,19 @@ class SessionMeter(Meter):
         """Return the first exceeded limit; no warnings: each run warns of its own limits."""
         return super().find_shared_limit(fraction) if fraction >= 1 else None
 
-    def add_past(
-        self,
-        events: Iterable[StoredEvent],
-        unfinished: Collection[str],
-        compute_price: Callable[[str, Usage], float | None],
-    ) -> None:
+    def add_past(self, recorded: OpenEvents, unfinished: Collection[str]) -> None:
         """Add what earlier processes spent.
 
         Arguments:
             unfinished: ids of runs that continue. They add what they spent themselves.
         """
-        past = _PastRuns()
-        for event in events:
-            past.apply(event)
-            if event.run in unfinished:
-                continue
-            is_root = not is_child_id(event.run)
-            if isinstance(event, TurnFinished):
-                model = event.message.answered_by or past.models[event.run]
-                usd = compute_price(model, event.message.usage)
-                self.charge(event.message.usage, usd)
-                if is_root and event.run not in past.summarising:
-                    self.add_turns(1)
-            elif isinstance(event, TurnFailed):
-                self.charge(Usage(), 0.0, event.estimate)
-            elif isinstance(event, RunStarted) and not is_root:
-                self.add_usage(Usage(), 0.0, children=1)
-        self._timer.add_past(past.seconds)
-
-
-class _PastRuns:
-    """Facts of the earlier runs of a session, from their events.
-
-    Attributes:
-        models: model strings by run id. summarising: ids of runs in their last turn.
-        seconds: time in which a run worked.
-    """
-
-    def __init__(self) -> None:
-        self.models: dict[str, str] = {}
-        self.summarising: set[str] = set()
-        self.seconds = 0.0
-        self._working: set[str] = set()
-        self._last_at = 0.0
-
-    def apply(self, event: StoredEvent) -> None:
-        is_new_process = isinstance(event, SessionOpened | RunResumed)
-        if self._working and not is_new_process:
-            self.seconds += event.at - self._last_at
-        self._last_at = event.at
-        if isinstance(event, SessionOpened):
-            self._working.clear()
-        elif isinstance(event, RunStarted | RunResumed):
-            self._working.add(event.run)
-        elif isinstance(event, RunFinished):
-            self._working.discard(event.run)
-        if isinstance(event, RunStarted):
-            self.models[event.run] = event.brief.model
-        elif isinstance(event, TurnStarted) and event.summary_reason:
-            self.summarising.add(event.run)
+        past = recorded.amounts
+        for event in recorded.events:
+            if event.run not in unfinished:
+                past.apply(event)
+        self.charge(past.usage, past.usd, past.estimate)
+        if not past.is_price_known:
+            self.charge(Usage(), None)
+        self.add_turns(past.turns)
+        self.add_usage(Usage(), 0.0, children=past.children)
+        self._timer.add_past(recorded.time.seconds)

@@ -1,0 +1,187 @@
+"""Events that a session needs when it continues, and the amounts that its runs have spent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from .._core.agents import WorkspaceKind
+from .._core.events import (
+    CheckFinished,
+    CheckStarted,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    SessionOpened,
+    StoredEvent,
+    TeamMessageSent,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+    WorkMerged,
+)
+from .._core.messages import Usage
+from .._core.run_ids import find_root_id, is_child_id
+
+ComputePrice = Callable[[str, Usage], float | None]
+
+_LASTING = (TeamMessageSent, WorkMerged, CheckStarted, CheckFinished)
+"""Events of a task that later runs of the session may need."""
+
+
+class PastAmounts:
+    """Amounts that recorded runs have spent.
+
+    Attributes:
+        usd: known costs. is_price_known: false if the price of an answer is not known.
+        estimate: tokens and price of answers that were cut off.
+        turns: turns of root runs. children: runs below them.
+    """
+
+    def __init__(self, compute_price: ComputePrice) -> None:
+        self.usage = Usage()
+        self.usd = 0.0
+        self.is_price_known = True
+        self.estimate = Usage()
+        self.turns = 0
+        self.children = 0
+        self._compute_price = compute_price
+        self._models: dict[str, str] = {}
+        self._summarising: set[str] = set()
+
+    def apply(self, event: StoredEvent) -> None:
+        """Add an event of a run whose earlier events were added."""
+        is_root = not is_child_id(event.run)
+        if isinstance(event, TurnFinished):
+            usage = event.message.usage
+            self._add_costs(event.message.answered_by or self._models[event.run], usage)
+            self.usage += usage
+            self.turns += is_root and event.run not in self._summarising
+        elif isinstance(event, TurnFailed):
+            self.estimate += event.estimate
+        elif isinstance(event, RunStarted):
+            self._models[event.run] = event.brief.model
+            self.children += not is_root
+        elif isinstance(event, TurnStarted) and event.summary_reason:
+            self._summarising.add(event.run)
+
+    def add(self, other: PastAmounts) -> None:
+        """Add the amounts of other runs."""
+        self.usage += other.usage
+        self.usd += other.usd
+        self.is_price_known = self.is_price_known and other.is_price_known
+        self.estimate += other.estimate
+        self.turns += other.turns
+        self.children += other.children
+
+    def _add_costs(self, model: str, usage: Usage) -> None:
+        usd = self._compute_price(model, usage)
+        if usd is None:
+            self.is_price_known = False
+        else:
+            self.usd += usd
+
+
+class WorkedTime:
+    """Time in which a recorded run worked.
+
+    Attributes:
+        seconds: their number so far.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._working: set[str] = set()
+        self._last_at = 0.0
+
+    def apply(self, event: StoredEvent) -> None:
+        """Add the next event of the session."""
+        is_new_process = isinstance(event, SessionOpened | RunResumed)
+        if self._working and not is_new_process:
+            self.seconds += event.at - self._last_at
+        self._last_at = event.at
+        if isinstance(event, SessionOpened):
+            self._working.clear()
+        elif isinstance(event, RunStarted | RunResumed):
+            self._working.add(event.run)
+        elif isinstance(event, RunFinished):
+            self._working.discard(event.run)
+
+
+class OpenEvents:
+    """Events of a recorded session, without those of tasks that have ended.
+
+    A task that later runs may need is kept: it has named children, or work of its own.
+
+    Arguments:
+        drops_tasks: false keeps all events.
+
+    Attributes:
+        count: events read so far.
+        task_count: highest number of a root run that was left out.
+        heads: their events with a system prompt, which later runs refer to.
+        starts: one of their starts for each selection of tools.
+        amounts: what they spent. time: in which any run worked.
+    """
+
+    def __init__(self, compute_price: ComputePrice, *, drops_tasks: bool) -> None:
+        self.count = 0
+        self.task_count = 0
+        self.heads: list[StoredEvent] = []
+        self.starts: dict[object, RunStarted] = {}
+        self.amounts = PastAmounts(compute_price)
+        self.time = WorkedTime()
+        self._compute_price = compute_price
+        self._drops_tasks = drops_tasks
+        self._events: dict[int, StoredEvent] = {}
+        self._tasks: dict[str, list[int]] = {}
+
+    @property
+    def events(self) -> list[StoredEvent]:
+        """The events that were not left out, in order."""
+        return list(self._events.values())
+
+    def apply(self, event: StoredEvent) -> None:
+        """Add the next event."""
+        self.count += 1
+        self.time.apply(event)
+        self._events[self.count] = event
+        if not (self._drops_tasks and event.run):
+            return
+        root = find_root_id(event.run)
+        if root == event.run and isinstance(event, RunStarted) and event.brief.depth:
+            self._tasks[root] = []
+        if (positions := self._tasks.get(root)) is None:
+            return
+        positions.append(self.count)
+        if isinstance(event, _LASTING) or _is_lasting(event):
+            del self._tasks[root]
+        elif root == event.run and isinstance(event, RunFinished):
+            self._drop(root)
+
+    def extend(self, events: Iterable[StoredEvent]) -> None:
+        """Add further events."""
+        for event in events:
+            self.apply(event)
+
+    def _drop(self, root: str) -> None:
+        """Leave out the events of a task that has ended."""
+        events: Sequence[StoredEvent] = [
+            self._events.pop(position) for position in self._tasks.pop(root)
+        ]
+        self.task_count = max(self.task_count, int(root))
+        amounts = PastAmounts(self._compute_price)
+        for event in events:
+            amounts.apply(event)
+            if isinstance(event, RunStarted | RunResumed) and event.head and event.head.system:
+                self.heads.append(event)
+            if isinstance(event, RunStarted):
+                self.starts.setdefault((event.brief.agent.tools, event.brief.tools), event)
+        self.amounts.add(amounts)
+
+
+def _is_lasting(event: StoredEvent) -> bool:
+    """Return whether a run starts that others may continue, or whose work may be open."""
+    if not isinstance(event, RunStarted):
+        return False
+    brief = event.brief
+    return bool(brief.name) or brief.workspace.kind is WorkspaceKind.ISOLATED

@@ -1,0 +1,252 @@
+"""J1 and J5: kills, signals and changes while a batch runs; a reader beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.waiting import wait_until
+
+from mudroom.testing import ModelServer, ServerRequest
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+LINES = 2_000 if LONG else 60
+KILLS = 20 if LONG else 2
+PARALLEL = 500 if LONG else 12
+
+
+class BatchProcess:
+    """A folder with an input, and processes of `mudroom batch` that work on it."""
+
+    def __init__(self, folder: Path, server: ModelServer, lines: int) -> None:
+        self.folder = folder
+        self.output = folder / "out.jsonl"
+        self.ids = [f"id-{number}" for number in range(lines)]
+        values = [{"id": name, "prompt": f"Do {name}."} for name in self.ids]
+        (folder / "in.jsonl").write_text("".join(json.dumps(value) + "\n" for value in values))
+        self._environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder / "user"),
+            "MUDROOM_HOME": str(folder / "home"),
+            "XDG_CONFIG_HOME": str(folder / "etc"),
+            "LANG": "C.UTF-8",
+            "ANTHROPIC_API_KEY": "k",
+            "ANTHROPIC_BASE_URL": server.url,
+        }
+
+    async def start(self, *words: str) -> Process:
+        """Start the batch, or another command for it."""
+        flags = ("in.jsonl", "--parallel", str(PARALLEL), "-m", "anthropic:claude-sonnet-4-5")
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "mudroom", "batch", "--out", "out.jsonl", *(words or flags)),
+            cwd=self.folder,
+            env=self._environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+
+    async def command(self, *words: str) -> str:
+        """Run a command for the batch and return its output."""
+        process = await self.start(*words)
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        return out.decode()
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return the lines of the output. Raises ValueError for half a line."""
+        text = self.output.read_bytes() if self.output.exists() else b""
+        assert not text or text.endswith(b"\n")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def check_complete(self) -> None:
+        """Check that each line has exactly one result."""
+        counts = Counter(each["custom_id"] for each in self.read())
+        assert counts == Counter(self.ids)
+
+
+def is_far(server: ModelServer, ending: asyncio.Task[int], wanted: int) -> bool:
+    """Return whether a process has sent this many requests, or has ended."""
+    return server.request_count >= wanted or ending.done()
+
+
+async def answer_late(request: ServerRequest) -> str:
+    await asyncio.sleep(0.02)
+    return "It is done. " * 20
+
+
+@pytest.mark.timeout(900)
+async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bought_again(
+    tmp_path: Path,
+) -> None:
+    chance = random.Random(1)
+    async with ModelServer(answer_late, record=False) as server:
+        batch = BatchProcess(tmp_path, server, LINES)
+        kills = 0
+        for _ in range(KILLS):
+            before = server.request_count
+            process = await batch.start()
+            wanted = before + chance.randrange(1, max(2, (LINES - before) // 2))
+            ending = asyncio.create_task(process.wait())
+            await wait_until(partial(is_far, server, ending, wanted))
+            if process.returncode is None:
+                process.kill()
+                kills += 1
+            await process.communicate()
+            batch.read()
+        process = await batch.start()
+        _, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        batch.check_complete()
+        assert kills
+        assert server.request_count <= LINES + kills * PARALLEL
+
+
+async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_continues(
+    tmp_path: Path,
+) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> str:
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        batch = BatchProcess(tmp_path, server, 40)
+        process = await batch.start()
+        await wait_until(lambda: server.in_flight == PARALLEL)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        while b"no further lines start" not in await process.stderr.readline():
+            pass
+        go_on.set()
+        _, err = await process.communicate()
+        assert process.returncode == 130
+        assert b"left; the same command continues" in err
+        assert [each["reason"] for each in batch.read()] == ["GOAL"] * min(40, PARALLEL)
+        process = await batch.start()
+        await process.communicate()
+        assert process.returncode == 0
+        batch.check_complete()
+        assert server.request_count == 40, "no answer was bought twice"
+
+
+async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> str:
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        batch = BatchProcess(tmp_path, server, 20)
+        process = await batch.start()
+        await wait_until(lambda: server.in_flight == min(20, PARALLEL))
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        while b"no further lines start" not in await process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        await process.communicate()
+        assert process.returncode == 130
+        assert batch.read() == []
+        go_on.set()
+        process = await batch.start()
+        await process.communicate()
+        assert process.returncode == 0
+        batch.check_complete()
+
+
+async def test_another_terminal_pauses_a_batch_and_changes_how_many_lines_run(
+    tmp_path: Path,
+) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> str:
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        batch = BatchProcess(tmp_path, server, 40)
+        process = await batch.start("in.jsonl", "--parallel", "2", "-m", "anthropic:claude-x")
+        await wait_until(lambda: server.in_flight == 2)
+        out = await batch.command("set", "parallel=7")
+        assert "parallel 7" in out
+        await wait_until(lambda: server.in_flight == 7)
+        assert "paused" in await batch.command("pause")
+        go_on.set()
+        (file,) = (tmp_path / "home" / "batches").glob("*/status.json")
+        await wait_until(lambda: json.loads(file.read_bytes())["done"] == 7)
+        status = json.loads(await batch.command("status", "--json"))
+        assert (status["state"], status["done"], status["parallel"]) == ("paused", 7, 7)
+        await batch.command("resume")
+        await process.communicate()
+        assert process.returncode == 0
+        batch.check_complete()
+
+
+async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> str:
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        batch = BatchProcess(tmp_path, server, 5)
+        process = await batch.start()
+        await wait_until(lambda: server.in_flight == 5)
+        second = await batch.start()
+        _, err = await second.communicate()
+        assert second.returncode == 1
+        assert str(process.pid) in err.decode()
+        go_on.set()
+        await process.communicate()
+        batch.check_complete()
+
+
+async def test_j5_a_reader_never_sees_half_a_line(tmp_path: Path) -> None:
+    async with ModelServer(answer_late, record=False) as server:
+        batch = BatchProcess(tmp_path, server, LINES)
+        process = await batch.start()
+        ending = asyncio.create_task(process.communicate())
+        while not ending.done():
+            batch.read()
+            await asyncio.sleep(0.002)
+        assert process.returncode == 0
+        batch.check_complete()
+
+
+async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mudroom import Session
+    from mudroom.batches.batch import Batch, BatchPlan
+    from mudroom.batches.input_file import InputFile
+    from mudroom.batches.recorded_results import BatchRecord
+    from mudroom.batches.results import ResultFile
+    from mudroom.errors import ModelUnavailable
+    from mudroom.testing import ScriptedModel
+
+    model = ScriptedModel(lambda request: ModelUnavailable("the server is overloaded"))
+    path = tmp_path / "in.jsonl"
+    path.write_text('"a"\n' * 100)
+    async with Session(model=model, journal="memory", cwd=str(tmp_path), environ={}) as session:
+        with ResultFile(tmp_path / "out.jsonl") as results:
+            results.publish()
+            plan = BatchPlan(100, InputFile(path).read, "out.jsonl", "general", parallel=3)
+            batch = Batch(session, plan, BatchRecord(), results)
+            await batch.run()
+    assert batch.is_unavailable
+    assert batch.stop_cause.startswith("the provider refused 20 lines in a row")
+    assert 20 <= batch.done <= 23
