@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from .history import Entry, append_entry, make_entry, read_last_entry
+from .many_children import measure_reserving, measure_resuming
 from .processes import Bench
 from .rows import Row
 from .scale import (
@@ -188,6 +189,8 @@ FIGURES = {
     "streams": measure_streams,
     "thousands": measure_thousands,
     "workers": measure_workers,
+    "reserving": measure_reserving,
+    "resuming": measure_resuming,
 }
 
 
