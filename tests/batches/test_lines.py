@@ -121,6 +121,14 @@ def test_an_id_that_stands_twice_is_named(tmp_path: Path) -> None:
         source.check(with_keys=False)
 
 
+def test_an_input_that_changes_after_its_check_is_an_error(tmp_path: Path) -> None:
+    source = write(tmp_path, '"a"', '"b"')
+    assert source.check(with_keys=False).total == 2
+    write(tmp_path, '"a"', "[]")
+    with pytest.raises(UsageError, match="line 2: neither an object nor a text"):
+        list(source.read())
+
+
 def test_an_empty_input_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the batch is empty"):
         write(tmp_path, "", " ").check(with_keys=False)

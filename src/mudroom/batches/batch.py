@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from .._core.runs import Reason, Report
-from ..errors import JournalError
+from ..errors import JournalError, MudroomError, UsageError
 from ..session import Session
 from .control import BatchChange
 from .line_formats import BatchLine
@@ -90,13 +90,13 @@ class Batch:
     async def run(self) -> None:
         """Continue interrupted lines, run the others, and wait for all that have started.
 
-        Raises JournalError, and LineError if the input has changed meanwhile.
+        Raises JournalError, and UsageError if no run can start, or the input has changed meanwhile.
         """
         stop_watching = self._session.watch(self._requests.observe)
         try:
             async with asyncio.TaskGroup() as group:
                 await self._start_all(group)
-        except* JournalError as errors:
+        except* MudroomError as errors:
             raise errors.exceptions[0] from None
         finally:
             stop_watching()
@@ -212,7 +212,7 @@ class Batch:
                 description=line.id[:60],
                 key=key.encode(),
             )
-        except JournalError:
+        except (JournalError, UsageError):
             raise
         except Exception as error:  # noqa: BLE001  one line must not stop the others
             report = _make_error_report(error)

@@ -74,9 +74,13 @@ class InputFile:
         self.path = path
 
     def read(self) -> Iterator[BatchLine]:
-        """Yield the tasks in their order. Raises LineError for a file that changed meanwhile."""
+        """Yield the tasks in their order. Raises UsageError for a file that changed meanwhile."""
         for number, text in self._read_texts():
-            yield parse_line(number, text)
+            try:
+                line = parse_line(number, text)
+            except LineError as error:
+                raise self._make_error([f"line {number}: {error}"]) from error
+            yield line
 
     def check(self, *, with_keys: bool) -> InputFacts:
         """Read the whole input. Raises UsageError that names the wrong lines.
@@ -132,7 +136,7 @@ class InputFile:
             shown.append("and more")
         return UsageError(
             f"{self.path} has wrong lines:\n  " + "\n  ".join(shown) + "\n",
-            remedy="Correct them. No line was run.",
+            remedy="Correct them, then run the batch again.",
         )
 
 
