@@ -10,15 +10,17 @@ import pytest
 
 from mudroom import Session, UsageError
 from mudroom._core.events import StoredEvent
+from mudroom._core.ports import SessionStore
 from mudroom.errors import UnknownName
 from mudroom.journals.memory import MemoryJournal, MemoryStore
+from mudroom.journals.postgres.store import PostgresStore
 from mudroom.journals.sessions import read_events
 from mudroom.models.scripted import ScriptedModel
 from mudroom.testing.event_builders import run_finished, run_started
 
 
 class StoreOptions(TypedDict, total=False):
-    store: MemoryStore
+    store: SessionStore
     journal: str | MemoryJournal
     resume: str
     fork: bool
@@ -32,6 +34,14 @@ def open_session(folder: Path, *answers: str, **options: Unpack[StoreOptions]) -
         sandbox="off",
         **options,
     )
+
+
+@pytest.fixture(params=["memory", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> SessionStore:
+    """Open an empty store of each kind that several sessions can share."""
+    if request.param == "memory":
+        return MemoryStore()
+    return PostgresStore(request.getfixturevalue("postgres_url"), tmp_path / "home")
 
 
 class CountingJournal(MemoryJournal):
@@ -103,8 +113,9 @@ async def test_a_resume_reads_the_events_of_a_writer_that_just_ended(tmp_path: P
         assert (await again.run("second")).run_id == "3"
 
 
-async def test_a_session_is_resumed_from_the_store_of_the_caller(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_a_session_is_resumed_from_the_store_of_the_caller(
+    store: SessionStore, tmp_path: Path
+) -> None:
     async with open_session(tmp_path, "one", store=store) as session:
         await session.run("first")
         assert await store.find_writer(session.id)
@@ -116,8 +127,9 @@ async def test_a_session_is_resumed_from_the_store_of_the_caller(tmp_path: Path)
     assert not (tmp_path / "home" / "sessions").exists()
 
 
-async def test_a_session_is_forked_in_the_store_of_the_caller(tmp_path: Path) -> None:
-    store = MemoryStore()
+async def test_a_session_is_forked_in_the_store_of_the_caller(
+    store: SessionStore, tmp_path: Path
+) -> None:
     async with open_session(tmp_path, "one", store=store) as session:
         await session.run("first")
     async with open_session(tmp_path, "two", store=store, resume=session.id, fork=True) as fork:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import cache
@@ -15,6 +16,8 @@ from threading import Thread
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+log = logging.getLogger("mudroom")
 
 _CLOSE_SECONDS = 2.0
 """Maximum seconds that the end of the process waits for connections to close."""
@@ -25,6 +28,7 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.loop.set_exception_handler(_log_unread_error)
         self._closers: list[Callable[[], Coroutine[Any, Any, None]]] = []
         Thread(target=self.loop.run_forever, name="postgres", daemon=True).start()
         atexit.register(self._close)
@@ -42,6 +46,11 @@ class BackgroundLoop:
             with suppress(Exception):
                 asyncio.run_coroutine_threadsafe(close(), self.loop).result(_CLOSE_SECONDS)
         self.loop.call_soon_threadsafe(self.loop.stop)
+
+
+def _log_unread_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log an error that nobody waits for; asyncpg leaves some when a server dies."""
+    log.debug("postgres: %s", context.get("message"), exc_info=context.get("exception"))
 
 
 @cache

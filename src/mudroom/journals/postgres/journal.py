@@ -22,6 +22,12 @@ from .lease import RENEWAL_SECONDS, Lease
 from .reader import read_events
 from .writer import EventWriter
 
+_BUSY_APPENDS = 3
+"""Appends in one commit from which on the next commit waits for more appends."""
+
+_GATHER_SECONDS = 0.003
+"""Seconds of that wait."""
+
 
 class _Append(NamedTuple):
     """An append that waits.
@@ -133,7 +139,8 @@ class PostgresJournal:
             self._has_work.clear()
             self._is_signalled = False  # before the queue is read: a later append signals again
             while self._waiting:
-                await self._store_waiting()
+                if await self._store_waiting() >= _BUSY_APPENDS and not self._is_closed:
+                    await asyncio.sleep(_GATHER_SECONDS)
             if self._is_closed and not self._waiting:
                 break
         # The lease ends by itself if the database cannot be reached.
@@ -141,7 +148,8 @@ class PostgresJournal:
             await self._save_summary(self._summary_saver.encode_unsaved(), self._last)
             await self._lease.release()
 
-    async def _store_waiting(self) -> None:
+    async def _store_waiting(self) -> int:
+        """Store the waiting appends and return their number."""
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         if self._failure is None:
             rows = [row for each in batch for row in each.rows]
@@ -157,6 +165,7 @@ class PostgresJournal:
             if each.summary:
                 await self._save_summary(each.summary, each.first + len(each.rows) - 1)
                 break
+        return len(batch)
 
     async def _save_summary(self, summary: str, position: int) -> None:
         # A list of sessions reads the events after the last saved state, so an error only costs

@@ -32,7 +32,7 @@ _ATTEMPT_SECONDS = 15.0
 """Maximum seconds of one attempt. A connection that hangs is given up then."""
 
 _FIRST_DELAY = 0.05
-_MAX_DELAY = 1.0
+_MAX_DELAY = 0.5
 """Seconds between two attempts."""
 
 _STORED = "SELECT n, body, crc FROM mudroom.events WHERE session = $1 AND n = $2"
