@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import msgspec
 from ..._core.ports import HookCallback
 from .event_names import explain_never_fires
 from .event_rules import RULES
+from .gemini_terms import from_gemini_output, get_gemini_name, to_gemini_input
 from .matcher import parse_matcher
 from .outcome import HookOutcome, merge_outcomes, read_ending, read_output
 from .programs import HookProgram
@@ -87,9 +89,7 @@ class HookSet:
         ]
         if not specs and not callbacks:
             return HookOutcome()
-        data = msgspec.json.encode(fields)
-        agent = str(fields.get("agent_id", ""))
-        runs = [self._run_spec(spec, data, seconds, agent) for spec in specs]
+        runs = [self._run_spec(spec, fields, seconds) for spec in specs]
         runs += [self._run_callback(event, each, fields, seconds) for each in callbacks]
         outcomes = await _gather(runs)
         for outcome in outcomes:
@@ -102,7 +102,7 @@ class HookSet:
     ) -> list[HookSpec]:
         selected: dict[object, HookSpec] = {}
         for spec in self._specs:
-            if spec.event != event or not parse_matcher(spec.matcher).matches(subject):
+            if spec.event != event or not _matches(spec, subject):
                 continue
             if spec.condition and not (matches_condition and matches_condition(spec.condition)):
                 continue
@@ -114,28 +114,30 @@ class HookSet:
         return list(selected.values())
 
     async def _run_spec(
-        self, spec: HookSpec, data: bytes, seconds: float | None, agent: str
+        self, spec: HookSpec, fields: Mapping[str, Any], seconds: float | None
     ) -> HookOutcome:
         if not spec.in_background:
-            return await self._run_to_end(spec, data, seconds, agent)
-        task = asyncio.create_task(self._run_in_background(spec, data, agent))
+            return await self._run_to_end(spec, fields, seconds)
+        task = asyncio.create_task(self._run_in_background(spec, fields))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return HookOutcome()
 
-    async def _run_in_background(self, spec: HookSpec, data: bytes, agent: str) -> None:
-        await self._run_to_end(spec, data, None, agent)
+    async def _run_in_background(self, spec: HookSpec, fields: Mapping[str, Any]) -> None:
+        await self._run_to_end(spec, fields, None)
 
     async def _run_to_end(
-        self, spec: HookSpec, data: bytes, seconds: float | None, agent: str
+        self, spec: HookSpec, fields: Mapping[str, Any], seconds: float | None
     ) -> HookOutcome:
+        is_gemini = spec.dialect == "gemini"
+        data = msgspec.json.encode(to_gemini_input(spec, fields) if is_gemini else fields)
         limit = spec.timeout or RULES[spec.event].seconds
         limit = limit if seconds is None else min(limit, seconds)
         started_at = time.time()
         if spec.kind == "http":
             outcome, ending = await post_to(spec, data, limit, {**self._environ, **spec.env})
         else:
-            outcome, ending = await self._run_program(spec, data, limit)
+            outcome, ending = await self._run_program(spec, fields, data, limit)
         self._log.append(
             HookRun(
                 at=started_at,
@@ -143,7 +145,7 @@ class HookSet:
                 event=spec.event,
                 origin=spec.origin,
                 hook=spec.shown,
-                agent=agent,
+                agent=str(fields.get("agent_id", "")),
                 seconds=round(time.time() - started_at, 3),
                 ending=ending,
             )
@@ -160,7 +162,7 @@ class HookSet:
         return msgspec.structs.replace(outcome, origin=f"hook:{spec.event} {spec.origin}".strip())
 
     async def _run_program(
-        self, spec: HookSpec, data: bytes, seconds: float
+        self, spec: HookSpec, fields: Mapping[str, Any], data: bytes, seconds: float
     ) -> tuple[HookOutcome, str]:
         command = spec.command if spec.args is None else (spec.command, *spec.args)
         program = HookProgram(command, self._folder, {**self._environ, **spec.env})
@@ -176,7 +178,11 @@ class HookSet:
             return HookOutcome(failure=ending.failure), ending.failure
         stdout = ending.stdout.decode("utf-8", "replace")
         stderr = ending.stderr.decode("utf-8", "replace")
-        outcome = read_ending(spec.event, ending.code, stdout, stderr)
+        if spec.dialect == "gemini":
+            convert = partial(from_gemini_output, spec, fields)
+            outcome = read_ending(spec.event, ending.code, stdout, stderr, convert)
+        else:
+            outcome = read_ending(spec.event, ending.code, stdout, stderr)
         return outcome, f"exit code {ending.code}"
 
     async def _run_callback(
@@ -210,6 +216,14 @@ class HookSet:
         if self._background:
             await asyncio.wait(self._background)
         self._threads.shutdown(wait=False)
+
+
+def _matches(spec: HookSpec, subject: str) -> bool:
+    """Return whether the matcher of a hook selects a subject, by its program's own name too."""
+    matcher = parse_matcher(spec.matcher)
+    if matcher.matches(subject):
+        return True
+    return spec.dialect == "gemini" and matcher.matches(get_gemini_name(subject))
 
 
 async def post_to(

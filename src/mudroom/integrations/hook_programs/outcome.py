@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, cast
 
 import msgspec
@@ -53,8 +53,18 @@ class HookOutcome(Struct, frozen=True, kw_only=True):
     failure: str = ""
 
 
-def read_ending(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
-    """Return the outcome of a program that has ended by itself."""
+def read_ending(
+    event: str,
+    code: int,
+    stdout: str,
+    stderr: str,
+    convert: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+) -> HookOutcome:
+    """Return the outcome of a program that has ended by itself.
+
+    Arguments:
+        convert: changes an output object of another program into one of Claude Code.
+    """
     reason = stderr.strip()
     if code == BLOCKED:
         return _read_block(event, reason)
@@ -67,6 +77,8 @@ def read_ending(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
             if code:
                 failure = f"it ended with exit code {code}, and {failure}"
             return HookOutcome(failure=failure)
+        if isinstance(value, dict):
+            value = convert(cast("dict[str, Any]", value))
         return read_output(event, value)
     if code:
         detail = f": {reason[:_SHOWN_CHARACTERS]}" if reason else ""
