@@ -47,6 +47,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         allowed_tools, disallowed_tools: rules, separated by commas.
         trust: trust the files of this folder in this session only.
         plugin_dirs: folders of plugins, separated as in PATH.
+        trace: export traces of sessions with OpenTelemetry.
         retention_days: days that a session is kept after its last event; None keeps it forever.
         origins: name of a setting -> file, variable or flag it comes from. Defaults are left out.
     """
@@ -74,6 +75,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     allowed_tools: str = ""
     disallowed_tools: str = ""
     trust: bool = False
+    trace: bool = False
     plugin_dirs: str = ""
     retention_days: PositiveInt | None = None
     origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])

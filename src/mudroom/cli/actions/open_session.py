@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ...config import Settings
+from ...integrations.tracing.spec import Tracing
+from ...integrations.tracing.variables import explain_off, has_address, is_installed
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
 from .session_start import NEW_SESSION, SessionStart
@@ -88,7 +90,17 @@ def make_session_options(
         "prompt_budget": to_budget(settings),
         "prices": settings.output_format != "text",
         "environ": os.environ,
+        "tracing": _choose_tracing(settings),
     }
+
+
+def _choose_tracing(settings: Settings) -> Tracing | None:
+    """Return how traces are exported; None without the setting and an address for them."""
+    if settings.trace:
+        return Tracing()
+    if not has_address(os.environ) or explain_off(os.environ) or not is_installed():
+        return None
+    return Tracing()
 
 
 async def name_session(session: Session, home: str, start: SessionStart) -> None:

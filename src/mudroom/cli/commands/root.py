@@ -201,6 +201,12 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @plugin_dir_option
 @click.option(
+    "--trace",
+    is_flag=True,
+    default=None,
+    help="Export traces with OpenTelemetry (also on with OTEL_EXPORTER_OTLP_ENDPOINT).",
+)
+@click.option(
     "-c",
     "--continue",
     "continue_last",

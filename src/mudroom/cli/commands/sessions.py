@@ -130,7 +130,7 @@ def delete(sessions: tuple[str, ...], yes: bool, store: str | None) -> int:
 @click.option(
     "--format",
     "export_format",
-    type=click.Choice(["jsonl", "md", "html", "fixture"]),
+    type=click.Choice(["jsonl", "md", "html", "fixture", "otel"]),
     default="jsonl",
     show_default=True,
 )
@@ -160,6 +160,7 @@ def export(
     md       a page in Markdown
     html     the viewer's page with the session in it; needs no server
     fixture  for mudroom.testing.load_replay_model in tests
+    otel     spans, sent to the server of OTEL_EXPORTER_OTLP_ENDPOINT
 
     ID is an id from `mudroom runs`, the beginning of one, or a name; the default is the last
     session of this folder.
@@ -168,6 +169,12 @@ def export(
         from ..actions.serve_viewer import export_html
 
         return export_html(session, html or target, store=store)
+    if export_format == "otel":
+        if target != "-":
+            raise click.UsageError("--format otel sends the spans; it takes no -o")
+        from ..actions.export_traces import export_traces
+
+        return export_traces(session, store=store)
     from ..actions.export import export_session
 
     return export_session(session, export_format, target, store=store)

@@ -94,6 +94,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield from _check_learnt_windows(home)
     yield _check_permissions()
     yield from _check_programs()
+    yield from _check_traces()
     yield _check_sandbox(environ)
     rg = find_ripgrep(os.getcwd())
     missing = "not found: the tool grep does not work"
@@ -313,6 +314,15 @@ def _check_programs() -> Iterator[Check]:
         if finding.is_problem:
             result = f"{finding.where}: {finding.text}"
             yield Check("MCP servers and hooks", "warn", result, finding.remedy)
+
+
+def _check_traces() -> Iterator[Check]:
+    """Check the export of traces; no row if no variable names an address."""
+    from ..export_traces import describe_tracing
+
+    state, result, remedy = describe_tracing()
+    if state:
+        yield Check("traces", state, result, remedy)
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:
