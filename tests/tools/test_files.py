@@ -28,6 +28,19 @@ async def test_read_names_the_next_offset(ctx: Run, call: Call) -> None:
     assert (await call("read", file_path="a", offset=5000)).text == "5000\t5000"
 
 
+@pytest.mark.parametrize(
+    ("first", "count"), [(1, 1), (9, 3), (98, 4), (999, 3), (1_995, 5), (1_999, 2), (1_999, 4)]
+)
+async def test_read_numbers_any_range_of_lines(
+    ctx: Run, call: Call, first: int, count: int
+) -> None:
+    lines = [f"%s {number} %" for number in range(1, 3_001)]
+    (ctx.root / "a").write_text("\n".join(lines))
+    text = (await call("read", file_path="a", offset=first, limit=count)).text
+    numbers = range(first, first + count)
+    assert text.splitlines()[:-1] == [f"{number}\t{lines[number - 1]}" for number in numbers]
+
+
 async def test_an_empty_file_and_an_offset_past_the_end_have_notices(ctx: Run, call: Call) -> None:
     (ctx.root / "empty").write_text("")
     (ctx.root / "short").write_text("one\ntwo")

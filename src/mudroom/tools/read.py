@@ -6,9 +6,8 @@ import asyncio
 import codecs
 import io
 import stat
-from collections.abc import Iterable, Sequence
 from functools import cache
-from operator import add
+from itertools import accumulate
 from typing import BinaryIO
 
 from msgspec import Struct
@@ -158,24 +157,28 @@ def _read_small_file(data: bytes, first: int, count: int) -> LineRange | None:
     if "\r" in text or "\0" in text:
         return None
     lines = text.removesuffix("\n").split("\n")
-    if max(map(len, lines)) > MAX_LINE_CHARACTERS:
+    if len(text) > MAX_LINE_CHARACTERS and max(map(len, lines)) > MAX_LINE_CHARACTERS:
         return None
-    chosen = tuple(lines[first - 1 :][:count])
+    chosen = tuple(lines[first - 1 : first - 1 + count])
     return LineRange(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
 
 
 @cache
-def _list_labels() -> tuple[str, ...]:
-    """Return what stands before the first MAX_LINES lines of a file."""
-    return tuple(f"{number}\t" for number in range(1, MAX_LINES + 1))
+def _make_number_format() -> tuple[str, tuple[int, ...]]:
+    """Return a format that numbers the first MAX_LINES lines of a file, and where each line ends.
+
+    One format for all lines takes less time than one for each.
+    """
+    parts = [f"{number}\t%s\n" for number in range(1, MAX_LINES + 1)]
+    return "".join(parts), (0, *accumulate(map(len, parts)))
 
 
-def _number_lines(lines: Sequence[str], first: int) -> list[str]:
-    end = first + len(lines)
-    labels: Iterable[str] = _list_labels()[first - 1 : end - 1]
-    if end > MAX_LINES:
-        labels = (f"{number}\t" for number in range(first, end))
-    return list(map(add, labels, lines))
+def _number_lines(lines: tuple[str, ...], first: int) -> str:
+    last = first + len(lines) - 1
+    if last > MAX_LINES:
+        return "\n".join([f"{number}\t{line}" for number, line in enumerate(lines, first)])
+    number_format, ends = _make_number_format()
+    return number_format[ends[first - 1] : ends[last] - 1] % lines
 
 
 def _format(path: str, part: LineRange) -> ToolResult:
@@ -189,15 +192,15 @@ def _format(path: str, part: LineRange) -> ToolResult:
         return ToolResult(
             f"({path} has {lines}; offset {part.first} is past its end)", reads=(path,)
         )
-    rows = _number_lines(part.lines, part.first)
+    text = _number_lines(part.lines, part.first)
     if part.note:
-        rows.append(part.note)
+        text += f"\n{part.note}"
     if part.has_more:
         last = part.first + len(part.lines) - 1
         total = "" if part.total is None else f" of {part.total:,}"
-        rows.append(f"(lines {part.first}-{last}{total}; continue with offset={last + 1})")
+        text += f"\n(lines {part.first}-{last}{total}; continue with offset={last + 1})"
     return ToolResult(
-        "\n".join(rows),
+        text,
         display=f"{path}: {count_noun(len(part.lines), 'line')}",
         reads=(path,),
         detail={"lines": len(part.lines)},
