@@ -108,7 +108,8 @@ class Redactor:
             if value in text:
                 text = text.replace(value, f"[redacted: ${name}]")
         for character, prefixes in _BY_CHARACTER.items():
-            if character not in text or not _compile_test(character).search(text):
+            start = text.find(character)
+            if start < 0 or not _compile_test(character).search(text, start):
                 continue
             for name, prefix, rest in prefixes:
                 if prefix in text:
