@@ -49,3 +49,23 @@ def test_events_without_data_are_ignored() -> None:
 
 def test_a_long_line_in_many_chunks_is_joined() -> None:
     assert read([b"data: ", *[b"x" * 1000] * 2000, b"\n\n"]) == [b"x" * 2_000_000]
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        (b"event: a\ndata: 1\n\ndata: 2\n\n", [b"1", b"2"]),
+        (b"data: 1\ndata: 2\n\ndata: 3\n\n", [b"1\n2", b"3"]),
+        (b"data: 1\ndata: 2\n\n: comment\n\n", [b"1\n2"]),
+        (b"data: 1\n\nevent: b\n\ndata: 3\n\n", [b"1", b"3"]),
+        (b"data: 1\nid: 7\n\ndata:2\n\n", [b"1", b"2"]),
+        (b"data:0\ndata: 1\n\n", [b"0\n1"]),
+        (b"data: 1\n\n\n\ndata: data: 2\n\n", [b"1", b"data: 2"]),
+        (b"data: \n\ndata: 2\n\n", [b"", b"2"]),
+    ],
+)
+def test_unusual_events_are_read_beside_usual_ones(text: bytes, events: list[bytes]) -> None:
+    assert SseParser().feed(text) == events
+    single = SseParser()
+    parts = [single.feed(text[at : at + 1]) for at in range(len(text))]
+    assert [event for part in parts for event in part] == events
