@@ -68,13 +68,14 @@ async def use_recorded_options(
     briefs = [
         event.brief for event in events if isinstance(event, RunStarted) and event.brief.depth == 0
     ]
-    reuses_model = options.model == "auto" and briefs
+    of_session = [brief for brief in briefs if not brief.has_own_model]
+    reuses_model = options.model == "auto" and of_session
     options = replace(
         options,
         id=options.id if options.fork else opened.session,
         resume=opened.session,
         cwd=path_from_text(opened.cwd),
-        model=briefs[-1].model if reuses_model else options.model,
+        model=of_session[-1].model if reuses_model else options.model,
         isolate=options.isolate or opened.isolate,
         check=options.check or opened.check,
         board=options.board or is_board_offered([*events, *recorded.starts.values()]),

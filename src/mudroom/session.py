@@ -216,7 +216,9 @@ class Session(RunControls, ServerControls, TaskCalls):
         check_type("watcher", watcher, Callable[..., Any], "watch_history")
         self._history_watchers.append(watcher)
 
-    async def run(self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None) -> Report[Outputs]:
+    async def run(
+        self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None, model: str = ""
+    ) -> Report[Outputs]:
         """Give the root agent its next prompt in the conversation. Prompts run one at a time.
 
         Arguments:
@@ -225,8 +227,9 @@ class Session(RunControls, ServerControls, TaskCalls):
             outputs: values that the run must emit: name -> description, a JSON Schema, or a
                 dataclass, TypedDict, msgspec or pydantic type. The report has a value of that
                 type.
+            model: a model string for this prompt only.
         """
-        return await self._require_open().run_prompt(prompt, outputs)
+        return await self._require_open().run_prompt(prompt, outputs, model=model)
 
     def stream(self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None) -> RunStream[Outputs]:
         """Run a prompt like `run`, and iterate over its events while it runs.

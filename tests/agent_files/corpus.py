@@ -649,7 +649,7 @@ _SKILLS: list[Sample] = [
     Sample(
         ".agents/skills/shell/SKILL.md",
         make_file("name: shell", "description: S.", body="a\n!`date` now"),
-        expected="6: note: not run",
+        expected="6: note: are run only when the user calls",
     ),
     Sample(
         ".agents/skills/mute/SKILL.md",
@@ -674,7 +674,7 @@ _SKILLS: list[Sample] = [
         make_file(
             "name: tool-list", "description: T.", "allowed-tools:", "  - Read", "  - Bash(git *)"
         ),
-        expected="4: note: 'allowed-tools' has no effect",
+        expected="4: note: 'allowed-tools' counts only when the user calls",
     ),
     Sample(
         ".agents/skills/endless/SKILL.md",

@@ -85,6 +85,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         check: must succeed with the files of the run at its end, or the run has not reached its
             goal. None for a child run: its work has a check when it is merged.
         key: id that the caller gave a task, "" for none.
+        has_own_model: true if the model is for this prompt only.
     """
 
     run_id: str
@@ -112,6 +113,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     board_task: int = 0
     check: Check | None = None
     key: str = ""
+    has_own_model: bool = False
 
     @property
     def blocks(self) -> tuple[TextBlock | ImageBlock, ...]:

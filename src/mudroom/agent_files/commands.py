@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from .diagnostics import Diagnostic, FileDiagnostics
-from .frontmatter import Document, parse_document
+from .diagnostics import Diagnostic
 from .locations import COMMAND_LOCATIONS, Location, find_locations
 from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
-from .safe_read import list_files, read_text
-
-_PLACEHOLDER = re.compile(r"\$(?:ARGUMENTS|([1-9])(?![\d.,]*\d))")
+from .prompt_template import PromptTemplate, load_template
+from .safe_read import list_files
 
 
 class CommandFile(Struct, frozen=True):
@@ -24,50 +21,22 @@ class CommandFile(Struct, frozen=True):
         name: file name without its suffix, after the names of its plugin and its folders.
         path: absolute path.
         boundary: see `safe_read.read_text`.
+        is_personal: false if it is of the project.
     """
 
     name: str
     path: str
     boundary: str = ""
+    is_personal: bool = False
 
     @property
     def description(self) -> str:
         """The description of the frontmatter, else the first line."""
-        document, text = self._read()
-        entry = document.entries.get("description") if document else None
-        if entry and isinstance(entry.value, str):
-            return entry.value
-        return text.strip().partition("\n")[0].strip("# ")
+        return self.load_template().description
 
-    def load_text(self, arguments: str = "") -> str:
-        """Return the text with $ARGUMENTS and $1 to $9 filled in, "" if it cannot be read.
-
-        Arguments without a placeholder are added at the end. No command in the text is run.
-        """
-        _, text = self._read()
-        words = arguments.split()
-        has_placeholder = False
-
-        def fill(match: re.Match[str]) -> str:
-            nonlocal has_placeholder
-            if match[1] is None:
-                has_placeholder = True
-                return arguments
-            if not words:
-                return match[0]  # without arguments "$5" is an amount of money
-            has_placeholder = True
-            number = int(match[1])
-            return words[number - 1] if number <= len(words) else ""
-
-        body = _PLACEHOLDER.sub(fill, text)
-        return body if has_placeholder or not arguments else f"{body}\n\n{arguments}"
-
-    def _read(self) -> tuple[Document | None, str]:
-        """Return the frontmatter and the text below it."""
-        diagnostics = FileDiagnostics(self.path)
-        text = read_text(self.path, self.boundary, diagnostics) or ""
-        document = parse_document(text, diagnostics)
-        return document, document.body if document else text
+    def load_template(self) -> PromptTemplate:
+        """Return the text and the settings of the file."""
+        return load_template(self.path, self.boundary, is_command=True)
 
 
 def load_commands(
@@ -87,7 +56,9 @@ def load_commands(
     for location in locations:
         for path in list_files(location.folder, ".md", diagnostics, boundary=location.boundary):
             name = _derive_name(path, location)
-            commands.setdefault(name, CommandFile(name, path, location.boundary))
+            commands.setdefault(
+                name, CommandFile(name, path, location.boundary, location.is_personal)
+            )
     return commands
 
 

@@ -17,6 +17,7 @@ from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
 from .locations import SKILL_LOCATIONS, Location, find_locations
 from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
+from .prompt_template import PromptTemplate, load_template
 from .safe_read import find_files, list_files, read_text
 
 NAME_PATTERN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -33,7 +34,8 @@ _KEYS = (
     "arguments disable-model-invocation user-invocable disallowed-tools model effort context "
     "agent background hooks paths shell version"
 )
-_WITHOUT_EFFECT = "context agent model effort hooks paths shell allowed-tools disallowed-tools"
+_WITHOUT_EFFECT = "effort hooks paths shell disallowed-tools background"
+_FOR_CALLS_OF_THE_USER = frozenset(["context", "agent", "model", "allowed-tools"])
 _KNOWN_KEYS = frozenset(_KEYS.split())
 _KEYS_WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
 _PLACEHOLDER = re.compile(
@@ -48,6 +50,7 @@ class Skill(Struct, frozen=True):
     Arguments:
         description: when to use it. path: absolute path of its SKILL.md.
         boundary: see `safe_read.read_text`. is_hidden: true when models do not see it.
+        is_personal: false if it is of the project.
     """
 
     name: str
@@ -55,6 +58,7 @@ class Skill(Struct, frozen=True):
     path: str
     boundary: str = ""
     is_hidden: bool = False
+    is_personal: bool = False
 
     @property
     def folder(self) -> str:
@@ -70,6 +74,10 @@ class Skill(Struct, frozen=True):
         if len(others) > MAX_LISTED_FILES:
             others[MAX_LISTED_FILES:] = ["… and more files; list the folder to see them"]
         return others
+
+    def load_template(self) -> PromptTemplate:
+        """Return the text and the settings for a call by the user."""
+        return load_template(self.path, self.boundary, is_command=False)
 
     def load_text(self, arguments: str = "") -> str:
         """Return the text with its placeholders filled in, "" when it cannot be read.
@@ -134,7 +142,8 @@ def load_skills(
             diagnostics += remarks
             if skill is None:
                 continue
-            skill = replace(skill, name=make_part_name(location, skill.name))
+            name = make_part_name(location, skill.name)
+            skill = replace(skill, name=name, is_personal=location.is_personal)
             if skill.name in skills:
                 diagnostics.append(make_name_clash(path, skills[skill.name].path, skill.name))
             else:
@@ -194,7 +203,7 @@ def _read_skill(
         description = f"{description} {when_to_use}"
     if command := _COMMAND.search(document.body):
         line = document.body_line + document.body.count("\n", 0, command.start())
-        diagnostics.add_note(line, "commands in a skill's text are not run")
+        diagnostics.add_note(line, "commands in a skill's text are run only when the user calls it")
     hidden = entries.get("disable-model-invocation")
     return Skill(
         " ".join(name.split())[:MAX_NAME],
@@ -231,6 +240,8 @@ def _check_keys(entries: dict[str, Entry], diagnostics: FileDiagnostics) -> None
             diagnostics.add_warning(entry.line, f"unknown key {key!r}")
         elif key in _KEYS_WITHOUT_EFFECT:
             diagnostics.add_note(entry.line, f"{key!r} has no effect here")
+        elif key in _FOR_CALLS_OF_THE_USER:
+            diagnostics.add_note(entry.line, f"{key!r} counts only when the user calls the skill")
     compatibility = entries.get("compatibility")
     if compatibility and len(str(compatibility.value)) > MAX_COMPATIBILITY:
         diagnostics.add_warning(

@@ -47,8 +47,6 @@ class UsablePrograms(Struct, frozen=True):
 
     Arguments:
         server_findings, hook_findings, plugin_findings: remarks about the files of each.
-        forbids_commands: path of the settings file that forbids shell commands in skills and
-            command files, "" for none.
     """
 
     listed_servers: tuple[ListedServer, ...] = ()
@@ -57,7 +55,6 @@ class UsablePrograms(Struct, frozen=True):
     hook_findings: tuple[Finding, ...] = ()
     listed_plugins: tuple[ListedPlugin, ...] = ()
     plugin_findings: tuple[Finding, ...] = ()
-    forbids_commands: str = ""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -95,7 +92,6 @@ class UsablePrograms(Struct, frozen=True):
             self.hook_findings,
             self.listed_plugins,
             self.plugin_findings,
-            self.forbids_commands,
         )
 
     @property
@@ -182,7 +178,6 @@ def load_usable_programs(
         tuple(dict.fromkeys(of_files.findings)),
         tuple(plugins.listed),
         tuple(dict.fromkeys(findings)),
-        plugins.forbids_commands,
     )
 
 

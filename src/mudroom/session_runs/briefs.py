@@ -35,13 +35,20 @@ class BriefMaker:
         self._conversation = conversation
         self._meter = meter
 
-    def continue_conversation(self, prompt: Prompt, agent: Agent, budget: Budget) -> Brief:
-        """Make the brief of the next prompt of the conversation."""
+    def continue_conversation(
+        self, prompt: Prompt, agent: Agent, budget: Budget, model: str = ""
+    ) -> Brief:
+        """Make the brief of the next prompt of the conversation.
+
+        Arguments:
+            model: model string for this prompt only, "" for that of the session.
+        """
         return self.make_brief(
             prompt,
             agent,
-            self._resources.model,
+            model or self._resources.model,
             budget,
+            has_own_model=bool(model),
             continues=self._conversation.latest_run,
             history=self._conversation.messages,
         )

@@ -95,8 +95,15 @@ class SessionRunner:
         prompt: Prompt,
         outputs: OutputSpec[Outputs],
         watcher: Callable[[AnyEvent], None] | None = None,
+        *,
+        model: str = "",
     ) -> Report[Outputs]:
-        """Run the next prompt of the conversation. `watcher`: called with each of its events."""
+        """Run the next prompt of the conversation.
+
+        Arguments:
+            watcher: called with each of its events.
+            model: model string for this prompt only, "" for that of the session.
+        """
         agent, output_type = add_outputs(self.resources.root_agent, outputs)
         request = self.make_request(is_prompt=True)
         async with self._prompt_lock:

@@ -17,7 +17,7 @@ from ..output.signals import handle_signals
 from .load_permissions import load_permissions
 from .open_session import create_session, name_session
 from .programs.load_programs import list_server_names, load_programs
-from .prompts import prepare_prompt, run_prepared
+from .prompts.print_calls import WordsRun, add_rules, find_call
 from .read_prompt import read_prompt
 from .session_start import StartOptions
 from .session_store import delete_expired_sessions
@@ -59,6 +59,8 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
     programs = load_programs(settings, options.cwd)
     servers = list_server_names(programs)
     loaded = load_permissions(settings, options.cwd, default_mode=default_mode, servers=servers)
+    call = find_call(words, settings, options.cwd, programs)
+    loaded = add_rules(call, loaded)
     recorded: list[StoredEvent] = []
     session = create_session(settings, options.cwd, loaded, options.start, programs=programs)
     session.watch_history(recorded.append)
@@ -84,10 +86,8 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
         with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
             report = await session.resume_unfinished()
             if prompt is not None and not signals:
-                prepared = await prepare_prompt(session, settings, words, teammates=teammates)
-                data = prompt.removeprefix(words)
-                warn = reporter.print_notice
-                report = await run_prepared(session, prepared, data, warn, outputs=schema)
+                run = WordsRun(session, settings, loaded, reporter.print_notice, teammates)
+                report = await run.run(call, words, prompt.removeprefix(words), outputs=schema)
         if report is None:
             raise UsageError("no run of this session was interrupted", where=session.id)
         if report.is_interrupted and not signals:

@@ -5,8 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+)
 from contextlib import AsyncExitStack, contextmanager
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -26,17 +35,21 @@ from ...projections.safe_text import sanitize
 from ...session import Session
 from ..actions.prompts import prepare_prompt, run_prepared
 from ..actions.prompts.mentions import split_message
+from ..actions.prompts.prompt_calls import FilledPrompt
 from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
+from ..actions.prompts.shell_escape import ShellEscape
 from ..actions.user_store import open_store
 from ..output.report import describe_changed_files, describe_interrupt, explain_failure
 from ..output.text import Line
 from .input_line.mentions import MentionCompletions
+from .prompts.file_prompts import run_prompt_file
 from .prompts.other_programs import describe_nearest
 from .questions.approvals import ApprovalPrompt
 from .scrollback_writer import ScrollbackWriter
-from .shell_escape import ShellEscape
 from .status_line import StatusLine
 from .ui import UI
+
+T = TypeVar("T")
 
 EXIT_WORDS = ("q", "exit", "quit")
 
@@ -99,7 +112,7 @@ class Conversation:
         self.resources = AsyncExitStack()
         self.approvals: ApprovalPrompt | None = None
         self._prompt_parts: list[str] = []
-        self._shell: asyncio.Task[str] | None = None
+        self._stoppable: asyncio.Task[Any] | None = None
         session.watch(self._apply)
         session.watch_history(self._apply_recorded)
 
@@ -121,8 +134,12 @@ class Conversation:
     def _list_paths(self) -> Iterable[str]:
         return (file.path for file in self.session.workspace.walk())
 
+    def load_prompt_files(self) -> dict[str, PromptFile]:
+        """Return the commands and skills of files by slash command."""
+        return load_prompt_files(self.session.cwd, self.session.plugins)
+
     def _list_prompt_files(self) -> list[tuple[str, str]]:
-        files = load_prompt_files(self.session).values()
+        files = self.load_prompt_files().values()
         return [
             (file.name, file.source.description) for file in files if file.name not in self.commands
         ]
@@ -211,7 +228,7 @@ class Conversation:
         if name:
             await self.send_message(name, text)
             return None
-        return await self._report_errors(self._run_prompt(line))
+        return await self._report_errors(self.run_prompt(line))
 
     async def _report_errors(self, action: Awaitable[NextStep | None]) -> NextStep | None:
         """Await an action and print its errors. Only a journal error ends the conversation."""
@@ -229,9 +246,9 @@ class Conversation:
         command = self.commands.get(name)
         if command:
             return await command(self, arguments.strip())
-        files = await asyncio.to_thread(load_prompt_files, self.session)
+        files = await asyncio.to_thread(self.load_prompt_files)
         if file := find_prompt_file(files, name):
-            await self._run_prompt_file(file, arguments.strip())
+            await run_prompt_file(self, file, arguments.strip())
         else:
             nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
             if nearest.startswith("Known:"):
@@ -239,31 +256,27 @@ class Conversation:
             self.print_text(f"unknown command {name}. {nearest}", "yellow")
         return None
 
-    async def _run_prompt_file(self, file: PromptFile, arguments: str) -> None:
-        """Send the prompt of a file."""
-        prompt = await asyncio.to_thread(file.format_prompt, arguments)
-        if not prompt.strip():
-            self.print_text(f"{file.source.path} is empty or cannot be read.", "yellow")
-            return
-        self.print_text(f"Prompt of {file.source.path}", "dim")
-        await self._run_prompt(prompt)
+    async def run_stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Await work that Esc stops; return None if it was stopped."""
+        with self._mark_busy():
+            task = self._stoppable = asyncio.ensure_future(work)
+            try:
+                return await task
+            except asyncio.CancelledError:
+                if not task.cancelled():
+                    raise
+                self.print_text("(interrupted)", "yellow")
+                return None
+            finally:
+                self._stoppable = None
 
     async def _run_shell(self, command: str) -> None:
         """Run a shell command; its output is added to the next prompt."""
         if not command:
             return
-        with self._mark_busy():
-            self._shell = asyncio.ensure_future(
-                ShellEscape(self.session, self.settings.home).run(command)
-            )
-            try:
-                text = await self._shell
-            except asyncio.CancelledError:
-                if not self._shell.cancelled():
-                    raise
-                text = "(interrupted)"
-            finally:
-                self._shell = None
+        shell = ShellEscape(self.session, self.settings.home)
+        text = await self.run_stoppable(shell.run(command))
+        text = "(interrupted)" if text is None else text
         self.add_to_prompt(f"<shell>\n$ {command}\n{text}\n</shell>")
         rows: list[Line] = [[(f"  {sanitize(row)}", "dim")] for row in text.splitlines()]
         self.ui.scrollback.write_lines(*rows, [("", "")])
@@ -280,19 +293,23 @@ class Conversation:
         with self._mark_busy():
             report = await self.session.resume_unfinished()
         if report:
-            self._print_ending(report)
+            self.print_ending(report)
 
-    async def _run_prompt(self, line: str) -> None:
+    async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
+        """Send a prompt. `filled`: outputs to put into it, and its model."""
         teammates = self.list_teammate_names()
         prompt = await prepare_prompt(self.session, self.settings, line, teammates=teammates)
         parts = self._prompt_parts
         self._prompt_parts = []
-        prompt.text = "\n\n".join([*parts, prompt.text])
+        text = filled.put_outputs(prompt.text) if filled else prompt.text
+        prompt.text = "\n\n".join([*parts, text])
+        options = {"model": filled.model} if filled else {}
         with self._mark_busy():
-            report = await run_prepared(self.session, prompt, "", self._print_note)
-        self._print_ending(report)
+            report = await run_prepared(self.session, prompt, "", self.print_note, **options)
+        self.print_ending(report)
 
-    def _print_note(self, note: str) -> None:
+    def print_note(self, note: str) -> None:
+        """Print a note about a prompt."""
         self.print_text(note, "dim")
 
     async def compact(self, focus: str) -> None:
@@ -303,7 +320,7 @@ class Conversation:
         """
         with self._mark_busy():
             report = await self.session.compact(focus)
-        self._print_ending(report)
+        self.print_ending(report)
         if has_summary(report):
             self.print_text("Conversation compacted. Use /rewind to undo.", "dim")
 
@@ -324,7 +341,8 @@ class Conversation:
             return []
         return [work for work in list_open_work(self.tree, now=time.time()) if work.parent]
 
-    def _print_ending(self, report: Report) -> None:
+    def print_ending(self, report: Report) -> None:
+        """Print how a run ended, the files it changed, and the ledger."""
         if report.is_interrupted:
             work = describe_work(self.background_work)
             self.print_text(describe_interrupt(work), "yellow")
@@ -354,8 +372,8 @@ class Conversation:
 
         Return False if idle.
         """
-        if self._shell:
-            return self._shell.cancel()
+        if self._stoppable:
+            return self._stoppable.cancel()
         return self.is_busy and self.session.interrupt()
 
     def stop_all(self) -> bool:

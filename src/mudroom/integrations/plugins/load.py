@@ -21,14 +21,10 @@ _VARIABLE = re.compile(r"\$\{(CLAUDE_PLUGIN_(?:ROOT|DATA)|user_config\.(\w+))\}"
 
 
 class LoadedPlugins(NamedTuple):
-    """The plugins that settings and flags name, and remarks.
-
-    `forbids_commands`: see PluginSettings.
-    """
+    """The plugins that settings and flags name, and remarks."""
 
     listed: list[ListedPlugin]
     findings: list[Finding]
-    forbids_commands: str = ""
 
     @property
     def plugins(self) -> list[Plugin]:
@@ -65,7 +61,7 @@ def load_plugins(
         else:
             reason = f"{first.root} has the same name and takes precedence"
             listed[index] = replace(item, plugin=None, reason=reason)
-    return LoadedPlugins(listed, list(dict.fromkeys(findings)), settings.forbids_commands)
+    return LoadedPlugins(listed, list(dict.fromkeys(findings)))
 
 
 def _load_folder(path: str, findings: list[Finding]) -> ListedPlugin:

@@ -71,7 +71,7 @@ def _load_prompts(session: Session) -> Sequence[FilePrompt]:
             description=sanitize_line(file.source.description),
             format_prompt=file.format_prompt,
         )
-        for file in load_prompt_files(session).values()
+        for file in load_prompt_files(session.cwd, session.plugins).values()
     ]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from ...._core.ports import ApprovalDecision, ApprovalRequest
 from ...._core.ports.input_forms import InputForm
@@ -77,6 +78,17 @@ class ApprovalPrompt:
         self._stop = stop
         self._approved = _make_rules(permissions, folder)
         self._approved.add(*rules)
+
+    @contextmanager
+    def allow(self, *rules: Rule) -> Generator[None]:
+        """Allow what rules cover without asking, until the context ends."""
+        added = [rule for rule in rules if rule not in self._approved.rules]
+        self._approved.add(*added)
+        try:
+            yield
+        finally:
+            for rule in added:
+                self._approved.remove(rule)
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Ask the user, unless an approved rule allows the call.

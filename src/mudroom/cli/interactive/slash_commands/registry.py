@@ -6,7 +6,6 @@ import asyncio
 from typing import NamedTuple
 
 from ....projections.safe_text import sanitize_line
-from ...actions.prompts.prompt_files import load_prompt_files
 from ..conversation import Conversation, SlashAction
 from . import board, files, info, merge, permissions, pins, servers, session, team, terminal
 
@@ -29,7 +28,7 @@ async def _help(conversation: Conversation, _: str) -> None:
         (f"{command.name} {command.arguments}".rstrip(), command.description)
         for command in SLASH_COMMANDS
     )
-    prompt_files = await asyncio.to_thread(load_prompt_files, conversation.session)
+    prompt_files = await asyncio.to_thread(conversation.load_prompt_files)
     hidden = [name for name in prompt_files if name in COMMANDS]
     if prompt_files:
         conversation.print_text("Commands and skills of files:")

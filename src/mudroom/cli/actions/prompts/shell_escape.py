@@ -8,12 +8,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from ..._core.ports import Sandbox, Workspace
-from ..._core.tools import ToolResult
-from ..._platform.private_files import write_private_file
-from ...output_filters.redaction import Redactor
-from ...session import Session
-from ...tools.bash import BASH
+from ...._core.ports import Sandbox, Workspace
+from ...._core.tools import ToolResult
+from ...._platform.private_files import write_private_file
+from ....output_filters.redaction import Redactor
+from ....session import Session
+from ....tools.bash import BASH
 
 
 class ShellEscape:

@@ -1,0 +1,211 @@
+"""Calls of commands and skills: shell commands in their text, rules, model, tasks of a child."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom._core.ports import ApprovalDecision, ApprovalRequest
+from mudroom.cli.actions.load_permissions import load_permissions
+from mudroom.cli.actions.load_settings import load_settings
+from mudroom.cli.actions.open_session import create_session
+from mudroom.cli.actions.prompts.prompt_calls import fill_call, make_call
+from mudroom.cli.actions.prompts.prompt_files import load_prompt_files
+from mudroom.cli.interactive.conversation import Conversation
+from mudroom.cli.interactive.plain_ui import PlainUI
+from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
+from mudroom.cli.interactive.slash_commands.registry import COMMANDS
+from mudroom.cli.main import run
+from mudroom.errors import UsageError
+from mudroom.permissions.rules import Permissions
+
+from ..plugin_folder import write
+
+Ask = Callable[..., tuple[int, str]]
+TOUCH = """---
+allowed-tools: Bash(touch:*)
+---
+Which testing framework does this project use?
+!`touch $ARGUMENTS`
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("sys.stdin", None)
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    return project
+
+
+@pytest.fixture
+def ask(project: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    def ask(prompt: str, *flags: str) -> tuple[int, str]:
+        fixed = ["-m", "offline", "--sandbox", "off", "--permission-mode", "dontAsk"]
+        code = run(["-p", prompt, *fixed, *flags])
+        return code, capsys.readouterr().err
+
+    return ask
+
+
+def test_a_command_of_the_user_runs_shell_commands_by_its_own_rules(
+    ask: Ask, project: Path
+) -> None:
+    write(project.parent / "user/.claude/commands/make.md", TOUCH)
+    _, err = ask("/make new.txt")
+    assert "is refused" not in err
+    assert (project / "new.txt").exists()
+
+
+def test_rules_of_a_folder_that_is_not_trusted_do_not_count(ask: Ask, project: Path) -> None:
+    write(project / ".claude/commands/make.md", TOUCH)
+    code, err = ask("/make new.txt")
+    assert code == 2
+    assert "not used: allowed-tools of" in err
+    assert "is refused" in err
+    assert not (project / "new.txt").exists()
+    ask("/make new.txt", "--trust")
+    assert (project / "new.txt").exists()
+
+
+def test_a_deny_rule_has_precedence_over_the_rules_of_a_command(ask: Ask, project: Path) -> None:
+    write(project.parent / "user/.claude/commands/make.md", TOUCH)
+    code, err = ask("/make new.txt", "--disallowed-tools", "Bash(touch:*)")
+    assert code == 2
+    assert "is refused" in err
+    assert not (project / "new.txt").exists()
+
+
+def test_a_setting_forbids_shell_commands_in_files(ask: Ask, project: Path) -> None:
+    write(project.parent / "user/.claude/commands/make.md", TOUCH)
+    settings = project / ".claude/settings.json"
+    write(settings, {"disableSkillShellExecution": True})
+    code, err = ask("/make new.txt")
+    assert code == 2
+    assert str(settings) in err
+    assert not (project / "new.txt").exists()
+
+
+class Session:
+    """A session at the prompt, with the commands of a project."""
+
+    def __init__(self, project: Path) -> None:
+        self.settings = load_settings(".", model="offline", sandbox="off")
+        self.loaded = load_permissions(self.settings, ".", can_ask=True)
+        self.ui = PlainUI(self.settings)
+        self.approver = ApprovalPrompt(self.ui, self.settings.home)
+        self.session = create_session(
+            self.settings, ".", self.loaded, approver=self.approver, journal="memory"
+        )
+        self.conversation = Conversation(self.session, self.ui, self.settings, COMMANDS)
+        self.conversation.approvals = self.approver
+        self.approver.start_session(self.loaded.permissions, str(project), bool)
+
+    @property
+    def runs(self) -> list[Any]:
+        return self.conversation.tree.roots
+
+
+async def test_outputs_and_files_are_in_the_prompt_and_mentions_in_outputs_are_not(
+    project: Path,
+) -> None:
+    write(project / "notes.txt", "a note")
+    write(project / "secret.txt", "a secret")
+    write(project / ".claude/commands/sum.md", "See @notes.txt. Then: !`echo @secret.txt`")
+    at_prompt = Session(project)
+    async with at_prompt.session, at_prompt.conversation.resources:
+        await at_prompt.conversation.handle_line("/sum")
+    (prompt,) = [root.prompt for root in at_prompt.runs]
+    assert "Then: @secret.txt" in prompt
+    assert "a note" in prompt
+    assert "a secret" not in prompt
+
+
+async def test_context_fork_is_a_task_and_its_report_is_in_the_next_prompt(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "---\ncontext: fork\nagent: explore\n---\nWhich testing framework is used? $ARGUMENTS"
+    write(project / "user/.claude/skills/look/SKILL.md", text)
+    write(project / ".claude/commands/look.md", text)
+    write(project / "pyproject.toml", "[tool.pytest.ini_options]\n")
+    at_prompt = Session(project)
+    async with at_prompt.session, at_prompt.conversation.resources:
+        await at_prompt.conversation.handle_line("/look now")
+        await at_prompt.conversation.handle_line("Say hello.")
+    child, parent = at_prompt.runs
+    assert child.agent == "explore"
+    assert child.report.text in parent.prompt
+    assert '<command name="/look">' in parent.prompt
+    assert "pytest" in capsys.readouterr().out
+
+
+async def test_rules_of_a_command_hold_for_its_prompt_only(project: Path) -> None:
+    write(project.parent / "user/.claude/commands/go.md", TOUCH)
+    at_prompt = Session(project)
+    conversation = at_prompt.conversation
+    async with at_prompt.session, conversation.resources:
+        await conversation.handle_line("/go made.txt")
+        assert (project / "made.txt").exists()
+        assert at_prompt.approver.rules == []
+        with at_prompt.approver.allow(*make(project, "/go").rules):
+            request = ApprovalRequest("1", "main", "bash", {"command": "touch x"}, why="")
+            assert (await at_prompt.approver.decide(request)).allowed
+
+
+def make(project: Path, name: str) -> Any:
+    settings = load_settings(".", model="offline")
+    return make_call(load_prompt_files(str(project))[name], "", settings, ".")
+
+
+class Answer:
+    """An approver with one answer."""
+
+    def __init__(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self.asked: list[str] = []
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        self.asked.append(request.arguments["command"])
+        return ApprovalDecision(self.allowed, "because")
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_command_that_needs_a_confirmation_is_asked_about(
+    project: Path, allowed: bool
+) -> None:
+    write(project / ".claude/commands/ask.md", "Got: !`touch asked.txt && echo done`")
+    at_prompt = Session(project)
+    answer = Answer(allowed)
+    permissions = Permissions(can_ask=True)
+    async with at_prompt.session:
+        filling = fill_call(
+            make(project, "/ask"), at_prompt.session, at_prompt.settings, permissions, answer
+        )
+        if allowed:
+            prompt = await filling
+            assert "Got: done" in prompt.put_outputs(prompt.line)
+        else:
+            with pytest.raises(UsageError, match="is refused: because"):
+                await filling
+    assert answer.asked == ["touch asked.txt && echo done"]
+    assert (project / "asked.txt").exists() is allowed
+
+
+async def test_a_model_of_a_command_is_for_its_prompt_only(project: Path) -> None:
+    write(project.parent / "user/.claude/commands/other.md", "---\nmodel: offline\n---\nSay hello.")
+    write(project.parent / "user/.claude/commands/none.md", "---\nmodel: no:such\n---\nSay hello.")
+    assert make(project, "/other").template.model == "offline"
+    unusable = make(project, "/none")
+    assert unusable.template.model == ""
+    assert "no:such cannot be used" in unusable.notices[0]
+    at_prompt = Session(project)
+    async with at_prompt.session, at_prompt.conversation.resources:
+        await at_prompt.conversation.handle_line("/other")
+        report = await at_prompt.session.run("Hello.", model="offline")
+        assert report.model.startswith("offline")
