@@ -83,11 +83,12 @@ def _list_models() -> Sequence[str]:
 
 async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
     """Return the sessions of a folder, the last written one first."""
-    from ....config import load_home
-    from ....journals.sessions import open_store, read_summary
+    from ....journals.sessions import read_summary
+    from ..load_settings import load_settings
     from ..session_store import list_sessions_of_folder, read_session_folder
+    from ..user_store import open_store
 
-    store = open_store(load_home(os.environ))
+    store = open_store(load_settings(os.curdir).home)
     if folder is None:
         infos = list(await store.list())[:_MAX_LISTED]
     else:
@@ -105,9 +106,9 @@ async def _list_sessions(folder: str | None) -> Sequence[RecordedSession]:
 
 
 async def _delete_session(session: str) -> None:
-    from ....config import load_home
-    from ....journals.sessions import open_store
+    from ..load_settings import load_settings
     from ..session_store import delete_session
+    from ..user_store import open_store
 
-    home = load_home(os.environ)
+    home = load_settings(os.curdir).home
     await delete_session(open_store(home), home, session)
