@@ -79,7 +79,8 @@ async def test_random_trees_are_shown_whole_with_the_totals_of_the_run_tree(
             assert result["stopReason"] == "end_turn"
             tree = await watch_tree(editor, session)
             children = [run for run in tree.runs.values() if run.depth]
-            assert len(children) == count_nodes(node) - 1
+            # A run that fails stops its background children, which then start none.
+            assert bool(node["children"]) <= len(children) <= count_nodes(node) - 1
             totals = editor.list_updates("usage_update")[-1]["_meta"]["mudroom"]
             assert totals == {
                 "children": len(children),
