@@ -64,6 +64,7 @@ async def watch_tree(editor: Editor, session: str) -> RunTree:
     return RunTree.from_events(await read_events(open_store(editor.home), session))
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("subagents", [True, False])
 async def test_random_trees_are_shown_whole_with_the_totals_of_the_run_tree(
     make_editor: MakeEditor, *, subagents: bool

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def test_the_answer_to_initialize_needs_no_slow_import() -> None:
@@ -19,7 +20,7 @@ def test_the_answer_to_initialize_needs_no_slow_import() -> None:
 
 
 def test_the_process_answers_only_with_lines_and_ends_with_its_input(tmp_path: Path) -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"id": 0, "method": "initialize", "params": {"protocolVersion": 1}},
         {"id": 1, "method": "session/new", "params": {"cwd": str(tmp_path), "mcpServers": []}},
         {"id": 2, "method": "session/list", "params": {}},
