@@ -68,7 +68,7 @@ def serve(
     \b
     mudroom mcp serve -C ~/project --max-budget-usd 2 --total-usd 20
     """
-    from ..actions.serve_mcp import serve_mcp
+    from ..actions.programs.serve_mcp import serve_mcp
 
     return serve_mcp(
         cwd or group_cwd,

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ..._core.budgets import Budget
-from ..._core.ports import Approver
-from ..._platform.event_loop import run_event_loop
-from ...errors import UsageError
-from ...integrations.mcp_servers.server_process import NESTING_VARIABLE
-from ...servers.mcp.host_tasks import DEFAULT_PARALLEL
-from ...servers.mcp.server import McpServer, ServerOptions, require_package
-from ...session import Session
-from ..output.log_notices import show_log
-from ..output.progress import print_notice
-from ..output.signals import handle_signals
-from ..output.start_notices import select_new_notices
-from .load_permissions import load_permissions
-from .load_settings import load_settings
-from .open_session import create_session, to_budget
-from .programs.load_programs import list_server_names, load_programs
-from .session_store import delete_expired_sessions
+from ...._core.budgets import Budget
+from ...._core.ports import Approver
+from ...._platform.event_loop import run_event_loop
+from ....errors import UsageError
+from ....integrations.mcp_servers.server_process import NESTING_VARIABLE
+from ....servers.mcp.host_tasks import DEFAULT_PARALLEL
+from ....servers.mcp.server import McpServer, ServerOptions, require_package
+from ....session import Session
+from ...output.log_notices import show_log
+from ...output.progress import print_notice
+from ...output.signals import handle_signals
+from ...output.start_notices import select_new_notices
+from ..load_permissions import load_permissions
+from ..load_settings import load_settings
+from ..open_session import create_session, to_budget
+from ..session_store import delete_expired_sessions
+from .load_programs import list_server_names, load_programs
 
 
 def serve_mcp(
