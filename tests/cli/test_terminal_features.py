@@ -20,8 +20,8 @@ from mudroom.cli.interactive.terminal.attention import Attention, choose_channel
 from mudroom.cli.interactive.terminal.background import ReplyFilter
 from mudroom.cli.interactive.terminal.clipboard_images import save_clipboard_image
 from mudroom.cli.output.markdown import format_unfinished, render_markdown
+from mudroom.cli.output.notices.start import select_new_notices
 from mudroom.cli.output.progress import print_ledger
-from mudroom.cli.output.start_notices import select_new_notices
 from mudroom.cli.output.text import paint
 from mudroom.cli.output.theme import LIGHT_COLORS, use_theme
 from mudroom.config import load_settings

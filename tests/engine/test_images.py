@@ -10,7 +10,7 @@ import pytest
 from mudroom import AnyEvent, Session, ToolResult, tool
 from mudroom._core.events import Delta, StoredEvent, ToolCallFinished
 from mudroom._core.messages import ImageBlock
-from mudroom.cli.actions.export import redact_events, write_transcripts
+from mudroom.cli.actions.export.export_session import redact_events, write_transcripts
 from mudroom.cli.output.session_markdown import render_session_markdown
 from mudroom.cli.output.transcript_lines import render_transcript
 from mudroom.journals.encoding import decode, encode

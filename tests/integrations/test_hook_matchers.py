@@ -16,7 +16,7 @@ from mudroom.integrations.hook_programs.tool_shapes import (
     to_hook_input,
     to_hook_response,
 )
-from mudroom.projections.claude_tool_terms import get_claude_name
+from mudroom.projections.claude.tool_terms import get_claude_name
 
 MATCHING = (
     ("", "Bash"),

@@ -11,7 +11,7 @@ import pytest
 from mudroom import Reason, Session
 from mudroom._core.events import NoteInjected, ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
-from mudroom.cli.actions.export import redact_events
+from mudroom.cli.actions.export.export_session import redact_events
 from mudroom.output_filters.redaction import Redactor
 from mudroom.testing import load_replay_model
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest

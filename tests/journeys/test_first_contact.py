@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mudroom.cli.actions.session_store import read_summaries_of_folder
-from mudroom.cli.output.start_notices import OFFLINE_LINE
+from mudroom.cli.output.notices.start import OFFLINE_LINE
 from mudroom.journals.sessions import open_store
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from mudroom import ImageBlock, Session, TextBlock, UsageError
 from mudroom._core.messages import UserBlock
 from mudroom.events import RunStarted
-from mudroom.projections.claude_transcripts import ClaudeTranscripts
+from mudroom.projections.claude.transcripts import ClaudeTranscripts
 from mudroom.projections.transcript import build_transcript
 from mudroom.replay import replay
 from mudroom.testing import MemoryJournal, Request, ScriptedModel

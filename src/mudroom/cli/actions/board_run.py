@@ -14,7 +14,7 @@ from ...errors import UnknownName
 from ...projections.board_lines import format_prompt, format_ready, format_task
 from ...projections.safe_text import sanitize_line
 from ...session import Session
-from ..output.log_notices import show_log
+from ..output.notices.log import show_log
 from ..output.progress import print_notice
 from ..output.report import explain_failure
 from ..output.run_reporter import open_progress

@@ -10,7 +10,7 @@ from ..._platform.event_loop import run_event_loop
 from ...errors import UsageError
 from ...projections.current_team import list_names
 from ...projections.run_tree import RunTree
-from ..output.log_notices import show_log
+from ..output.notices.log import show_log
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals

@@ -25,7 +25,7 @@ from ...viewer.work import WorkPage, WorkQuery
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcripts, render_tree
-from .export import STDOUT, check_target_file, redact_events, redact_fields
+from .export.export_session import STDOUT, check_target_file, redact_events, redact_fields
 from .load_settings import load_settings
 from .session_store import find_session, list_sessions_of_folder
 from .user_store import open_store

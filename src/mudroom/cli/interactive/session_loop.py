@@ -14,8 +14,8 @@ from ..actions.preload import preload_context_windows
 from ..actions.programs.load_programs import list_server_names, load_programs
 from ..actions.session_start import SessionStart, StartOptions
 from ..actions.session_store import delete_expired_sessions
-from ..output.log_notices import show_log
-from ..output.start_notices import describe_sandbox, select_new_notices
+from ..output.notices.log import show_log
+from ..output.notices.start import describe_sandbox, select_new_notices
 from .conversation import Conversation, NextStep
 from .questions.approvals import ApprovalPrompt
 from .questions.trust_question import TrustAnswer, ask_for_trust, find_untrusted_files

@@ -22,6 +22,7 @@ from ...session import Session
 from .answer_stream import AnswerStream
 from .live_tree import LiveTree
 from .markdown import format_unfinished, render_markdown
+from .notices.start import OFFLINE_LINE, describe_sandbox, select_new_notices
 from .plain_progress import PlainProgress
 from .progress import (
     Progress,
@@ -32,7 +33,6 @@ from .progress import (
 )
 from .report import describe_changed_files, encode_answer, explain_failure
 from .standard_output import StandardOutput
-from .start_notices import OFFLINE_LINE, describe_sandbox, select_new_notices
 
 EXIT_TRY_LATER = 75
 """Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""

@@ -14,7 +14,7 @@ from ..._core.tools import ToolCategory
 from ...errors import UsageError
 from ...permissions.approved_rules import ApprovedRules, keep_approved
 from ...permissions.rules import RULE_VERDICTS, Permissions, Rule, Verdict, parse_rule
-from ...projections.claude_tool_terms import get_claude_name
+from ...projections.claude.tool_terms import get_claude_name
 from ...tools import make_builtin_tools
 from .channel import ControlChannel, HostError
 from .host_names import to_host_arguments

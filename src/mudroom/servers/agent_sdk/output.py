@@ -13,7 +13,7 @@ from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason, Report
 from ..._version import __version__
 from ...pricing import calculate_cost
-from ...projections.claude_tool_terms import get_claude_name
+from ...projections.claude.tool_terms import get_claude_name
 from ...projections.ledger import LedgerBuilder
 from ...projections.stream_json import StreamJson
 from ...session import Session

@@ -18,7 +18,7 @@ from ..._core.events import (
 from ..._core.messages import ToolCallBlock, get_sendable_arguments
 from ..._core.run_ids import is_child_id
 from ...projections.anthropic_shapes import to_anthropic_stop_reason, to_anthropic_usage
-from ...projections.claude_tool_terms import get_claude_name
+from ...projections.claude.tool_terms import get_claude_name
 from .host_names import to_host_arguments
 
 _KINDS = {

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...._core.ports import Approver
 from ....servers.acp.setup import PlannedSession, SessionPlan
-from ...output.start_notices import select_new_notices
+from ...output.notices.start import select_new_notices
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
 from ..open_session import create_session

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ...._platform.event_loop import run_event_loop
 from ....servers.acp.server import AcpServer
 from ....servers.line_input import LineInput
-from ...output.log_notices import show_log
+from ...output.notices.log import show_log
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
 from ...output.standard_output import StandardOutput

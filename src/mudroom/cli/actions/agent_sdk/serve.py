@@ -19,11 +19,11 @@ from ....servers.agent_sdk.setup import (
     SessionPlan,
 )
 from ....servers.line_input import LineInput
-from ...output.log_notices import show_log
+from ...output.notices.log import show_log
+from ...output.notices.start import select_new_notices
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
 from ...output.standard_output import StandardOutput
-from ...output.start_notices import select_new_notices
 from ..load_permissions import load_permissions
 from ..open_session import create_session
 from ..parse_json_flags import load_json_schema, parse_inline_agents

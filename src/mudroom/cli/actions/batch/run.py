@@ -29,7 +29,7 @@ from ....errors import UnknownName, UsageError
 from ....journals.sessions import open_store, stream_events
 from ....session import Session
 from ...output.batch_progress import BatchScreen, format_counts
-from ...output.log_notices import show_log
+from ...output.notices.log import show_log
 from ...output.run_reporter import EXIT_TRY_LATER
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings

@@ -318,7 +318,7 @@ def _check_programs() -> Iterator[Check]:
 
 def _check_traces() -> Iterator[Check]:
     """Check the export of traces; no row if no variable names an address."""
-    from ..export_traces import describe_tracing
+    from ..export.export_traces import describe_tracing
 
     state, result, remedy = describe_tracing()
     if state:

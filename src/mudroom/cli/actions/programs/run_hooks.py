@@ -18,12 +18,12 @@ from ....integrations.hook_programs.outcome import HookOutcome
 from ....integrations.hook_programs.run_log import HookRun, RunLog
 from ....integrations.hook_programs.tool_shapes import ToolInput, from_hook_input
 from ....open_adapters import make_rule_matcher
-from ....projections.claude_tool_terms import get_claude_name
+from ....projections.claude.tool_terms import get_claude_name
 from ....projections.safe_text import escape_line
 from ....tools import make_builtin_tools
 from ...output.json_output import print_json
 from ...output.listing import print_entry, print_rows
-from ...output.log_notices import show_log
+from ...output.notices.log import show_log
 from ..load_settings import load_settings
 from .load_programs import require_programs
 

@@ -13,10 +13,10 @@ from ....integrations.mcp_servers.server_process import NESTING_VARIABLE
 from ....servers.mcp.host_tasks import DEFAULT_PARALLEL
 from ....servers.mcp.server import McpServer, ServerOptions, require_package
 from ....session import Session
-from ...output.log_notices import show_log
+from ...output.notices.log import show_log
+from ...output.notices.start import select_new_notices
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
-from ...output.start_notices import select_new_notices
 from ..load_permissions import load_permissions
 from ..load_settings import load_settings
 from ..open_session import create_session, to_budget

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from .._core.tool_names import normalize_tool_name
+from ..._core.tool_names import normalize_tool_name
 
 _NAMES = {
     "bash": "Bash",

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID, uuid5
 from zlib import crc32
 
-from .._core.events import (
+from ..._core.events import (
     NoteInjected,
     RunStarted,
     SessionOpened,
@@ -26,9 +26,9 @@ from .._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from .._core.messages import TextBlock, append_placeholders
-from .._core.runs import Brief
-from .anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
+from ..._core.messages import TextBlock, append_placeholders
+from ..._core.runs import Brief
+from ..anthropic_shapes import to_anthropic_message, to_anthropic_stop_reason
 
 _MAX_FOLDER_NAME = 200
 """Characters; longer names are cut and end with a checksum."""

@@ -12,16 +12,16 @@ from typing import cast
 
 import msgspec
 
-from ..._core.counts import count_noun
-from ..._core.events import StoredEvent
-from ..._platform.private_files import make_private_folder, write_private_file
-from ...errors import UsageError
-from ...journals.encoding import encode
-from ...output_filters.redaction import Redactor
-from ..output.progress import print_notice
-from ..output.session_markdown import render_session_markdown
-from .load_settings import load_settings
-from .session_store import read_session
+from ...._core.counts import count_noun
+from ...._core.events import StoredEvent
+from ...._platform.private_files import make_private_folder, write_private_file
+from ....errors import UsageError
+from ....journals.encoding import encode
+from ....output_filters.redaction import Redactor
+from ...output.progress import print_notice
+from ...output.session_markdown import render_session_markdown
+from ..load_settings import load_settings
+from ..session_store import read_session
 
 STDOUT = "-"
 
@@ -74,7 +74,7 @@ def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: s
 
 def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
     """Write a session's transcripts below a folder, readable by the user only; return the paths."""
-    from ...projections.claude_transcripts import ClaudeTranscripts
+    from ....projections.claude.transcripts import ClaudeTranscripts
 
     transcripts = ClaudeTranscripts(session_id)
     for event in events:

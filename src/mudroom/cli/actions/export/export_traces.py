@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ..._core.counts import count_noun
-from ...errors import UsageError
-from ...integrations.tracing.session_tracing import require_packages
-from ...integrations.tracing.variables import explain_off, find_address, read_content_switch
-from ...output_filters.redaction import Redactor
-from ...projections.spans import ContentCapture, SessionSpans
-from ..output.progress import print_notice
-from .load_settings import load_settings
-from .session_store import read_session
+from ...._core.counts import count_noun
+from ....errors import UsageError
+from ....integrations.tracing.session_tracing import require_packages
+from ....integrations.tracing.variables import explain_off, find_address, read_content_switch
+from ....output_filters.redaction import Redactor
+from ....projections.spans import ContentCapture, SessionSpans
+from ...output.progress import print_notice
+from ..load_settings import load_settings
+from ..session_store import read_session
 
 _BATCH = 512
 """Spans in one request."""
@@ -38,7 +38,7 @@ def export_traces(name: str, *, store: str | None = None) -> int:
     redact = Redactor(os.environ)
     capture = ContentCapture(redact) if captures else None
     spans = SessionSpans(session_id, capture=capture, redact=redact).apply_all(events)
-    from ...integrations.tracing.sinks import OtlpSink
+    from ....integrations.tracing.sinks import OtlpSink
 
     sink = OtlpSink(os.environ, with_metrics=False)
     for start in range(0, len(spans), _BATCH):
@@ -54,7 +54,7 @@ def export_traces(name: str, *, store: str | None = None) -> int:
 
 def describe_tracing() -> tuple[str, str, str]:
     """Return the state of traces for `mudroom doctor`: state, result, remedy; "" without traces."""
-    from ...integrations.tracing.variables import INSTALL_COMMAND, has_address, is_installed
+    from ....integrations.tracing.variables import INSTALL_COMMAND, has_address, is_installed
 
     if not has_address(os.environ):
         return "", "", ""

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..._platform.private_files import make_private_folder, write_private_file
-from ...agent_catalog import AGENTS_NOTICE
-from ...build import OFFLINE_NOTICE
-from ...session import Session
+from ...._platform.private_files import make_private_folder, write_private_file
+from ....agent_catalog import AGENTS_NOTICE
+from ....build import OFFLINE_NOTICE
+from ....session import Session
 
 OFFLINE_LINE = "Model: offline, which follows rules. For a real one see: mudroom models"
 """Printed below an answer of the offline model."""

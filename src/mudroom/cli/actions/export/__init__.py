@@ -1,0 +1,1 @@
+"""`mudroom export`: a session in the form that was asked for, or its spans."""

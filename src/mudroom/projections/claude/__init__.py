@@ -1,0 +1,1 @@
+"""Claude Code's names and shapes: its terms for tools, and its transcripts."""
