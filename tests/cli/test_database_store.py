@@ -73,6 +73,15 @@ def test_a_variable_and_a_file_name_the_database(postgres_url: str, tmp_path: Pa
     assert "Barometer" in commands.run("show")
 
 
+def test_a_batch_is_kept_in_the_database(postgres_url: str, tmp_path: Path) -> None:
+    commands = Commands(tmp_path, MUDROOM_STORE=postgres_url)
+    (commands.project / "in.jsonl").write_text(json.dumps(PROMPT) + "\n")
+    for _ in range(2):  # the second one finds the session of the first
+        assert "1 of 1 done" in commands.run("batch", "in.jsonl", "-m", "offline")
+    assert len(asyncio.run(list_ids(postgres_url, tmp_path))) == 1
+    assert "ended" in commands.run("batch", "status", "--out", "in.results.jsonl")
+
+
 async def list_ids(url: str, home: Path) -> list[str]:
     return [info.id for info in await PostgresStore(url, home).list()]
 

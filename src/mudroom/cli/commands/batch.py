@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
-
 import click
+from click.core import ParameterSource
 
-from ._options import CONTEXT_SETTINGS, folder_option, json_option, quiet_option, value_option
+from ..actions.load_permissions import MODES
+from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option
 
 CONTROL_WORDS = ("status", "pause", "resume", "set")
+_CONTROL_OPTIONS = ("words", "cwd", "out", "as_json", "quiet")
+"""Parameters that have an effect on these words, too."""
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("words", nargs=-1, required=True, metavar="FILE")
-@value_option("--out", "FILE", "Output (default: FILE.results.jsonl beside the input).")
+@value_option("--out", "FILE", "Output (default: NAME.results.jsonl beside NAME.jsonl).")
 @click.option("--agent", default="general", metavar="NAME", help="Agent of lines that name none.")
-@value_option("-m --model", "MODEL", "Model, such as anthropic:NAME.")
+@value_option("-m --model", "MODEL", "provider:model of lines that name none.")
 @click.option(
     "--parallel",
     type=click.IntRange(1, 10_000),
@@ -33,13 +35,13 @@ CONTROL_WORDS = ("status", "pause", "resume", "set")
     help="Format of the output.",
 )
 @click.option("--ordered", is_flag=True, help="Sort the output like the input at the end.")
-@value_option("--retry", "REASONS", "Run lines again that ended so, such as ERROR,TIMEOUT.")
+@value_option("--retry", "REASONS", "Run lines with these reasons again, such as ERROR,TIMEOUT.")
 @value_option(
     "--max-budget-usd", "USD", "Spending limit for all lines.", click.FloatRange(0, min_open=True)
 )
-@value_option("--permission-mode", "MODE", "Permission mode of the runs.")
+@click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of the runs.")
 @folder_option("Work in this folder.")
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print the status as JSON.")
 @quiet_option
 def batch(
     words: tuple[str, ...],
@@ -57,22 +59,31 @@ def batch(
 ) -> int:
     """Run each line of a file as one task with a clean context; the results go to a file.
 
-    A line is an object with "prompt" and perhaps "id", "agent", "model", "budget" and "outputs", a
-    text in quotes, or a line of OpenAI's batch files; FILE - reads stdin. The same command again
-    goes on after an interruption, and runs new and changed lines. Ctrl-C once starts no further
-    lines, twice stops those that run. Exit code 0 if all lines reached their goals, else 1.
+    A line is a JSON object with "prompt" (optional: "id", "agent", "model", "budget", "outputs"), a
+    JSON string, or a line of OpenAI's batch files. With "-" as FILE the lines come from stdin. The
+    same command again continues after an interruption, and runs new and changed lines. After one
+    Ctrl-C no further lines start; a second one stops those that run. The exit code is 0 if all
+    lines reached their goals.
 
     \b
-    mudroom batch status | pause | resume      look at the batch that runs, or stop giving lines
-    mudroom batch set parallel=200             change how many lines run at the same time
+    mudroom batch questions.jsonl --parallel 200
+    mudroom batch status              show the batch that runs
+    mudroom batch pause               start no further lines
+    mudroom batch resume              start lines again
+    mudroom batch set parallel=50     change how many lines run at the same time
+
+    The last four are about the only batch that runs, or that of --out FILE.
     """
     file, *more = words
     if file in CONTROL_WORDS:
         from ..actions.batch.control import control_batch
 
-        return control_batch(words, out or "", dict(os.environ), as_json=as_json)
+        _check_control_options(file)
+        return control_batch(cwd, words, out or "", as_json=as_json)
     if more:
         raise click.UsageError(f"a batch has one file, not {len(words)}")
+    if as_json:
+        raise click.UsageError("--json is for mudroom batch status; results go to the output file")
     from ..actions.batch.run import BatchFlags, run_batch
 
     chosen = BatchFlags(
@@ -87,6 +98,16 @@ def batch(
         quiet=quiet,
     )
     return run_batch(cwd, chosen, flags)
+
+
+def _check_control_options(word: str) -> None:
+    """Raise UsageError for an option that has no effect on `status`, `pause`, `resume`, `set`."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        source = context.get_parameter_source(name)
+        if source is ParameterSource.COMMANDLINE and name not in _CONTROL_OPTIONS:
+            raise click.UsageError(f"{option.opts[-1]} has no effect on mudroom batch {word}")
 
 
 COMMANDS = {"batch": batch}

@@ -10,32 +10,32 @@ import msgspec
 from ...._platform.event_loop import run_event_loop
 from ....batches.control import BatchChange, BatchFolder, list_folders
 from ....batches.status import BatchStatus
-from ....config import load_home
-from ....errors import UsageError
-from ....journals.sessions import open_store
+from ....errors import UnknownName, UsageError
 from ...output.batch_progress import format_counts, format_pace
+from ..load_settings import load_settings
+from ..user_store import open_store
 from .run import MAX_PARALLEL, name_session
 
 _ANSWER_SECONDS = 10.0
 _POLL_SECONDS = 0.05
 
 
-def control_batch(
-    words: tuple[str, ...], out: str, environ: dict[str, str], *, as_json: bool
-) -> int:
+def control_batch(cwd: str, words: tuple[str, ...], out: str, *, as_json: bool) -> int:
     """Carry out one of the words status, pause, resume, set; return the exit code.
 
     Arguments:
         out: output of the batch; "" for the only one that runs.
     """
-    home = load_home(environ)
     change = _parse_change(words)
+    home = load_settings(cwd).home
     session, is_running = run_event_loop(_find_batch(home, out))
     folder = BatchFolder(home, session)
     if change is None:
         status = folder.read_status()
     elif not is_running:
-        raise UsageError("the batch does not run", where=out, remedy="Start it first.")
+        raise UsageError(
+            "the batch does not run", where=out, remedy="Start it with mudroom batch FILE."
+        )
     else:
         status = _change(folder, change)
     if status is None:
@@ -71,7 +71,14 @@ async def _find_batch(home: str, out: str) -> tuple[str, bool]:
     """Return the session of a batch, and whether a process runs it. Raises UsageError."""
     store = open_store(home)
     if out:
-        session = await store.find(name_session(Path(out).absolute()))
+        try:
+            session = await store.find(name_session(Path(out).absolute()))
+        except UnknownName:
+            raise UsageError(
+                "no recorded batch has this output",
+                where=out,
+                remedy="Give --out the path that the batch writes to.",
+            ) from None
         return session, bool(await store.find_writer(session))
     sessions = [
         name for name in list_folders(home) if BatchFolder(home, name).read_status() is not None
@@ -80,7 +87,9 @@ async def _find_batch(home: str, out: str) -> tuple[str, bool]:
     if len(running) == 1:
         return running[0], True
     if not running:
-        raise UsageError("no batch runs", remedy="Name the output of an earlier one with --out.")
+        raise UsageError(
+            "no batch runs", remedy="For the status of an earlier one, give its output: --out FILE."
+        )
     statuses = [BatchFolder(home, session).read_status() for session in running]
     outputs = [status.output for status in statuses if status]
     raise UsageError(

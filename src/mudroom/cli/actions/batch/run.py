@@ -26,7 +26,7 @@ from ....batches.recorded_results import RECORD_TYPES, BatchRecord, read_record
 from ....batches.results import ResultFile, ResultFormat, sort_results
 from ....config import Settings
 from ....errors import UnknownName, UsageError
-from ....journals.sessions import open_store, stream_events
+from ....journals.sessions import stream_events
 from ....session import Session
 from ...output.batch_progress import BatchScreen, format_counts
 from ...output.notices.log import show_log
@@ -36,6 +36,7 @@ from ..load_settings import load_settings
 from ..open_session import create_session
 from ..programs.load_programs import list_server_names, load_programs
 from ..session_start import NEW_SESSION, SessionStart
+from ..user_store import open_store
 from .signals import handle_batch_signals
 
 MAX_PARALLEL = 10_000
