@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from tests.waiting import SECONDS
 
-from mudroom import Session
+from mudroom import ServerSpec, Session
 from mudroom._core.agents import Mode
 from mudroom.permissions.rules import Permissions
 from mudroom.servers.agent_sdk.server import AgentSdkServer
@@ -82,6 +82,7 @@ class SdkHost:
         self.notices: list[str] = []
         self.plans: list[SessionPlan] = []
         self.tools: list[Any] = []
+        self.servers: list[ServerSpec] = []
         self.answers: dict[str, Callable[[Line], object]] = {}
         self._folder = folder
         self._options = replace(options, home=str(folder / "home"), user_home=str(folder))
@@ -106,13 +107,19 @@ class SdkHost:
             approver=parts.approver,
             tools=self.tools,
             tool_sources=parts.sources,
+            mcp_servers=self.servers,
             hooks=parts.hooks or None,
             resume=plan.resume,
             id=plan.id,
             environ={"HOME": str(self._folder)},
         )
         outputs = plan.setup.json_schema
-        return PlannedSession(session=session, permissions=permissions, outputs=outputs)
+        return PlannedSession(
+            session=session,
+            permissions=permissions,
+            outputs=outputs,
+            server_scopes={server.name: server.scope for server in self.servers},
+        )
 
     @asynccontextmanager
     async def serve(self) -> AsyncGenerator[AgentSdkServer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -16,6 +17,7 @@ from ...session import Session
 from .approver import HostApprover
 from .host_tools import HostToolSource
 from .output import HostOutput
+from .server_states import describe_servers, describe_source
 from .setup import PlannedSession, PrepareSession, ServerOptions, SessionParts, SessionPlan
 
 
@@ -49,6 +51,7 @@ class HostedSession:
         self._stack = AsyncExitStack()
         self._opened_plan = plan
         self._must_open = False
+        self._opening = asyncio.Lock()
         self._planned: PlannedSession | None = None
 
     @property
@@ -84,6 +87,10 @@ class HostedSession:
 
         If that is not possible, open it as it was and raise the error.
         """
+        async with self._opening:
+            await self._apply_changes()
+
+    async def _apply_changes(self) -> None:
         if self._plan == self._opened_plan and not self._must_open:
             for source in self.sources:
                 await source.settle()
@@ -143,12 +150,32 @@ class HostedSession:
         self._plan = replace(self._plan, rules=(*self._plan.rules, *rules))
 
     def list_servers(self) -> list[dict[str, Any]]:
-        """Return the state of all MCP servers, as `system/init` lists them."""
-        own = [
-            {"name": source.name, "status": "failed" if source.fault else "connected"}
-            for source in self.sources
-        ]
-        return [*own, *self._get_planned().servers]
+        """Return names and states of all MCP servers, as `system/init` lists them."""
+        fields = ("name", "status")
+        return [{field: server[field] for field in fields} for server in self._describe_servers()]
+
+    async def describe_servers(self) -> list[dict[str, Any]]:
+        """Return all that is known about the MCP servers, when the session is open."""
+        async with self._opening:
+            return self._describe_servers()
+
+    async def restart_server(self, name: str) -> None:
+        """Start an MCP server again. Raises UnknownName, and MudroomError if it cannot be used."""
+        async with self._opening:
+            session = self.session
+        known = [status.name for status in session.mcp_servers]
+        if name not in known:
+            raise UnknownName("MCP server", name, [*(each.name for each in self.sources), *known])
+        await session.restart_mcp_server(name)
+
+    def _describe_servers(self) -> list[dict[str, Any]]:
+        own = [describe_source(source) for source in self.sources]
+        names = [source.name for source in self.sources]
+        session = self.session
+        others = describe_servers(
+            session.mcp_servers, session.mcp_tools, self._get_planned().server_scopes
+        )
+        return [*own, *(each for each in others if each["name"] not in names)]
 
     def _get_planned(self) -> PlannedSession:
         assert self._planned

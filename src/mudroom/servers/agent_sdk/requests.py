@@ -71,21 +71,7 @@ class RequestTable:
             await self._hosted.apply_changes()
 
     async def _list_servers(self, _: Mapping[str, Any]) -> Answer:
-        servers: list[dict[str, Any]] = [
-            {
-                "name": source.name,
-                "status": _describe_status(source),
-                "scope": "dynamic",
-                "config": {"type": "sdk", "name": source.name},
-                "tools": [{"name": name} for name in source.tool_names],
-                **({"serverInfo": source.server_info} if source.server_info else {}),
-                **({"error": source.fault} if source.fault else {}),
-            }
-            for source in self._hosted.sources
-        ]
-        names = [source.name for source in self._hosted.sources]
-        others = [each for each in self._hosted.list_servers() if each["name"] not in names]
-        return {"mcpServers": [*servers, *others]}
+        return {"mcpServers": await self._hosted.describe_servers()}
 
     async def _toggle_server(self, request: Mapping[str, Any]) -> Answer:
         source = self._find_source(request)
@@ -94,7 +80,13 @@ class RequestTable:
         return {}
 
     async def _reconnect_server(self, request: Mapping[str, Any]) -> Answer:
-        await self._find_source(request).connect()
+        """Connect to a server again; other servers than those of the host start again."""
+        name = _read_name(request)
+        sources = {source.name: source for source in self._hosted.sources}
+        if name not in sources:
+            await self._hosted.restart_server(name)
+            return {}
+        await sources[name].connect()
         self._hosted.open_later()
         await self._apply()
         return {}
@@ -106,7 +98,7 @@ class RequestTable:
         return {}
 
     def _find_source(self, request: Mapping[str, Any]) -> HostToolSource:
-        name = str(request.get("serverName") or request.get("server_name") or "")
+        name = _read_name(request)
         sources = {source.name: source for source in self._hosted.sources}
         if name not in sources:
             raise UnknownName("MCP server of the host", name, sources)
@@ -170,7 +162,6 @@ def list_models() -> list[dict[str, Any]]:
     return [{"value": name, "displayName": name, "description": ""} for name in names]
 
 
-def _describe_status(source: HostToolSource) -> str:
-    if not source.is_enabled:
-        return "disabled"
-    return "failed" if source.fault else "connected"
+def _read_name(request: Mapping[str, Any]) -> str:
+    """Return the name of the MCP server that a request is about."""
+    return str(request.get("serverName") or request.get("server_name") or "")

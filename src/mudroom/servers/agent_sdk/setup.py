@@ -81,13 +81,13 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
 
     Arguments:
         outputs: schema of the answers; None for text.
-        servers: state of the MCP servers outside the host, as `system/init` lists them.
+        server_scopes: where each MCP server outside the host is configured, by name.
     """
 
     session: Session
     permissions: Permissions
     outputs: dict[str, Any] | None = None
-    servers: tuple[dict[str, Any], ...] = ()
+    server_scopes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 PrepareSession = Callable[[SessionPlan, SessionParts], PlannedSession]

@@ -163,9 +163,9 @@ class _SessionPlanner:
         outputs = plan.setup.json_schema
         if outputs is None and settings.json_schema:
             outputs = load_json_schema(settings.json_schema)
-        servers = [{"name": server.name, "status": "pending"} for server in self._servers]
+        scopes = {server.name: server.scope for server in self._servers}
         return PlannedSession(
-            session=session, permissions=permissions, outputs=outputs, servers=tuple(servers)
+            session=session, permissions=permissions, outputs=outputs, server_scopes=scopes
         )
 
     def _load_servers(self, notices: list[str]) -> list[ServerSpec]:

@@ -1,0 +1,70 @@
+"""States of the MCP servers of a session, with the fields that the SDKs know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..._core.ports.servers import ServerState, ServerStatus
+from ..._core.tools import Tool
+from .host_tools import HostToolSource
+
+_STATES: dict[ServerState, str] = {
+    "not started": "pending",
+    "starting": "pending",
+    "ready": "connected",
+    "failed": "failed",
+}
+_SCOPES = {"option": "dynamic", "": "dynamic"}
+"""Names of the SDKs for servers of a flag; other scopes have the same name."""
+
+
+def describe_source(source: HostToolSource) -> dict[str, Any]:
+    """Return the state of an in-process server of the host."""
+    return {
+        "name": source.name,
+        "status": _find_source_state(source),
+        "scope": "dynamic",
+        "config": {"type": "sdk", "name": source.name},
+        "tools": [{"name": name} for name in source.tool_names],
+        **({"serverInfo": source.server_info} if source.server_info else {}),
+        **({"error": source.fault} if source.fault else {}),
+    }
+
+
+def describe_servers(
+    statuses: Sequence[ServerStatus], tools: Sequence[Tool], scopes: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """Return the states of the other servers.
+
+    Their configuration is left out: its headers and variables are often secrets.
+
+    Arguments:
+        tools: those that are known, of all servers. scopes: where each server is configured.
+    """
+    if not statuses:
+        return []
+    from ...integrations.mcp_servers.server_tool import make_pattern  # slow to import
+
+    prefixes = {make_pattern(status.name).removesuffix("*"): status.name for status in statuses}
+    tools_by_server: dict[str, list[dict[str, str]]] = {}
+    for tool in tools:
+        prefix = max(filter(tool.name.startswith, prefixes), key=len, default="")
+        entry = {"name": tool.name[len(prefix) :], "description": tool.description}
+        tools_by_server.setdefault(prefixes.get(prefix, ""), []).append(entry)
+    return [
+        {
+            "name": status.name,
+            "status": _STATES[status.state],
+            "scope": _SCOPES.get(scope := scopes.get(status.name, ""), scope),
+            **({} if status.tools is None else {"tools": tools_by_server.get(status.name, [])}),
+            **({"error": status.reason} if status.reason else {}),
+        }
+        for status in statuses
+    ]
+
+
+def _find_source_state(source: HostToolSource) -> str:
+    if not source.is_enabled:
+        return "disabled"
+    return "failed" if source.fault else "connected"
