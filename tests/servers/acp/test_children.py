@@ -98,6 +98,7 @@ async def test_random_trees_are_shown_whole_with_the_totals_of_the_run_tree(
             else:
                 assert states == {}
                 check_calls(editor, len(children))
+            assert await editor.request("session/close", sessionId=session) == {}
 
 
 def check_calls(editor: Editor, children: int) -> None:
