@@ -117,7 +117,7 @@ def _close(descriptor: int) -> None:
 async def _open_pipes(reads: int, writes: int) -> AsyncGenerator[Any]:
     """Yield the streams of a client at two pipes."""
     sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writer = MessageWriter(writes, lambda: None)
+    writer = MessageWriter(writes, lambda _: None)
 
     async def read() -> None:
         async with sender:

@@ -6,9 +6,6 @@ Import this module late: it imports the package `mcp`.
 from __future__ import annotations
 
 import asyncio
-import os
-import queue
-import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +17,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 
 from ..line_input import MAX_LINE, LineInput
+from ..line_output import LineOutput
 from .host_tasks import HostTasks
 from .stdio_claim import Pipes
 
@@ -28,36 +26,28 @@ _SHOWN = 200
 
 
 class MessageWriter:
-    """Write stream of the package: one line per message, written by a thread.
+    """Write stream of the package: one line per message.
 
     A host that does not read stops only the calls that write to it.
 
     Arguments:
-        on_closed: called when the host reads no more.
+        on_closed: called with the reason when the host reads no more.
     """
 
-    def __init__(self, descriptor: int, on_closed: Callable[[], object]) -> None:
-        self._descriptor = descriptor
-        self._on_closed = on_closed
-        self._loop = asyncio.get_running_loop()
-        self._lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]] | None] = (
-            queue.SimpleQueue()
-        )
-        self._is_broken = False
-        threading.Thread(target=self._write_all, name="message writer", daemon=True).start()
+    def __init__(self, descriptor: int, on_closed: Callable[[str], object]) -> None:
+        self._output = LineOutput(descriptor, on_closed)
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Write a message and wait until the pipe has it."""
-        if self._is_broken:
-            raise anyio.BrokenResourceError
+        """Write a message and wait until the pipe has it and those before it."""
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        written = self._loop.create_future()
-        self._lines.put((text.encode() + b"\n", written))
-        await written
+        self._output.write(text.encode() + b"\n")
+        await self._output.drain()
+        if self._output.has_failed:
+            raise anyio.BrokenResourceError
 
     async def aclose(self) -> None:
         """End the thread, after the lines that it has."""
-        self._lines.put(None)
+        self._output.end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -70,35 +60,6 @@ class MessageWriter:
     ) -> None:
         await self.aclose()
 
-    def _write_all(self) -> None:
-        while item := self._lines.get():
-            line, written = item
-            is_written = self._write(line)
-            try:
-                self._loop.call_soon_threadsafe(self._settle, written, is_written)
-            except RuntimeError:  # the loop is closed: the program ends
-                return
-
-    def _write(self, line: bytes) -> bool:
-        rest = memoryview(line)
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except OSError:
-            return False
-        return True
-
-    def _settle(self, written: asyncio.Future[None], is_written: bool) -> None:
-        if not is_written and not self._is_broken:
-            self._is_broken = True
-            self._on_closed()
-        if written.done():
-            return
-        if is_written:
-            written.set_result(None)
-        else:
-            written.set_exception(anyio.BrokenResourceError())
-
 
 async def serve(
     server: Server[Any],
@@ -109,7 +70,13 @@ async def serve(
 ) -> None:
     """Serve one host until its input ends, it reads no more, or `stop` is set."""
     sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writer = MessageWriter(pipes.output, stop.set)
+
+    def on_closed(reason: str) -> None:
+        if reason:
+            notify(f"{reason}. The tasks stop.")
+        stop.set()
+
+    writer = MessageWriter(pipes.output, on_closed)
     lines = LineInput(pipes.input)
     reading = asyncio.create_task(read_messages(lines, sender, notify))
     serving = asyncio.create_task(

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from ...._platform.event_loop import run_event_loop
 from ....servers.acp.server import AcpServer
 from ....servers.line_input import LineInput
+from ....servers.line_output import LineOutput
 from ...output.notices.log import show_log
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
-from ...output.standard_output import StandardOutput
 from .command_line import make_command_line
 
 
@@ -32,8 +32,20 @@ async def _serve(flags: Mapping[str, object], *, quiet: bool) -> int:
             shown.add(text)
             print_notice(text)
 
-    output = StandardOutput(lambda: server.stop())
+    def stop() -> bool:
+        output.hurry()
+        return server.stop()
+
+    def on_closed(reason: str) -> None:
+        if reason:
+            notify(f"{reason}. The work stops; session/load continues the sessions.")
+        server.stop()
+
+    output = LineOutput(sys.stdout.fileno(), on_closed)
     server = AcpServer(make_command_line(flags), output.write, notify)
-    with handle_signals(server.stop, exits_after=True) as signals, show_log(notify):
-        await server.serve(LineInput(sys.stdin.fileno()).read())
+    with handle_signals(stop, exits_after=True) as signals, show_log(notify):
+        try:
+            await server.serve(LineInput(sys.stdin.fileno()).read())
+        finally:
+            await output.close()
     return 128 + signals[0] if signals else 0

@@ -19,11 +19,11 @@ from ....servers.agent_sdk.setup import (
     SessionPlan,
 )
 from ....servers.line_input import LineInput
+from ....servers.line_output import LineOutput
 from ...output.notices.log import show_log
 from ...output.notices.start import select_new_notices
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
-from ...output.standard_output import StandardOutput
 from ..load_permissions import load_permissions
 from ..open_session import create_session
 from ..parse_json_flags import load_json_schema, parse_inline_agents
@@ -99,10 +99,23 @@ async def _serve(
     )
     if notice := await delete_expired_sessions(options.settings):
         printer.show(notice)
-    output = StandardOutput(lambda: server.stop())
+
+    def stop() -> bool:
+        output.hurry()
+        return server.stop()
+
+    def on_closed(reason: str) -> None:
+        if reason:
+            printer.show(f"{reason}. The work stops; the session can be continued.")
+        server.stop()
+
+    output = LineOutput(sys.stdout.fileno(), on_closed)
     server = AgentSdkServer(planner.prepare, server_options, output.write, printer.show)
-    with handle_signals(server.stop, exits_after=True) as signals, show_log(printer.show):
-        await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
+    with handle_signals(stop, exits_after=True) as signals, show_log(printer.show):
+        try:
+            await server.serve(LineInput(sys.stdin.fileno()).read(), sys.stdout.fileno())
+        finally:
+            await output.close()
     return 128 + signals[0] if signals else 0
 
 
