@@ -99,8 +99,10 @@ def test_a_password_is_not_shown(tmp_path: Path) -> None:
         assert "Traceback" not in shown, words
 
 
-@pytest.mark.parametrize("words", [("runs",), ("-p", PROMPT)])
+@pytest.mark.parametrize(
+    "words", [("runs", "--store"), ("-p", PROMPT, "--store"), ("config", "set", "store")]
+)
 def test_an_address_that_is_none_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
-    shown = Commands(tmp_path).run(*words, "--store", "sqlite:///x", code=2)
+    shown = Commands(tmp_path).run(*words, "sqlite:///x", code=2)
     assert "this is not the address of a PostgreSQL database" in shown
     assert "Write postgresql://USER@HOST:PORT/DATABASE" in shown

@@ -274,7 +274,7 @@ async def test_a_server_that_is_not_there_is_reported_at_once(tmp_path: Path) ->
     from ...postgres_server import find_free_port
 
     url = f"postgresql://mudroom@127.0.0.1:{find_free_port()}/x"
-    with pytest.raises(JournalError, match="cannot be reached"):
+    with pytest.raises(JournalError, match="cannot be reached: Connection refused"):
         await PostgresStore(url, tmp_path).list()
 
 

@@ -58,7 +58,13 @@ def change_setting(name: str, value: str) -> int:
 
     Arguments:
         value: "" removes the setting.
+
+    Raises UsageError for a setting or a value that cannot be used.
     """
+    if name == "store" and value:
+        from ...journals.postgres.driver import check_url
+
+        check_url(value)
     path = config.find_user_file(os.environ)
     try:
         config.write_setting(path, name, value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from ...errors import JournalBusy, JournalError, MudroomError
 
 UNIQUE_VIOLATION = "23505"
@@ -71,7 +73,7 @@ def is_temporary(error: BaseException) -> bool:
 def translate_error(error: BaseException, place: str) -> JournalError:
     """Return a JournalError for an error of a statement or a connection."""
     state = get_state(error)
-    text = str(error).strip() or type(error).__name__
+    text = _describe_cause(error)
     for beginning, (message, remedy) in _REMEDIES.items():
         if state.startswith(beginning):
             return JournalError(f"{message}: {text}", where=place, remedy=remedy)
@@ -86,6 +88,15 @@ def translate_error(error: BaseException, place: str) -> JournalError:
         where=place,
         remedy=f"{_SAFE} See the log of the database server.",
     )
+
+
+def _describe_cause(error: BaseException) -> str:
+    """Return the cause in words: of an error of the system without its number and address."""
+    if isinstance(error, OSError) and error.errno:
+        text = os.strerror(error.errno) if error.errno > 0 else error.strerror
+        if text:
+            return text
+    return str(error).strip() or type(error).__name__
 
 
 def make_lost_session_error(place: str) -> JournalBusy:
