@@ -25,6 +25,8 @@ from mudroom.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool
 from mudroom.integrations.mcp_servers.stored_logins import LoginFile
 
+from ...postgres_server import find_free_port
+
 ADD = ListedTool("add", "", {})
 
 
@@ -226,6 +228,26 @@ def test_login_and_logout_at_the_command_line(guarded: Guarded) -> None:
     assert guarded_file(guarded).load()
     assert run("mcp", "logout", "web").returncode == 0
     assert guarded_file(guarded).load() is None
+
+
+def test_a_login_to_a_server_that_does_not_run_names_the_cause_and_the_remedy(
+    tmp_path: Path,
+) -> None:
+    url = f"http://127.0.0.1:{find_free_port()}/mcp"
+    entry = {"mcpServers": {"web": {"type": "http", "url": url}}}
+    (tmp_path / ".claude.json").write_text(json.dumps(entry))
+    done = subprocess.run(
+        [sys.executable, "-m", "mudroom", "mcp", "login", "web"],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "MUDROOM_HOME": str(tmp_path / "state")},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("mudroom: the login to server web failed: "), "no traceback"
+    assert done.stderr.endswith("whether it runs: mudroom mcp get web\n")
 
 
 def guarded_file(guarded: Guarded) -> LoginFile:

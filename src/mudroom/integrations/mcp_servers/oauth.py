@@ -168,8 +168,8 @@ class LoginProvider(OAuthClientProvider):
         If the server refuses a token that has not expired, try a refresh before a new login.
         """
         has_refreshed = await self._prepare_refresh()
+        flow = super()._auth_flow(request)
         try:
-            flow = super()._auth_flow(request)
             outgoing = await anext(flow)
             while True:
                 response = yield outgoing
@@ -191,6 +191,7 @@ class LoginProvider(OAuthClientProvider):
         except StopAsyncIteration:
             return
         finally:
+            await flow.aclose()  # it holds a lock of this task
             await self._lock.aclose()
 
     async def _prepare_refresh(self, refused: OAuthToken | None = None) -> bool:
@@ -242,11 +243,13 @@ async def log_in(
         raise LoginNeeded(
             f"the login to server {spec.name} failed: {error or type(error).__name__}",
             where=spec.origin,
+            remedy=f"Check its address, and whether it runs: mudroom mcp get {spec.name}",
         ) from error
     if response.status_code in (401, 403):
         raise LoginNeeded(
             f"the login to server {spec.name} failed: HTTP {response.status_code}",
             where=spec.origin,
+            remedy="Check what your user may do there, and `scopes` in `oauth` of the server.",
         )
     return provider.context.current_tokens is not None
 
