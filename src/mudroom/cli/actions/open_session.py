@@ -9,7 +9,6 @@ from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ...config import Settings
 from ...integrations.tracing.spec import Tracing
-from ...integrations.tracing.variables import explain_off, has_address, is_installed
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
 from .session_start import NEW_SESSION, SessionStart
@@ -98,6 +97,10 @@ def _choose_tracing(settings: Settings) -> Tracing | None:
     """Return how traces are exported; None without the setting and an address for them."""
     if settings.trace:
         return Tracing()
+    if not any(name.startswith("OTEL_") for name in os.environ):
+        return None
+    from ...integrations.tracing.variables import explain_off, has_address, is_installed
+
     if not has_address(os.environ) or explain_off(os.environ) or not is_installed():
         return None
     return Tracing()

@@ -206,8 +206,10 @@ class _ThreadLog(logging.Filter):
                 self.reason = _describe_failure(value)
             elif isinstance(value, int) and value in _STATUSES:
                 self.reason = f"HTTP status {value}"
-        if record.msg.startswith("Transient") and not self.reason:
+        if not self.reason and record.msg.startswith("Transient"):
             self.reason = "the server is busy or being started"
+        if not self.reason and "due to timeout" in record.msg:
+            self.reason = "no connection, or the server is busy"
         return False
 
 
