@@ -55,9 +55,10 @@ class FamilyStory:
         return f"child {name} is done"
 
 
-async def _run_and_kill(
+async def run_and_kill(
     mudroom: Mudroom, server: ModelServer, story: FamilyStory, *arguments: str
 ) -> None:
+    """Run until two children have finished and the third one waits, and kill the process."""
     process = await mudroom.start("-p", "PARENT", *MODEL, *arguments, url=server.url)
     await wait_until(lambda: story.turns["c 2"] and _count_finished_runs(mudroom) == 2)
     process.send_signal(signal.SIGKILL)
@@ -78,7 +79,7 @@ async def test_s1_to_s4_resume_after_kill_9_finishes_the_run_and_prints_as_p_doe
 ) -> None:
     story = FamilyStory()
     async with ModelServer(story) as server:
-        await _run_and_kill(mudroom, server, story)
+        await run_and_kill(mudroom, server, story)
         assert [item["state"] for item in await _list_sessions(mudroom)] == ["interrupted"]
         story.hangs = False
         done = await mudroom("resume", *JSON, url=server.url)
@@ -111,7 +112,7 @@ async def test_s1_to_s4_resume_after_kill_9_finishes_the_run_and_prints_as_p_doe
 async def test_s9_limits_of_an_interrupted_run_still_hold(mudroom: Mudroom) -> None:
     story = FamilyStory()
     async with ModelServer(story) as server:
-        await _run_and_kill(mudroom, server, story, "--max-turns", "1", "--max-budget-usd", "5")
+        await run_and_kill(mudroom, server, story, "--max-turns", "1", "--max-budget-usd", "5")
         story.hangs = False
         done = await mudroom("-c", "-p", "NEXT", *JSON, url=server.url)
     assert done.code == 0 and json.loads(done.out)["num_turns"] == 1
@@ -122,7 +123,7 @@ async def test_s9_limits_of_an_interrupted_run_still_hold(mudroom: Mudroom) -> N
 async def test_continue_finishes_the_interrupted_run_before_the_prompt(mudroom: Mudroom) -> None:
     story = FamilyStory()
     async with ModelServer(story) as server:
-        await _run_and_kill(mudroom, server, story, "--name", "big job")
+        await run_and_kill(mudroom, server, story, "--name", "big job")
         story.hangs = False
         done = await mudroom("--resume", "big job", "-p", "NEXT", *MODEL, url=server.url)
         assert done.code == 0 and "interrupted" in done.err
