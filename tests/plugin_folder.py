@@ -21,6 +21,12 @@ description: Rules of style. Use it before you write code.
 ---
 Use short names.
 """
+STYLE = """---
+name: Short
+description: One sentence.
+---
+Answer with one sentence.
+"""
 
 
 def write(path: Path, content: Any) -> Path:
@@ -37,6 +43,7 @@ def write_plugin(folder: Path, name: str = "tools", **manifest: Any) -> Path:
     write(folder / "skills/style/SKILL.md", SKILL)
     write(folder / "commands/release.md", "Prepare the release $1.")
     write(folder / "commands/git/tag.md", "Tag $ARGUMENTS.")
+    write(folder / "output-styles/short.md", STYLE)
     command = '"${CLAUDE_PLUGIN_ROOT}"/guard.sh'
     hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"command": command}]}]}
     write(folder / "hooks/hooks.json", {"description": "guards", "hooks": hooks})

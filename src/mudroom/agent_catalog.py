@@ -43,7 +43,8 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
     """The agents and skills of a session.
 
     Arguments:
-        root_agent: agent that runs the prompts.
+        root_agent: agent that runs the prompts, with its output style.
+        output_style: name of this style, "default" if none was wanted, "" if none was chosen.
         agents: agents that run tasks, by name.
         context_texts: text of the context files for system prompts, by value of
             `Agent.context_files`.
@@ -54,6 +55,7 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
     skills: Mapping[str, agent_files.Skill] = {}
     context_files: agent_files.ContextFiles | None = None
     context_texts: Mapping[str, str] = {}
+    output_style: str = ""
 
 
 def load_catalog(
@@ -71,8 +73,56 @@ def load_catalog(
             here, "" if it can.
         notices: messages for the user are added here.
 
-    Raises UnknownName for the root agent.
+    Raises UnknownName for the root agent and its output style.
     """
+    catalog = _collect_agents(options, folder, user_home, explain_unavailable, notices)
+    if not options.output_style:
+        return catalog
+    return _apply_style(catalog, options, folder, user_home, notices)
+
+
+def _apply_style(
+    catalog: AgentCatalog,
+    options: SessionOptions,
+    folder: str,
+    user_home: str,
+    notices: list[str],
+) -> AgentCatalog:
+    """Give the root agent its output style. Raises UnknownName."""
+    name, origin = options.output_style, options.output_style_origin
+    if agent_files.fold_name(name) == agent_files.NO_STYLE:
+        return replace(catalog, output_style=agent_files.NO_STYLE)
+    styles: Mapping[str, agent_files.OutputStyle] = {}
+    remedy = ""
+    if options.agent_files:
+        loaded = agent_files.load_output_styles(
+            folder, user_home=user_home, plugins=options.plugins
+        )
+        styles = loaded.by_name
+    else:
+        remedy = "Styles are files: pass agent_files=True."
+    style = agent_files.find_style(styles, name)
+    if style is None:
+        known = (agent_files.NO_STYLE, *styles)
+        error = UnknownName("output style", name, known, where="output_style", remedy=remedy)
+        if not origin:
+            raise error
+        notices.append(f"{origin}: output style not used: {error}")
+        return catalog
+    if not style.is_personal:
+        notices.append(f"using the output style {style.name}: {style.path}")
+    styled = agent_files.apply_style(catalog.root_agent, style)
+    return replace(catalog, root_agent=styled, output_style=style.name)
+
+
+def _collect_agents(
+    options: SessionOptions,
+    folder: str,
+    user_home: str,
+    explain_unavailable: Callable[[str], str],
+    notices: list[str],
+) -> AgentCatalog:
+    """Collect the agents as `load_catalog` does, without an output style."""
     builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
     if not options.agent_files:
         agents = {agent.name: agent for agent in (*builtin, *options.agents)}

@@ -75,7 +75,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     """Everything that an open session uses and must close.
 
     Arguments:
-        model: model string of the root agent.
+        model: model string of the root agent. output_style: its style, "" if none was chosen.
         notices: messages for the user about the chosen model, sandbox and agents.
     """
 
@@ -87,6 +87,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     models: ModelRegistry
     root_agent: Agent
     model: str
+    output_style: str = ""
     mcp_servers: SessionServers | None = None
     context_files: agent_files.ContextFiles | None = None
     notices: tuple[str, ...] = ()
@@ -191,10 +192,7 @@ class _Builder:
         )
         self._notices.extend(await sources.open())
         self._start_tracing(watchers)
-        # The claims of worker processes need the lock of the session from the start.
-        has_workers = parse_process_count(self._options.worker) is not None
-        if self._board and (self._options.board or has_workers):
-            await self._board.open()
+        await self._open_needed_board()
         return SessionResources(
             services=services,
             board=self._board,
@@ -204,6 +202,7 @@ class _Builder:
             models=self._models,
             root_agent=catalog.root_agent,
             model=model,
+            output_style=catalog.output_style,
             mcp_servers=self._servers,
             context_files=catalog.context_files,
             notices=tuple(self._notices),
@@ -216,6 +215,12 @@ class _Builder:
         self._board_offer = choose_board_offer(self._options, agents)
         if self._board_offer:
             self._board = open_board(self._home, self._folder, self._options.id)
+
+    async def _open_needed_board(self) -> None:
+        # The claims of worker processes need the lock of the session from the start.
+        has_workers = parse_process_count(self._options.worker) is not None
+        if self._board and (self._options.board or has_workers):
+            await self._board.open()
 
     def _start_tracing(self, watchers: list[Callable[[AnyEvent], None]]) -> None:
         if self._tracing:
@@ -325,8 +330,7 @@ class _Builder:
 
     def _use_offline_model(self) -> str:
         notice = OFFLINE_NOTICE
-        pace = read_offline_pace(self._environ)
-        if pace:
+        if pace := read_offline_pace(self._environ):
             notice += f" It writes {pace:g} tokens per second, as $MUDROOM_OFFLINE_PACE says."
         self._notices.append(notice)
         return "offline"

@@ -74,6 +74,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
             folder below the user's state folder.
         takes_images: send images to every model. Otherwise a model that is not known to accept
             them, such as a local one, gets placeholders.
+        output_style: name of the output style of the agent that runs the prompts; "default" for
+            none. Children never have one.
         worker: where children run: "local" (this process), "process" (one process per
             processor) or "process:N", N from 1 to 64.
     """
@@ -92,6 +94,7 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
     allow_net: bool = False
     home: str = ""
     takes_images: bool = False
+    output_style: str = ""
     worker: str = "local"
 
 
@@ -142,6 +145,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             this on. Without it, only free models and prices that a provider states are known.
         child_model_origin: file or variable that the rules of `child_model` come from. A rule for
             an agent that this folder does not have is then left out with a notice.
+        output_style_origin: file or record that names the style. It is then left out with a notice
+            if there is no such style, and a resumed session keeps the style that it had.
         id: UUID of a new session or of a fork; default: a random one.
 
     Example:
@@ -175,6 +180,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     fork: bool = False
     prices: bool = False
     child_model_origin: str = ""
+    output_style_origin: str = ""
     id: str = ""
 
     def __post_init__(self) -> None:

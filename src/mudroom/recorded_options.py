@@ -79,9 +79,20 @@ async def use_recorded_options(
         isolate=options.isolate or opened.isolate,
         check=options.check or opened.check,
         board=options.board or is_board_offered([*events, *recorded.starts.values()]),
+        **_choose_style(options, events),
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )
     return options, recorded
+
+
+def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, str]:
+    """Return the options about the output style: a resumed session keeps its last one."""
+    opened = [event for event in events if isinstance(event, SessionOpened) and event.output_style]
+    is_chosen_now = options.output_style and not options.output_style_origin
+    if is_chosen_now or not opened:
+        return {}
+    origin = "the record of this session"
+    return {"output_style": opened[-1].output_style, "output_style_origin": origin}
 
 
 def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:

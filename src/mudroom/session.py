@@ -183,6 +183,11 @@ class Session(RunControls, ServerControls, TaskCalls):
         return tuple(self._require_open().resources.services.agents.values())
 
     @property
+    def output_style(self) -> str:
+        """Name of the output style of the root agent, "default" for none."""
+        return self._require_open().resources.output_style or "default"
+
+    @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The plugins whose agents, skills and commands the session has."""
         return tuple(self._options.plugins)

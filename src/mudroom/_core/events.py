@@ -48,6 +48,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
         check: command that must succeed with merged files; "" for none.
         board: file name of the task board that is offered to all runs, "" for none.
         traceparent: span of the program that started mudroom, if traces are exported; else "".
+        output_style: name of the output style of the root agent, "" if none was chosen.
     """
 
     session: str
@@ -59,6 +60,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
     board: str = ""
     check: str = ""
     traceparent: str = ""
+    output_style: str = ""
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from .context_files import ContextFiles, load_context_files
     from .diagnostics import Diagnostic, Severity, count_by_severity
     from .fields import fold_name, normalize_name
+    from .output_styles import (
+        NO_STYLE,
+        OutputStyle,
+        apply_style,
+        find_style,
+        load_output_styles,
+    )
     from .safe_read import find_files
     from .skills import Skill, load_skill, load_skills
 
@@ -34,6 +41,7 @@ _MODULES = {
     "context_files": "ContextFiles load_context_files",
     "diagnostics": "Diagnostic Severity count_by_severity",
     "fields": "fold_name normalize_name",
+    "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
     "safe_read": "find_files",
     "skills": "Skill load_skill load_skills",
 }
@@ -54,6 +62,11 @@ __all__ = [  # noqa: RUF022  (by theme)
     "load_skill",
     "load_skills",
     "load_commands",
+    "load_output_styles",
+    "find_style",
+    "apply_style",
+    "OutputStyle",
+    "NO_STYLE",
     "ContextFiles",
     "load_context_files",
     "normalize_name",

@@ -260,6 +260,7 @@ class SessionRunner:
             check=self._options.check,
             board=self.resources.board_name,
             traceparent=services.trace_ids.traceparent if services.trace_ids else "",
+            output_style=self.resources.output_style,
         )
         self.resources.journal.opening = event
         self._show(event)

@@ -13,6 +13,7 @@ from ...agent_files import Diagnostic, LoadedAgents, Severity
 from ...agent_files.codex_config import CONFIG_NAME, read_declared_agents
 from ...agent_files.diagnostics import FileDiagnostics
 from ...agent_files.frontmatter import Entry
+from ...agent_files.output_styles import STYLE_FOLDER, LoadedStyles, load_output_style
 from ...errors import MudroomError, UsageError
 from ...model_registry import explain_unusable
 from ...projections.safe_text import sanitize, sanitize_line
@@ -52,6 +53,16 @@ def load_agents(cwd: str) -> LoadedAgents:
     )
 
 
+def load_styles(cwd: str) -> LoadedStyles:
+    """Load all output styles that apply in a folder."""
+    programs = load_programs(load_settings(cwd), cwd)
+    return agent_files.load_output_styles(
+        cwd,
+        user_home=os.environ.get("HOME", ""),
+        plugins=programs.plugins if programs else (),
+    )
+
+
 def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
     """Return the rules of the setting `child_model`. Raises UsageError.
 
@@ -62,21 +73,33 @@ def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
 
 
 def collect_findings(cwd: str) -> list[Diagnostic]:
-    """Return all remarks on the agent files, skills and context files that apply in a folder."""
+    """Return all remarks on agent files, skills, output styles and context files of a folder."""
     context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
-    return [*load_agents(cwd).diagnostics, *context.diagnostics]
+    return [
+        *load_agents(cwd).diagnostics,
+        *load_styles(cwd).diagnostics,
+        *context.diagnostics,
+    ]
 
 
 def print_agents(cwd: str, *, as_json: bool) -> int:
-    """Print agents, skills and the number of findings, and return the exit code."""
+    """Print agents, skills, output styles and the number of findings; return the exit code."""
     loaded = load_agents(cwd)
+    styles = load_styles(cwd)
+    findings = [*loaded.diagnostics, *styles.diagnostics]
     rows = list(_list_rows(cwd, loaded))
     if as_json:
         skills = [
             {"name": skill.name, "description": skill.description, "path": skill.path}
             for skill in loaded.skills.values()
         ]
-        print_json({"agents": rows, "skills": skills, "findings": loaded.diagnostics})
+        shown_styles = [
+            {"name": style.name, "description": style.description, "path": style.path}
+            for style in styles.by_name.values()
+        ]
+        print_json(
+            {"agents": rows, "skills": skills, "output_styles": shown_styles, "findings": findings}
+        )
         return 0
     lines: list[tuple[str, str]] = []
     for row in rows:
@@ -86,8 +109,11 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
     for skill in loaded.skills.values():
         lines.append((skill.name, f"skill: {sanitize_line(skill.description)}"))
         lines.append(("", skill.path))
+    for style in styles.by_name.values():
+        lines.append((style.name, f"output style: {sanitize_line(style.description)}"))
+        lines.append(("", style.path))
     print_rows(lines)
-    if counts := agent_files.count_by_severity(loaded.diagnostics):
+    if counts := agent_files.count_by_severity(findings):
         print_entry(f"{counts}: mudroom agents check shows them.")
     return 0
 
@@ -254,6 +280,8 @@ def _check_file(path: str) -> list[Diagnostic]:
     if not path.endswith((".md", ".toml")):
         return []
     path = os.path.abspath(path)
+    if os.path.basename(os.path.dirname(path)) == STYLE_FOLDER:
+        return load_output_style(path)[1] if path.endswith(".md") else []
     dialect = next((name for name in _DIALECTS if f".{name}/" in path), "agents")
     declared: dict[str, dict[str, Entry]] = {}
     if dialect == "codex":

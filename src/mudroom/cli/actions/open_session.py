@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ...config import Settings
+from ...integrations.file_names import list_places
 from ...integrations.tracing.spec import Tracing
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
@@ -16,6 +17,10 @@ from .user_store import open_store
 
 if TYPE_CHECKING:
     from ...integrations.usable_programs import UsablePrograms
+
+
+CLAUDE_FILES = (".claude/settings.local.json", ".claude/settings.json")
+"""Settings files of Claude Code in a folder, highest precedence first."""
 
 
 def create_session(
@@ -75,8 +80,11 @@ def make_session_options(
         from .parse_json_flags import parse_inline_agents
 
         agents = parse_inline_agents(settings.agents, notices)
+    output_style, style_origin = _choose_output_style(settings, cwd, notices)
     return {
         **settings.to_options(),
+        "output_style": output_style,
+        "output_style_origin": style_origin,
         "child_model_origin": settings.get_persistent_origin("child_model"),
         "resume": start.resume,
         "fork": start.fork,
@@ -91,6 +99,29 @@ def make_session_options(
         "environ": os.environ,
         "tracing": _choose_tracing(settings),
     }
+
+
+def _choose_output_style(settings: Settings, cwd: str, notices: list[str]) -> tuple[str, str]:
+    """Return the name of the output style and the file that it comes from, "" for none.
+
+    Arguments:
+        notices: a line is added for a value that cannot be used.
+    """
+    if settings.output_style:
+        return settings.output_style, settings.get_persistent_origin("output_style")
+    user_home = os.environ.get("HOME", "")
+    folders = [*list_places(cwd), *([user_home] if user_home else [])]
+    paths = [os.path.join(folder, name) for folder in folders for name in CLAUDE_FILES]
+    for path in dict.fromkeys(filter(os.path.isfile, paths)):
+        from ...integrations.config_files import read_json  # slow to import
+
+        # Another reader reports a file that is not JSON.
+        name = read_json(path, []).get("outputStyle")
+        if isinstance(name, str) and name.strip():
+            return name.strip(), path
+        if name is not None:
+            notices.append(f"{path}: outputStyle is not used: it is not the name of a style")
+    return "", ""
 
 
 def _choose_tracing(settings: Settings) -> Tracing | None:

@@ -60,13 +60,14 @@ class NextStep(Struct, frozen=True, kw_only=True):
     Arguments:
         exit_code: exit code of the program; None to open another session.
         resume: id of the session to resume; "" for a new one.
-        model, mode: model string and permission mode of the next session; "" for no change.
+        model, mode, output_style: of the next session; "" for no change.
     """
 
     exit_code: int | None = None
     resume: str = ""
     model: str = ""
     mode: str = ""
+    output_style: str = ""
 
 
 SlashAction = Callable[["Conversation", str], Awaitable[NextStep | None]]

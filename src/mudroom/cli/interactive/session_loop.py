@@ -55,7 +55,7 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
     previous = ""
     while step.exit_code is None:
         loaded = load_permissions(settings, options.cwd, can_ask=True, servers=servers)
-        chosen: dict[str, Any] = {"model": step.model} if step.model else {}
+        chosen = _list_choices(step)
         session = create_session(settings, options.cwd, loaded, start, **fixed, **chosen)
         conversation = Conversation(session, ui, settings, COMMANDS)
         conversation.status.mode = loaded.permissions.mode
@@ -82,8 +82,25 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
         shown = ""
         first = ""
         start = SessionStart(resume=step.resume)
-        settings = replace(settings, permission_mode=step.mode or settings.permission_mode)
+        settings = _keep_choices(settings, step)
     return step.exit_code or ui.exit_code
+
+
+def _list_choices(step: NextStep) -> dict[str, Any]:
+    """Return the session options that a slash command chose for the next session."""
+    options: dict[str, Any] = {"model": step.model} if step.model else {}
+    if step.output_style:
+        options |= {"output_style": step.output_style, "output_style_origin": ""}
+    return options
+
+
+def _keep_choices(settings: Settings, step: NextStep) -> Settings:
+    """Return the settings of all later sessions of the prompt."""
+    settings = replace(settings, permission_mode=step.mode or settings.permission_mode)
+    if not step.output_style:
+        return settings
+    origins = settings.origins | {"output_style": "/output-style"}
+    return replace(settings, output_style=step.output_style, origins=origins)
 
 
 async def _decide_trust(

@@ -117,6 +117,7 @@ class RunReporter:
             agents=[agent.name for agent in session.agents],
             cost=calculate_cost,
             sandbox=session.sandbox.tier,
+            output_style=session.output_style,
             mode=mode,
         )
         notices = list(select_new_notices(settings.home, session.cwd, session.notices))

@@ -80,7 +80,7 @@ class StreamJson:
         model: model string.
         tools, agents: names of the available tools and agents.
         sandbox: tier of the sandbox.
-        mode: permission mode.
+        mode: permission mode. output_style: name of the output style.
         cost: returns US dollars for a model string and its usage; None if the price is unknown.
         new_id: returns the `uuid` of a line.
     """
@@ -95,6 +95,7 @@ class StreamJson:
         agents: Sequence[str],
         sandbox: str = "",
         mode: str = "default",
+        output_style: str = "default",
         cost: Callable[[str, Usage], float | None] = lambda model, usage: None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
@@ -108,6 +109,7 @@ class StreamJson:
             "agents": list(agents),
             "sandbox": sandbox,
             "permissionMode": mode,
+            "output_style": output_style,
         }
         self._runs: dict[str, _Run] = {}
         self._models: dict[str, tuple[str, Usage]] = {}
@@ -126,7 +128,7 @@ class StreamJson:
         empty: dict[str, Any] = {
             name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
         }
-        fixed = {"apiKeySource": "none", "output_style": "default", "mudroom_version": __version__}
+        fixed = {"apiKeySource": "none", "mudroom_version": __version__}
         return self._make_line("system", subtype="init", **self._session_fields, **empty, **fixed)
 
     def make_event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...agent_files import load_output_styles
 from ...errors import UsageError
 from ...permissions.rules import Rule
 from .approver import HostApprover
@@ -34,6 +35,7 @@ class Host:
         notify: Callable[[str], object],
     ) -> None:
         self._setup = setup
+        self._user_home = options.user_home
         self._notify = notify
         output = HostOutput(channel.send, options, shows_child_text=setup.shows_child_text)
         approver = HostApprover(
@@ -76,6 +78,12 @@ class Host:
         self.prompts.interrupt(cancels_waiting=True)
         return self.hosted.stop_turn(keeps_background=False)
 
+    def _list_styles(self) -> list[str]:
+        """Return the names of the output styles of files."""
+        session = self.hosted.session
+        loaded = load_output_styles(session.cwd, user_home=self._user_home, plugins=session.plugins)
+        return list(loaded.by_name)
+
     def describe(self) -> dict[str, Any]:
         """Return the answer to `initialize`."""
         session = self.hosted.session
@@ -93,8 +101,8 @@ class Host:
         return {
             "commands": [],
             "agents": agents,
-            "output_style": "default",
-            "available_output_styles": ["default"],
+            "output_style": session.output_style,
+            "available_output_styles": ["default", *self._list_styles()],
             "models": list_models(),
             "account": {"apiKeySource": "none"},
             "hook_on_failure_supported": True,

@@ -69,6 +69,7 @@ class HostOutput:
                 agents=[agent.name for agent in session.agents],
                 cost=calculate_cost,
                 sandbox=session.sandbox.tier,
+                output_style=session.output_style,
             )
         if self._options.streams_parts:
             self._parts = PartialMessages(session.id, session.cwd, session.model)

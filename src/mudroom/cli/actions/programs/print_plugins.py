@@ -101,6 +101,7 @@ def _list_parts(plugin: Plugin, programs: UsablePrograms) -> dict[str, Any]:
     )
     prefix = f"{plugin.name}:"
     commands = load_commands(plugin.root, user_home="", plugins=[plugin])
+    styles = agent_files.load_output_styles(plugin.root, user_home="", plugins=[plugin])
     items = (*programs.listed_servers, *programs.listed_hooks)
     started = [
         f"{describe_program(item.spec)}: {item.spec.shown} ({item.reason or 'used'})"
@@ -114,6 +115,7 @@ def _list_parts(plugin: Plugin, programs: UsablePrograms) -> dict[str, Any]:
         "agents": agents,
         "skills": skills,
         "commands": [f"/{name}" for name in sorted(commands) if name.startswith(prefix)],
+        "output styles": [name for name in styles.by_name if name.startswith(prefix)],
         "text in each request": f"{format_size(size)}, for {_count(agents, skills)}",
         "may start": started,
     }

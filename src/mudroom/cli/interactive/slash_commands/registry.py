@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ....projections.safe_text import sanitize_line
 from ..conversation import Conversation, SlashAction
-from . import board, files, info, merge, permissions, pins, servers, session, team, terminal
+from . import board, files, info, merge, permissions, pins, servers, session, styles, team, terminal
 
 
 class SlashCommand(NamedTuple):
@@ -73,6 +73,12 @@ SLASH_COMMANDS = (
     SlashCommand("/cost", "", "token usage, cost, and context saved by children", info.cost),
     SlashCommand("/model", "[NAME]", "switch model (alt+p)", session.model),
     SlashCommand("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),
+    SlashCommand(
+        "/output-style",
+        "[NAME]",
+        "how the model answers: list the output styles, or use one",
+        styles.output_style,
+    ),
     SlashCommand(
         "/permissions",
         "[remove N]",

@@ -87,13 +87,15 @@ def _get_next_mode(current: str) -> str:
     return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
 
 
-def reopen(conversation: Conversation, *, model: str = "", mode: str = "") -> NextStep:
-    """Return the step that opens this session again with another model or permission mode.
+def reopen(
+    conversation: Conversation, *, model: str = "", mode: str = "", output_style: str = ""
+) -> NextStep:
+    """Return the step that opens this session again with another model, mode or output style.
 
-    Model and mode are fixed when a session is opened. A session without a prompt is not resumed.
+    They are fixed when a session is opened. A session without a prompt is not resumed.
     """
     resume = conversation.session.id if conversation.tree.roots else ""
-    return NextStep(resume=resume, model=model, mode=mode)
+    return NextStep(resume=resume, model=model, mode=mode, output_style=output_style)
 
 
 async def resume(conversation: Conversation, session_id: str) -> NextStep | None:

@@ -1,0 +1,164 @@
+"""Output styles at the command line: settings, `/output-style`, listings."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Session
+from mudroom.cli.actions.load_permissions import load_permissions
+from mudroom.cli.actions.load_settings import load_settings
+from mudroom.cli.actions.open_session import create_session
+from mudroom.cli.actions.programs.load_programs import load_programs
+from mudroom.cli.actions.session_start import StartOptions
+from mudroom.cli.interactive.conversation import Conversation, NextStep
+from mudroom.cli.interactive.plain_ui import PlainUI
+from mudroom.cli.interactive.session_loop import run_sessions
+from mudroom.cli.interactive.slash_commands.registry import COMMANDS
+from mudroom.cli.main import run
+from mudroom.errors import UnknownName
+from mudroom.events import RunStarted, SessionOpened
+from mudroom.journals.sessions import read_events
+from mudroom.journals.sqlite.store import SqliteStore
+
+from ..plugin_folder import write, write_plugin
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("sys.stdin", None)
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    write(project / ".claude/output-styles/limerick.md", "Answer as a limerick.")
+    write(tmp_path / "user/.claude/output-styles/terse.md", "Be terse.")
+    monkeypatch.chdir(project)
+    return project
+
+
+@pytest.fixture
+def call(project: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(list(arguments))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def make_session(**flags: Any) -> Session:
+    settings = load_settings(".", model="offline", **flags)
+    loaded = load_permissions(settings, ".")
+    programs = load_programs(settings, ".")
+    return create_session(settings, ".", loaded, programs=programs, mcp_servers=())
+
+
+async def find_style(**flags: Any) -> str:
+    async with make_session(**flags) as session:
+        return session.output_style
+
+
+async def test_the_setting_comes_before_the_settings_of_claude_code(project: Path) -> None:
+    assert await find_style() == "default"
+    write(project.parent / "user/.claude/settings.json", {"outputStyle": "terse"})
+    assert await find_style() == "terse"
+    write(project / ".claude/settings.json", {"outputStyle": "Limerick"})
+    assert await find_style() == "limerick"
+    write(project / ".claude/settings.local.json", {"outputStyle": "default"})
+    assert await find_style() == "default"
+    assert run(["config", "set", "output_style", "terse"]) == 0
+    assert await find_style() == "terse"
+
+
+async def test_a_style_that_claude_code_has_built_in_is_a_notice(project: Path) -> None:
+    path = write(project / ".claude/settings.json", {"outputStyle": "Explanatory"})
+    async with make_session() as session:
+        assert session.output_style == "default"
+    (notice,) = [line for line in session.notices if "style" in line]
+    assert notice.startswith(f"{path}: output style not used: unknown output style 'Explanatory'")
+    write(path, {"outputStyle": 3})
+    async with make_session() as session:
+        assert f"{path}: outputStyle is not used: it is not the name of a style" in session.notices
+
+
+async def handle(line: str) -> NextStep | None:
+    session = make_session()
+    settings = load_settings(".", model="offline")
+    conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
+    async with session, conversation.resources:
+        return await conversation.commands["/output-style"](conversation, line)
+
+
+async def test_the_slash_command_lists_and_chooses_styles(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(project / ".claude/settings.json", {"outputStyle": "terse"})
+    assert await handle("") is None
+    out = " ".join(capsys.readouterr().out.split())
+    assert "default no output style limerick Answer as a limerick." in out
+    assert "terse Be terse. (in use)" in out
+    assert await handle("LIMERICK") == NextStep(output_style="limerick")
+    assert await handle("Default") == NextStep(output_style="default")
+    with pytest.raises(UnknownName, match=r"unknown output style 'limerik'.*mean limerick"):
+        await handle("limerik")
+
+
+async def test_a_chosen_style_lasts_for_the_prompt_and_is_recorded(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["Hello.", "/output-style limerick", "Hello again.", "/clear", "/output-style", "/exit"]
+    reader, writer = os.pipe()
+    os.write(writer, "".join(f"{line}\n" for line in lines).encode())
+    os.close(writer)
+    settings = load_settings(".", model="offline", trust=True)
+    with os.fdopen(reader) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        async with PlainUI(settings) as ui:
+            options = StartOptions(settings=settings, cwd=".", quiet=True)
+            assert await run_sessions(ui, options) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "output style limerick: Answer as a limerick." in out
+    assert "limerick Answer as a limerick. (in use)" in out
+    store = SqliteStore(settings.home)
+    (recorded,) = await store.list()
+    events = await read_events(store, recorded.id)
+    opened = [event.output_style for event in events if isinstance(event, SessionOpened)]
+    assert opened == ["", "limerick"]
+    runs = [event.brief.agent for event in events if isinstance(event, RunStarted)]
+    assert ["limerick" in agent.instructions for agent in runs] == [False, True]
+
+
+def test_the_listings_have_the_styles(call: Run, project: Path) -> None:
+    bad = write(project / ".claude/output-styles/empty.md", "---\nname: empty\n---\n")
+    listed = json.loads(call("agents", "list", "--json")[1])
+    assert [style["name"] for style in listed["output_styles"]] == ["limerick", "terse"]
+    code, out, _ = call("agents", "list")
+    assert code == 0
+    assert "output style: Be terse." in out and "1 error" in out
+    code, out, _ = call("agents", "check")
+    assert code == 1
+    assert f"{bad}:4: error: the style has no text" in out
+    assert "the style has no text" in call("agents", "check", str(bad))[1]
+
+
+async def test_a_style_of_a_plugin_is_listed_and_used(call: Run, project: Path) -> None:
+    root = write_plugin(project.parent / "plugin")
+    shown = json.loads(call("plugins", "--plugin-dir", str(root), "show", "tools", "--json")[1])
+    assert shown["output styles"] == ["tools:Short"]
+    write(project.parent / "user/.claude/settings.json", {"outputStyle": "tools:Short"})
+    assert await find_style(plugin_dirs=str(root)) == "tools:Short"
+
+
+def test_a_stream_names_the_style(call: Run, project: Path) -> None:
+    write(project / ".claude/settings.json", {"outputStyle": "limerick"})
+    _, out, _ = call("-p", "Hello.", "--model", "offline", "-o", "stream-json", "--verbose")
+    first = json.loads(out.splitlines()[0])
+    assert (first["subtype"], first["output_style"]) == ("init", "limerick")
