@@ -45,7 +45,9 @@ def test_the_demo_shows_children_the_ledger_and_what_to_do_next(tmp_path: Path) 
     assert first.returncode == 0, first.stderr
     assert "| `src/mudroom/permissions/policy.py` |" in first.stdout
     lines = first.stderr.splitlines()
-    assert lines[0].startswith('> mudroom -p "Use subtasks: summarize what each .py file in ')
+    assert lines[0] == "> mudroom -p \\"
+    assert lines[1].startswith('  "Use subtasks: summarize what each .py file in ')
+    assert max(map(len, [*lines[:2], *lines[-2:]])) <= 80, "a word breaks at the edge of a terminal"
     assert "children read" in lines[-5] and "% saved)" in lines[-5]
     assert lines[-4] == OFFLINE_LINE
     assert lines[-2].startswith("next: .venv/bin/mudroom view")
