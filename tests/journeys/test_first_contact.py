@@ -139,6 +139,18 @@ async def test_doctor_names_a_model_server_once(mudroom: Mudroom) -> None:
     assert done.out.count("OPENAI_BASE_URL") == 2, done.out  # found, and the remedy
 
 
+async def test_models_shows_the_model_in_use_and_not_the_default_of_its_provider(
+    mudroom: Mudroom,
+) -> None:
+    address = "http://127.0.0.1:1/v1"
+    local = {"OPENAI_BASE_URL": address, "MUDROOM_MODEL": "openai:tiny-local"}
+    done = await mudroom("models", env=local)
+    rows = {line.split()[0]: line for line in done.out.splitlines()}
+    assert rows["openai"].endswith(f"tiny-local  {address} does not answer"), done.out
+    assert "gpt-" not in rows["openai"]
+    assert rows["openai-chat"].endswith(f"  {address} does not answer"), done.out
+
+
 async def test_the_offline_notice_is_printed_once_per_machine(mudroom: Mudroom) -> None:
     no_key = {"ANTHROPIC_API_KEY": ""}
     runs = [await mudroom("-p", "how many lines?", env=no_key) for _ in range(2)]

@@ -53,17 +53,24 @@ def print_providers(*, as_json: bool) -> int:
         return 0
     print_entry(f"Model: {model} ({settings.get_origin('model')})")
     own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
-    print_rows([_make_cells(row) for row in sorted(own_rows, key=lambda row: not row.is_usable)])
+    own_rows.sort(key=lambda row: not row.is_usable)
+    print_rows([_make_cells(row, model) for row in own_rows])
     others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
     print_entry(f"With the extra mudroom[providers]: {others}")
     return 0
 
 
-def _make_cells(row: ProviderRow) -> tuple[str, ...]:
-    """Return the cells of a provider; a narrow terminal shows no wire."""
+def _make_cells(row: ProviderRow, model: str) -> tuple[str, ...]:
+    """Return the cells of a provider; a narrow terminal shows no wire.
+
+    Arguments:
+        model: the model string in use; the row of its provider shows it, not the default.
+    """
     state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
     wire = () if 0 < get_listing_columns() < _MIN_COLUMNS_FOR_WIRE else (row.wire,)
-    return (row.provider, *wire, state, f"{row.model}{_describe_reachable(row)}")
+    provider, _, name = model.partition(":")
+    name = name if name and provider == row.provider else row.model
+    return (row.provider, *wire, state, "  ".join(filter(None, (name, _describe_reachable(row)))))
 
 
 def list_providers(environ: Mapping[str, str]) -> list[ProviderRow]:
@@ -114,7 +121,7 @@ def _accepts_connections(host: str, port: int) -> bool:
 def _describe_reachable(row: ProviderRow) -> str:
     if row.reachable is None:
         return ""
-    return f"  {row.base_url} {'answers' if row.reachable else 'does not answer'}"
+    return f"{row.base_url} {'answers' if row.reachable else 'does not answer'}"
 
 
 def _find_model(settings: Settings, environ: Mapping[str, str]) -> str:
