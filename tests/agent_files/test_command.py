@@ -115,7 +115,11 @@ async def test_agents_new_writes_a_valid_file_and_overwrites_none(project: Proje
     made = await project("agents", "new", "My Helper")
     assert made.code == 0
     assert (project.folder / made.out.strip()).is_file()
-    assert made.err.startswith("Edit its description") and "--agent my-helper -p" in made.err
+    assert made.err.splitlines() == [
+        "Edit its description and instructions, then:",
+        "  mudroom agents check",
+        '  mudroom --agent my-helper -p "..."',
+    ]  # each command on a line of its own, to be copied
     checked = await project("agents", "check")
     assert checked.code == 0 and "my-helper.md:3: note: the description is" in checked.out
     assert "my-helper" in (await project("agents")).out

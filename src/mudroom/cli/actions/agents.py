@@ -30,7 +30,8 @@ name: {name}
 description: {description}
 tools: read, glob, grep
 # model: inherit            the model of its caller, or a model string
-# budget: {{turns: 20}}       also seconds, children, depth and input_, output_, total_tokens
+# budget: {{turns: 20}}       also seconds, children, depth, total_tokens,
+#                           input_tokens, output_tokens
 # outputs: {{answer: what it must emit}}
 # skills: []                skills that are loaded from the start
 # context: full             context files (AGENTS.md) that it gets: none, project or full
@@ -238,8 +239,9 @@ def create_agent_file(cwd: str, name: str) -> int:
         raise MudroomError(f"cannot be written: {error.strerror}", where=path) from None
     print(path, flush=True)
     print_notice(
-        "Edit its description and instructions, then: "
-        f'mudroom agents check; mudroom --agent {normalized} -p "..."',
+        "Edit its description and instructions, then:\n"
+        "  mudroom agents check\n"
+        f'  mudroom --agent {normalized} -p "..."',
         prefix="",
     )
     return 0
