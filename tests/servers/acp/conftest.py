@@ -43,6 +43,12 @@ RESULTS: dict[str, Any] = {
 }
 """Models of the package for the results of requests."""
 
+ELICITATIONS = (
+    schema.CreateUrlSessionElicitationRequest,
+    schema.CreateFormSessionElicitationRequest,
+)
+"""Models of the package for questions with an address and with a form."""
+
 
 class Editor:
     """The end of the protocol that an editor holds. Each line of the server is checked.
@@ -53,6 +59,7 @@ class Editor:
 
     Attributes:
         answers: chooses the answer to a question about a call; None never answers.
+        fill: returns the result or the error of a question of an MCP server.
         requests: the questions so far.
     """
 
@@ -63,6 +70,7 @@ class Editor:
         self.plans: list[SessionPlan] = []
         self.requests: list[Line] = []
         self.answer: Callable[[Line], str | None] = lambda _: "allow"
+        self.fill: Callable[[Line], Line] = lambda _: {"result": {"action": "decline"}}
         self.prompts: list[FilePrompt] = []
         self.has_model = True
         self.home = str(folder / "home")
@@ -211,6 +219,8 @@ class Editor:
             self.requests.append(line)
             if choice := self.answer(line["params"]):
                 self.choose(line, choice)
+        elif line.get("method") == "elicitation/create":
+            self.send(id=line["id"], **self.fill(line["params"]))
         task = asyncio.create_task(self._notify())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -230,6 +240,9 @@ class Editor:
             kind = line["params"]["update"]["sessionUpdate"]
             if kind not in NEW_UPDATES:
                 schema.SessionNotification.model_validate(line["params"])
+        elif method == "elicitation/create":
+            is_form = line["params"]["mode"] == "form"
+            ELICITATIONS[is_form].model_validate(line["params"])
         elif method == "session/request_permission":
             schema.RequestPermissionRequest.model_validate(line["params"])
         elif "result" in line and (model := RESULTS.get(self._methods[line["id"]])):
@@ -254,11 +267,15 @@ SUBAGENTS: Line = {"subagents": {}, "session": {"notices": {}, "compaction": {}}
 def make_editor(tmp_path: Path) -> MakeEditor:
     """Return a function that makes an editor with a script of the model.
 
-    Its arguments: the script, whether it shows children as sessions, and session options.
+    Its arguments: the script, whether it shows children as sessions, other abilities, and session
+    options.
     """
 
-    def make(script: Any, *, subagents: bool = True, **options: Any) -> Editor:
+    def make(
+        script: Any, *, subagents: bool = True, abilities: Line | None = None, **options: Any
+    ) -> Editor:
         options = {"prompt_budget": Budget(depth=4), **options}
-        return Editor(tmp_path, script, SUBAGENTS if subagents else {}, options)
+        shown = (SUBAGENTS if subagents else {}) | (abilities or {})
+        return Editor(tmp_path, script, shown, options)
 
     return make

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ..._core.agents import Mode
 from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ..._core.ports.input_forms import InputForm
 from ..._core.tools import ToolCategory
 from ...errors import MudroomError
 from ...permissions.approved_rules import ApprovedRules, keep_approved
@@ -14,6 +15,8 @@ from ...permissions.rules import Permissions, Rule
 from ...projections.safe_text import sanitize_line
 from ...tools import make_builtin_tools
 from .errors import RequestError
+from .input_questions import make_input_question, read_input_answer
+from .params import ClientAbilities
 from .tool_calls import (
     describe_title,
     find_kind,
@@ -26,8 +29,8 @@ from .updates import SessionUpdates
 
 _ONCE, _ALWAYS, _REJECT = "allow", "allow_always", "reject"
 
-AskClient = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Function that sends `session/request_permission`. Raises RequestError."""
+AskClient = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Function that sends a request with its parameters. Raises RequestError."""
 
 
 class EditorApprover:
@@ -36,12 +39,16 @@ class EditorApprover:
     Requests do not wait for one another: each open call has its question.
 
     Arguments:
+        abilities: those of the client, which may not show the forms of MCP servers.
         notify: takes a line for stderr.
     """
 
-    def __init__(self, ask: AskClient, notify: Callable[[str], object]) -> None:
+    def __init__(
+        self, ask: AskClient, abilities: ClientAbilities, notify: Callable[[str], object]
+    ) -> None:
         self.mode = Mode.DEFAULT
         self._ask = ask
+        self._abilities = abilities
         self._notify = notify
         self._updates: SessionUpdates | None = None
         self._session = ""
@@ -76,6 +83,8 @@ class EditorApprover:
         """Ask the user, unless an approved rule or a mode that was set since allows the call."""
         assert self._approved
         assert self._updates
+        if request.form:
+            return await self._ask_for_input(request, request.form)
         if _make_exact_key(request) in self._exact_calls:
             return ApprovalDecision(True, "allowed for this session")
         if self._approved.allow(request.tool, request.arguments):
@@ -85,12 +94,33 @@ class EditorApprover:
         rules = self._approved.suggest(request.tool, request.arguments)
         self._updates.children.show_waiting(request.run_id, 1)
         try:
-            answer = await self._ask(self._make_question(request, rules))
+            question = self._make_question(request, rules)
+            answer = await self._ask("session/request_permission", question)
         except RequestError as error:
             return ApprovalDecision(False, f"the editor could not decide: {error}")
         finally:
             self._updates.children.show_waiting(request.run_id, -1)
         return self._use_answer(request, rules, answer)
+
+    async def _ask_for_input(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
+        """Ask the user what an MCP server wants to know. Without an answer it is declined."""
+        assert self._updates
+        abilities = self._abilities
+        if not (abilities.shows_addresses if form.url else abilities.shows_forms):
+            kind = "addresses" if form.url else "forms"
+            return ApprovalDecision(False, f"the editor shows no {kind} of MCP servers")
+        found = self._updates.find_call(request.run_id, request.call_id)
+        question = make_input_question(form, found[0] if found else self._session)
+        if found:
+            question["toolCallId"] = found[1].id
+        self._updates.children.show_waiting(request.run_id, 1)
+        try:
+            answer = await self._ask("elicitation/create", question)
+        except RequestError as error:
+            return ApprovalDecision(False, f"the editor could not answer: {error}")
+        finally:
+            self._updates.children.show_waiting(request.run_id, -1)
+        return read_input_answer(answer)
 
     def _is_allowed_by_mode(self, request: ApprovalRequest) -> bool:
         """Return whether a mode that was set during the prompt allows the call."""

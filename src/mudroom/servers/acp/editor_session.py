@@ -50,7 +50,7 @@ class EditorSession:
         self._notify = notify
         self._plan = plan
         self._opened_plan = plan
-        self._approver = EditorApprover(self._ask, notify)
+        self._approver = EditorApprover(connection.request, abilities, notify)
         self._stack = AsyncExitStack()
         self._planned: PlannedSession | None = None
         self._updates: SessionUpdates | None = None
@@ -269,9 +269,6 @@ class EditorSession:
     def _send(self, session: str, update: dict[str, Any]) -> None:
         params = {"sessionId": session, "update": update}
         self._connection.send_notification("session/update", params)
-
-    async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        return await self._connection.request("session/request_permission", question)
 
     def _get_planned(self) -> PlannedSession:
         assert self._planned

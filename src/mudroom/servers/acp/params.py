@@ -102,6 +102,13 @@ class AuthAbilities(Struct):
     terminal: bool = False
 
 
+class ElicitationAbilities(Struct):
+    """Questions that the client can show; None stands for no."""
+
+    form: dict[str, Any] | None = None
+    url: dict[str, Any] | None = None
+
+
 class ClientAbilities(Struct):
     """Abilities of the client, from initialize; a field of another type is not used.
 
@@ -112,6 +119,17 @@ class ClientAbilities(Struct):
     subagents: dict[str, Any] | None = None
     session: SessionAbilities | None = None
     auth: AuthAbilities | None = None
+    elicitation: ElicitationAbilities | None = None
+
+    @property
+    def shows_forms(self) -> bool:
+        """Whether the client shows forms of MCP servers."""
+        return self.elicitation is not None and self.elicitation.form is not None
+
+    @property
+    def shows_addresses(self) -> bool:
+        """Whether the client shows addresses that MCP servers want to be opened."""
+        return self.elicitation is not None and self.elicitation.url is not None
 
     @property
     def shows_children(self) -> bool:
