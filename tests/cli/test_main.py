@@ -62,6 +62,7 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["--max-tu"], "unknown option '--max-tu'. Did you mean --max-turns? See mudroom help."),
         (["board", "ad", "x"], "unknown command 'ad'. Did you mean add? See mudroom help board."),
         (["-p", "one", "two"], "expected one prompt, but there are 2: one | two"),
+        (["help", "batch", "status"], "mudroom batch has no subcommands (status). Write: mudroom "),
         (["-p", ""], "the prompt is empty"),
         (["-p", " \t"], "the prompt is empty"),
         (["-C", "/no/such/folder", "-p", "x"], "no such directory (/no/such/folder)"),

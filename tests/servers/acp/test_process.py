@@ -54,3 +54,8 @@ def test_without_a_key_the_setup_says_so(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environ, check=False)
     assert done.returncode == 1
     assert "no model is set up" in done.stderr
+    done = subprocess.run(
+        [*command, "-m", "offline"], capture_output=True, text=True, env=environ, check=False
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("Model: offline (flag)")

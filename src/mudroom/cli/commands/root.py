@@ -353,6 +353,12 @@ def help_(commands: tuple[str, ...], man: bool) -> int:
     explained: click.Command = root_command
     known: dict[str, click.Command] = COMMANDS
     for command in commands:
+        if not known:
+            raise UsageError(
+                f"mudroom {explained.name} has no subcommands",
+                where=command,
+                remedy=f"Write: mudroom help {explained.name}",
+            )
         if command not in known:
             raise UnknownName("command", command, known)
         explained = known[command]

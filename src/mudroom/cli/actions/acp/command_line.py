@@ -48,7 +48,7 @@ def check_setup(flags: Mapping[str, object]) -> int:
     from ...output.progress import print_notice
     from ..doctor.providers import print_providers
 
-    print_providers(as_json=False)
+    print_providers(flags, as_json=False)
     if make_command_line(flags).has_model("."):
         return 0
     print_notice("no model is set up. Set the variable of a provider, then start the editor again")

@@ -43,9 +43,13 @@ class ProviderRow(Struct, frozen=True):
     reachable: bool | None = None
 
 
-def print_providers(*, as_json: bool) -> int:
-    """Print the providers and which of them are usable, and return the exit code."""
-    settings = load_settings(".")
+def print_providers(flags: Mapping[str, object] | None = None, *, as_json: bool) -> int:
+    """Print the providers and which of them are usable, and return the exit code.
+
+    Arguments:
+        flags: settings given as flags.
+    """
+    settings = load_settings(".", **(flags or {}))
     rows = list_providers(os.environ)
     model = _find_model(settings, os.environ)
     if as_json:
