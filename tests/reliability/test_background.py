@@ -113,6 +113,7 @@ async def test_s9_budgets_of_background_trees_hold_after_a_cut_at_each_record(
 ) -> None:
     """The charges equal the answers in the record; a limit is passed by one answer at most."""
     whole = await run_with_limit(tmp_path / "whole", None)
+    check_charges(whole, None)
     limit = int(sum_tokens(whole) * share) if share else None
     events = await run_with_limit(tmp_path / "limited", limit) if limit else whole
     session = next(event.session for event in events if isinstance(event, SessionOpened))
@@ -148,7 +149,7 @@ def check_charges(events: list[StoredEvent], limit: int | None) -> None:
     )
     assert report.usage.total_tokens == sum_tokens(events)
     if limit is None:
-        assert report.reason is Reason.GOAL
+        assert report.reason is Reason.GOAL, report
         return
     largest = max(
         event.message.usage.total_tokens for event in events if isinstance(event, TurnFinished)
