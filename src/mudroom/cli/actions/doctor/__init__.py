@@ -234,8 +234,11 @@ def _refuse_replay(name: str) -> Model:
 def _check_agents() -> Check:
     from ..agents import collect_findings, load_agents
 
-    findings = collect_findings(".")
-    loaded = load_agents(".")
+    try:
+        findings = collect_findings(".")
+        loaded = load_agents(".")
+    except MudroomError as error:
+        return Check("agents", "fail", str(error))
     problems = [finding for finding in findings if finding.severity != "note"]
     agent_count = len(loaded.agents) + len(loaded.main_agents)
     agents = count_noun(agent_count, "agent")
