@@ -134,3 +134,15 @@ async def test_an_unknown_session_is_an_error_not_an_empty_page(page: Page, tmp_
         await page.wait_until("!document.getElementById('trouble').hidden")
         assert "unknown session 'x'" in "".join(await read_texts(page, "#trouble"))
         page.errors.clear()  # the browser logs the answer 404
+
+
+async def test_the_start_of_an_id_opens_the_session(page: Page, tmp_path: Path) -> None:
+    builder = build_session(1, "Plant roses", Reason.GOAL, 0.5)
+    await write_session(tmp_path, builder)
+    async with open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as address:
+        await page.open(f"{address.url}#session={builder.session[:10]}&tab=ledger")
+        await page.wait_until("app.isLoaded && app.fold.events > 0")
+        assert await page.run("app.selection.session") == builder.session
+        assert await page.run("app.selection.tab") == "ledger"
+        page.errors.clear()  # the browser logs the answer 404 to the incomplete id
+        await page.send("Page.navigate", url="about:blank")

@@ -123,9 +123,20 @@ const app = {
     app.feed = new Feed(session, {
       events,
       ready,
-      failure: app.showError,
+      failure: (text) => (app.fold.events ? app.showError(text) : app.openByStart(session, text)),
       connection: (up) => document.body.classList.toggle("offline", !up),
     });
+  },
+
+  /** Open the one session whose id begins with an incomplete id; show the error if there is none. */
+  async openByStart(session, error) {
+    const listed = await fetchSessions().catch(() => []);
+    if (app.selection.session !== session) return; // another session was opened meanwhile
+    const matches = listed.filter((each) => each.id !== session && each.id.startsWith(session));
+    if (matches.length !== 1) return app.showError(error);
+    const link = new URLSearchParams(location.hash.slice(1));
+    link.set("session", matches[0].id);
+    location.replace(`#${link}`);
   },
 
   /** Ask the server whether the session is still being written. */
