@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from ...journals.sessions import read_events
 from ...projections.run_tree import RunTree
@@ -86,17 +87,28 @@ async def print_exit_line(conversation: Conversation) -> None:
     if not tree.roots:
         return  # Nothing is stored.
     header = await open_store(conversation.settings.home).read_header(conversation.session.id)
-    tokens = sum(root.total_usage.total_tokens for root in tree.roots)
-    seconds = sum(root.count_seconds(root.last_event_at) for root in tree.roots)
-    figures = [f"{format_tokens(tokens)} tokens", format_seconds(seconds)]
-    usd = conversation.status.usd
-    figures.insert(1, "" if usd is None else f"${usd:.2f}")
+    figures = list_amounts(tree.roots, conversation.status.usd)
     if work := conversation.background_work:
         titles = "; ".join(f"{each.id} {each.title}" for each in work)
         text = f"Open: {truncate(titles, MAX_OPEN_TITLES)}. Children continue when you resume the "
         conversation.print_text(f"{text}session; commands are stopped.", "yellow")
-    conversation.print_text(f"Session saved: {', '.join(filter(None, figures))}.", "dim")
+    conversation.print_text(f"Session saved: {', '.join(figures)}.", "dim")
     name = sanitize(header.name)
     target = shlex.quote(name) if name else conversation.session.id[:8]
     # On a line of its own, to be copied.
     conversation.ui.scrollback.write_lines([(f"mudroom --resume {target}", "bold")])
+
+
+def list_amounts(roots: Sequence[RunView], usd: float | None) -> list[str]:
+    """Return what a session spent: tokens, costs and time. Unknown costs are left out.
+
+    Arguments:
+        usd: costs of the root runs that have ended, None if a price is not known. The costs of a
+            run without an end are not known.
+    """
+    spent = [root for root in roots if root.total_usage.total_tokens]
+    seconds = sum(root.count_seconds(root.last_event_at) for root in roots)
+    figures = [f"{format_tokens(sum(root.total_usage.total_tokens for root in spent))} tokens"]
+    if usd is not None and all(root.report for root in spent):
+        figures.append(f"${usd:.2f}")
+    return [*figures, format_seconds(seconds)]
