@@ -31,6 +31,9 @@ from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 CHILDREN = ("1.1.1", "1.1.2", "1.2.1")
+TOKEN_LIMIT = 1_400
+"""A limit that stops the tree: enough for the first request of the parent (about 1,290 tokens by
+the engine's estimate), and less than all answers have."""
 
 
 def count_notifications(request: Request) -> int:
@@ -107,15 +110,12 @@ def sum_tokens(events: list[StoredEvent]) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("share", [None, 0.6])
+@pytest.mark.parametrize("limit", [None, TOKEN_LIMIT])
 async def test_s9_budgets_of_background_trees_hold_after_a_cut_at_each_record(
-    tmp_path: Path, share: float | None
+    tmp_path: Path, limit: int | None
 ) -> None:
     """The charges equal the answers in the record; a limit is passed by one answer at most."""
-    whole = await run_with_limit(tmp_path / "whole", None)
-    check_charges(whole, None)
-    limit = int(sum_tokens(whole) * share) if share else None
-    events = await run_with_limit(tmp_path / "limited", limit) if limit else whole
+    events = await run_with_limit(tmp_path / "limited", limit)
     session = next(event.session for event in events if isinstance(event, SessionOpened))
     check_charges(events, limit)
     ends = [event.report.reason for event in events if isinstance(event, RunFinished)]
