@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
+import socket
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, TypeVar
@@ -17,8 +19,11 @@ _Ts = TypeVarTuple("_Ts")
 _SOCKET_GRACE = 0.003
 """Seconds of real time to wait for sockets before virtual time jumps."""
 
-_THREAD_GRACE = 1.0
+_THREAD_GRACE = 10.0
 """Seconds of real time to wait for threads before virtual time jumps."""
+
+_DELIVERY_LIMIT = 1.0
+"""Seconds of real time to wait for the probe of the loopback device."""
 
 _EPOCH = 1_700_000_000.0
 
@@ -61,11 +66,37 @@ class LoopClock(SystemClock):
         return _EPOCH + self.monotonic()
 
 
+class LoopbackProbe:
+    """TCP connection to itself that shows when the kernel has delivered what was sent before.
+
+    The kernel delivers loopback packets in order, on a busy machine milliseconds late.
+    """
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self._sender = socket.create_connection(server.getsockname())
+            self._receiver, _ = server.accept()
+        self._sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._receiver.settimeout(_DELIVERY_LIMIT)
+
+    def wait(self) -> None:
+        """Send a byte and wait until it arrives, a second of real time at most."""
+        self._sender.send(b".")
+        with contextlib.suppress(TimeoutError):
+            self._receiver.recv(1)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._sender.close()
+        self._receiver.close()
+
+
 class _JumpingSelector(selectors.DefaultSelector):
     """Selector that moves virtual time forward where a real one waits for the next timer."""
 
     now = 0.0
     threads = 0
+    probe: LoopbackProbe | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
@@ -73,22 +104,36 @@ class _JumpingSelector(selectors.DefaultSelector):
             return events
         if timeout is None:
             return super().select(None)
-        grace = _SOCKET_GRACE if len(self.get_map()) > 1 else 0.0
+        has_sockets = len(self.get_map()) > 1
+        if has_sockets:
+            self.probe = self.probe or LoopbackProbe()
+            self.probe.wait()
+        grace = _SOCKET_GRACE if has_sockets else 0.0
         if events := super().select(_THREAD_GRACE if self.threads else grace):
             return events
         self.now += max(0.0, timeout)
         return []
+
+    def close(self) -> None:
+        """Close the selector and its probe."""
+        if self.probe:
+            self.probe.close()
+        super().close()
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop in which sleeps and timeouts take no real time.
 
     Sockets to servers in the same loop work: time jumps only while no data arrives.
-    Time stands still while threads work, for a second of real time at most.
+    Time stands still while threads work, for ten seconds of real time at most.
+
+    Arguments:
+        probe: what waits for the delivery of sent data; None: a `LoopbackProbe` where needed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, probe: LoopbackProbe | None = None) -> None:
         self._jumping = _JumpingSelector()
+        self._jumping.probe = probe
         super().__init__(self._jumping)
 
     def time(self) -> float:
