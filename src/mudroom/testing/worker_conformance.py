@@ -310,6 +310,28 @@ async def check_an_unfinished_run_is_resumed(open_worker: OpenWorker, folder: Pa
     assert set(started).isdisjoint(past)
 
 
+async def check_a_run_cancelled_before_it_continues_reports_its_past(
+    open_worker: OpenWorker, folder: Path
+) -> None:
+    """Check that the report counts what the run did before an interruption."""
+    first = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(first.services) as worker:
+        whole = await first.start(worker, "PARENT").report()
+    past: dict[str, list[StoredEvent]] = {}
+    for event in first.journal.events:
+        if event.run != "1" or not isinstance(event, RunFinished):
+            past.setdefault(event.run, []).append(event)
+    second = WorkerStage(folder, past_events=past)
+    async with asyncio.timeout(_DEADLINE), open_worker(second.services) as worker:
+        handle = second.start(worker, "PARENT")
+        assert handle.cancel()
+        report = await handle.report()
+    assert not second.journal.events, "the run can still be resumed"
+    assert report.reason is Reason.CANCELLED and report.turns == whole.turns > 1
+    assert (report.usage, report.calls) == (whole.usage, whole.calls)
+    assert (report.text, report.agent, report.model) == (whole.text, whole.agent, whole.model)
+
+
 async def check_a_failed_journal_is_raised(open_worker: OpenWorker, folder: Path) -> None:
     """Check that waiting for the report raises JournalError if the journal fails."""
     stage = WorkerStage(folder, journal=_FailingJournal())

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -32,6 +31,7 @@ from .._engine.run_context import RunContext
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
+from .past_report import make_past_report
 
 LOST_COPY = (
     "Your copy of the folder was lost in an interruption and made again: "
@@ -49,8 +49,9 @@ MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report
 class TaskHandle(ABC):
     """Handle of a run that an asyncio task of this process executes or waits for."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, services: SessionServices) -> None:
         self.run_id = run_id
+        self._services = services
         self.stop_reason = Reason.CANCELLED
         self.task: asyncio.Task[Report] | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -103,17 +104,16 @@ class TaskHandle(ABC):
             if not self.task.cancelled():
                 self.task.exception()  # read it, or asyncio logs it as never retrieved
             raise asyncio.CancelledError
-        if self.task.cancelled():  # before the run began
-            outputs: dict[str, Any] = {}
-            return Report(text="", reason=self.stop_reason, run_id=self.run_id, outputs=outputs)
+        if self.task.cancelled():  # before the run began or continued
+            return make_past_report(self._services, self.run_id, self.stop_reason)
         return self.task.result()
 
 
 class LocalRunHandle(TaskHandle):
     """The port RunHandle for a run in this process."""
 
-    def __init__(self, run_id: str, control: RunControl) -> None:
-        super().__init__(run_id)
+    def __init__(self, run_id: str, services: SessionServices, control: RunControl) -> None:
+        super().__init__(run_id, services)
         self.run: RunContext | None = None
         self._control = control
         control.on_interrupt = self._wake_reporter
@@ -239,7 +239,7 @@ class LocalWorker:
     def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
         """Start a run; a child waits for a slot first."""
         control = RunControl()
-        handle = LocalRunHandle(brief.run_id, control)
+        handle = LocalRunHandle(brief.run_id, self._services, control)
         task = asyncio.create_task(self._execute(handle, brief, grant, control))
         handle.task = task
         control.attach(task)

@@ -29,8 +29,8 @@ MAX_STARTS = 3
 class RemoteRunHandle(TaskHandle):
     """The port RunHandle for a run in a worker process."""
 
-    def __init__(self, run_id: str) -> None:
-        super().__init__(run_id)
+    def __init__(self, run_id: str, services: SessionServices) -> None:
+        super().__init__(run_id, services)
         self._process: ProcessHandle | None = None
         self._assigned: AssignedRun | None = None
         self._messages: list[InboxMessage] = []
@@ -233,7 +233,7 @@ class ProcessWorker:
         is_local = brief.depth == 0 or brief.is_compaction
         if is_local or find_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
-        handle = RemoteRunHandle(brief.run_id)
+        handle = RemoteRunHandle(brief.run_id, self._services)
         task = asyncio.create_task(self._execute(handle, brief, grant))
         handle.task = task
         self._handles[brief.run_id] = handle
