@@ -463,7 +463,7 @@ def test_the_status_line_says_when_costs_are_not_known() -> None:
         return "".join(status.format_line(80, UNICODE))
 
     assert "$1.50" in make_cost_line(0.5, 1.0)
-    assert "$?" in make_cost_line(0.5, None, 1.0)
+    assert "cost not known" in make_cost_line(0.5, None, 1.0)
     assert "$" not in make_cost_line(0.0)
 
 
@@ -493,7 +493,7 @@ def test_the_status_line_drops_the_least_important_figures_first() -> None:
     assert status.format_line(40, UNICODE, hint=keys) == (keys, ""), "the keys stay to the last"
 
 
-def test_the_status_line_shows_a_context_of_unknown_size() -> None:
+def test_the_status_line_shows_only_the_tokens_of_a_context_of_unknown_size() -> None:
     assert (
         get_context_window("anthropic:claude-sonnet-4-5") == 200_000
         and get_context_window("openai:gpt-4o") == 128_000
@@ -505,4 +505,4 @@ def test_the_status_line_shows_a_context_of_unknown_size() -> None:
     )
     status = StatusLine()
     status.model, status.context_tokens = "ollama:qwen3:8b", 41_400
-    assert "context 41.4k of ?" in "".join(status.format_line(80, UNICODE))
+    assert "".join(status.format_line(80, UNICODE)).endswith("context 41.4k")

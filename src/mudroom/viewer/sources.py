@@ -55,6 +55,10 @@ class SessionSource(Protocol):
         """Return the sessions, the one written last first. Raises JournalError."""
         ...
 
+    async def list_ids(self) -> list[str]:
+        """Return the ids of these sessions, without reading them."""
+        ...
+
     async def read_page(self, session: str, after: int) -> EventPage:
         """Return at most PAGE_BYTES of events after position `after`.
 
@@ -87,6 +91,10 @@ class StoredSessions:
         """Return the sessions; a session is read again only after it has changed."""
         infos = await self._store.list()
         return [await self._summarize(info) for info in infos[:MAX_LISTED]]
+
+    async def list_ids(self) -> list[str]:
+        """Return the ids of the sessions, without reading them."""
+        return [info.id for info in (await self._store.list())[:MAX_LISTED]]
 
     async def read_page(self, session: str, after: int) -> EventPage:
         """Return events of one session, by its whole id."""
@@ -142,6 +150,10 @@ class SingleSession:
     async def list_sessions(self) -> list[SessionSummary]:
         """Return the one session."""
         return [self._listed]
+
+    async def list_ids(self) -> list[str]:
+        """Return the id of the one session."""
+        return [self._listed.id]
 
     async def read_page(self, session: str, after: int) -> EventPage:
         """Return events of the session."""

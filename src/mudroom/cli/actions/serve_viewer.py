@@ -9,7 +9,6 @@ import webbrowser
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import quote
 
 import msgspec
 
@@ -20,6 +19,7 @@ from ...journals.sessions import read_events
 from ...output_filters.redaction import Redactor
 from ...projections.run_tree import RunTree
 from ...viewer.export import render_single_file
+from ...viewer.links import make_session_link
 from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSessions
 from ...viewer.work import WorkPage, WorkQuery
 from ..output.progress import print_notice
@@ -145,6 +145,7 @@ class _RedactedSource:
 
     def __init__(self, source: SessionSource) -> None:
         self.list_sessions = source.list_sessions
+        self.list_ids = source.list_ids
         self.read_change_stamp = source.read_change_stamp
         self._source = source
         self._redact = Redactor(os.environ)
@@ -171,9 +172,7 @@ async def _serve(
     from ...viewer.server import open_viewer
 
     async with open_viewer(source, host=host, port=port) as address:
-        url = address.url
-        if session_id:
-            url += f"#session={quote(session_id)}"
+        url = await make_session_link(address.url, source, session_id)
         print(url, flush=True)
         print_notice("Viewer running. Press Ctrl+C to stop.")
         if open_browser and can_open_browser(os.environ):

@@ -77,7 +77,7 @@ class StatusLine:
 
     def _format_costs(self) -> str:
         if self.usd is None:
-            return "$?"
+            return "cost not known"
         return f"${self.usd:.2f}" if self.usd >= 0.005 else ""
 
     def _format_context_share(self) -> str:
@@ -85,5 +85,5 @@ class StatusLine:
             return ""
         size = self.context_window
         if not size:
-            return f"context {format_tokens(self.context_tokens)} of ?"
+            return f"context {format_tokens(self.context_tokens)}"
         return f"context {self.context_tokens / size:.0%}"

@@ -58,8 +58,13 @@ def _describe_context_size(conversation: Conversation) -> str:
     if not used:
         return "nothing sent yet"
     size = conversation.status.context_window
-    share = f" of {format_tokens(size)} ({used / size:.0%})" if size else " of ?"
-    return f"{format_tokens(used)}{share} tokens at the last model call"
+    if not size:
+        return (
+            f"{format_tokens(used)} tokens at the last model call; "
+            "the context window of this model is not known"
+        )
+    share = f"{format_tokens(size)} ({used / size:.0%})"
+    return f"{format_tokens(used)} of {share} tokens at the last model call"
 
 
 async def cost(conversation: Conversation, _: str) -> None:
@@ -82,16 +87,16 @@ async def view(conversation: Conversation, _: str) -> None:
     """Serve the run viewer until the session ends, and open it in a browser if there is one."""
     import webbrowser
 
+    from ....viewer.links import make_session_link
     from ....viewer.server import open_viewer
     from ....viewer.sources import StoredSessions
     from ...actions.serve_viewer import can_open_browser
     from ...actions.user_store import open_store
 
     home = conversation.settings.home
-    viewer = await conversation.resources.enter_async_context(
-        open_viewer(StoredSessions(open_store(home), home))
-    )
-    url = f"{viewer.url}#session={conversation.session.id}"
+    sessions = StoredSessions(open_store(home), home)
+    viewer = await conversation.resources.enter_async_context(open_viewer(sessions))
+    url = await make_session_link(viewer.url, sessions, conversation.session.id)
     conversation.print_text("Viewer running until this session ends:")
     # On one line, so that terminals recognise it as a link.
     conversation.ui.scrollback.write_lines([(url, "cyan")])

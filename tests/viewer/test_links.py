@@ -1,0 +1,51 @@
+"""Addresses of sessions in the viewer are short, and open one session only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mudroom.events import SessionOpened
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.store import SqliteStore
+from mudroom.viewer.links import make_session_link
+from mudroom.viewer.sources import SingleSession, StoredSessions
+
+URL = "http://127.0.0.1:7575/?token=" + 32 * "t"
+FIRST = "5e55a1d0-0000-4000-8000-000000000001"
+SECOND = "5e55a1d0-0000-4000-8000-000000000002"
+OTHER = "0ther000-0000-4000-8000-000000000003"
+
+
+async def store_sessions(home: Path, *sessions: str) -> StoredSessions:
+    for session in sessions:
+        path = home / "sessions" / f"{session}.db"
+        journal = SqliteJournal.open(path, session=session, create=True)
+        await journal.append(SessionOpened(at=1.0, session=session, cwd="/", version="1"))
+        await journal.close()
+    return StoredSessions(SqliteStore(home))
+
+
+async def test_an_address_fits_in_80_columns(tmp_path: Path) -> None:
+    link = await make_session_link(URL, await store_sessions(tmp_path, FIRST, OTHER), FIRST)
+    assert link == f"{URL}#session=5e55a1d0"
+    assert len(link) < 80
+
+
+async def test_two_sessions_that_begin_alike_have_whole_ids_in_their_addresses(
+    tmp_path: Path,
+) -> None:
+    sessions = await store_sessions(tmp_path, FIRST, SECOND)
+    assert await make_session_link(URL, sessions, FIRST) == f"{URL}#session={FIRST}"
+
+
+async def test_a_session_that_the_list_lacks_has_its_whole_id_in_the_address(
+    tmp_path: Path,
+) -> None:
+    sessions = await store_sessions(tmp_path, OTHER)
+    assert await make_session_link(URL, sessions, FIRST) == f"{URL}#session={FIRST}"
+
+
+async def test_the_log_of_another_program_has_a_short_address() -> None:
+    source = SingleSession(FIRST, [])
+    assert await make_session_link(URL, source, FIRST) == f"{URL}#session=5e55a1d0"
+    assert await make_session_link(URL, source, "") == URL
