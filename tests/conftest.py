@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -66,6 +67,24 @@ def write_bytecode() -> None:
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Collect no garbage while modules are imported: they make much that is kept, and no cycles.
+
+    A third of the CPU time of collection went into searches for garbage.
+    """
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave all modules and test items out of the searches for garbage.
+
+    A search went through 1.8 million objects, which takes a second.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
