@@ -226,8 +226,13 @@ class Tmux:
         columns: int = 80,
         rows: int = 30,
         env: Mapping[str, str] | None = None,
+        gate: Path | None = None,
     ) -> "Tmux":
-        """Start the program; return this object."""
+        """Start the program; return this object.
+
+        Arguments:
+            gate: the program starts when this file exists.
+        """
         self._name = f"mudroom-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         environ = {
             **self.mudroom.env,
@@ -240,6 +245,8 @@ class Tmux:
         self._exit_code_file.unlink(missing_ok=True)
         exit_code_file = shlex.quote(str(self._exit_code_file))
         command = f"{shlex.join(program)}; echo $? >{exit_code_file}"
+        if gate:
+            command = f"until [ -e {shlex.quote(str(gate))} ]; do sleep 0.05; done; {command}"
         size = ["-x", str(columns), "-y", str(rows)]
         conf = [
             "set-option",

@@ -116,6 +116,39 @@ async def test_input_before_the_prompt_is_drawn_is_kept(tmux: Tmux) -> None:
         assert len(server.requests) == 1 and "an early bird" in get_last_words(server.requests[0])
 
 
+async def test_keys_before_the_prompt_is_drawn_are_keys(tmux: Tmux, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    async with ModelServer(lambda asked: "heard") as server:
+        await tmux.start(*MODEL, url=server.url, gate=gate)
+        await tmux.press("Up", "Down")
+        await tmux.type("an early bir")
+        await tmux.press("Left", "Left", "Left")
+        await tmux.type("big ")
+        await tmux.press("End")
+        await tmux.type("d")
+        await tmux.expect("bir^[[D", "big")
+        gate.touch()
+        shown = await tmux.expect("mudroom >> an early big bird", READY)
+        assert "^[" not in shown, "what the terminal echoed before is erased"
+        await tmux.press("Enter")
+        await tmux.expect("heard")
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
+
+
+async def test_early_lines_are_sent_one_after_the_other(tmux: Tmux, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    async with ModelServer(lambda asked: f"heard {asked.turn}") as server:
+        await tmux.start(*MODEL, url=server.url, gate=gate)
+        await tmux.say("first line")
+        await tmux.say("第二行")
+        await tmux.type("third")
+        gate.touch()
+        await tmux.expect("mudroom >> first line", "mudroom >> 第二行", "mudroom >> third", READY)
+        await tmux.press("C-c", "C-d")
+        assert await tmux.end() == 0
+
+
 async def test_a_prompt_on_the_command_line_is_run_first(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "first one") as server:
         await tmux.start("begin now", *MODEL, url=server.url)

@@ -33,13 +33,13 @@ def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
 
 
 async def _start_prompt(options: StartOptions, first: str, early: str) -> int:
-    """Run the prompt. `early`: text typed before the prompt was drawn."""
+    """Run the prompt. `early`: keys pressed before the prompt was drawn."""
     ui = _create_ui(options)
+    ui.add_early_input(early)
     wide = ui.scrollback.columns() >= MIN_COLUMNS_FOR_HINT
     hint = "   Type /help for commands, ? for shortcuts" if wide else ""
     ui.scrollback.write_lines([("mudroom ", "bold"), (__version__, "dim"), (hint, "dim")])
     async with ui:
-        ui.add_early_input(early)
         from .session_loop import run_sessions
 
         return await run_sessions(ui, options, first=first)

@@ -16,6 +16,7 @@ from prompt_toolkit.key_binding.vi_state import InputMode
 from ..output.live_tree import DRAW_PERIOD, MAX_CPU_SHARE
 from ..output.scrollback import Scrollback
 from ..output.text import Glyphs, measure_width, truncate
+from .input_line.typeahead import format_eraser, queue_keys
 from .layout import MENU_ROWS, count_newlines, make_application, to_fragments
 from .panel import Panel
 from .terminal.background import BACKGROUND_QUERY, watch_background
@@ -89,6 +90,12 @@ class PromptScreen:
     def start_typing(self) -> None:
         """Let the next keys be text, also after a command of vi."""
         self._app.vi_state.input_mode = InputMode.INSERT
+
+    def add_early_keys(self, text: str) -> None:
+        """Read keys that were pressed before the prompt was drawn, and erase their echo."""
+        if text:
+            queue_keys(self._app.input, text)
+            self.write_control(format_eraser(text, self._get_size()[0]))
 
     def write_control(self, sequence: str) -> None:
         """Write a control sequence that draws nothing."""

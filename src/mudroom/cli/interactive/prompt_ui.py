@@ -165,10 +165,8 @@ class PromptUI:
         return self._actions.pastes.expand(line)
 
     def add_early_input(self, text: str) -> None:
-        """Queue the complete lines and put the incomplete last one into the input line."""
-        *lines, incomplete = text.split("\n")
-        self._queue.put(*filter(str.strip, lines))
-        self.prefill(incomplete)
+        """Read keys that were pressed early, and erase their echo."""
+        self._screen.add_early_keys(text)
 
     def prefill(self, text: str) -> None:
         """Put text into the input line."""

@@ -64,7 +64,7 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
         ...
 
     def add_early_input(self, text: str) -> None:
-        """Add text that was typed before the UI was open."""
+        """Add keys that were pressed before the UI was created; called before it is entered."""
         ...
 
     def prefill(self, text: str) -> None:
