@@ -79,7 +79,7 @@ async def test_one_of_three_is_stopped_and_the_other_two_report(
         await tmux.press("Up")
         await tmux.expect("├─▸general  look at beta")
         await tmux.press("x")
-        await tmux.expect("Stopped general#1.1.2", "2 running, 1 stopped")
+        await tmux.expect("Stopped general (look at beta 看)", "2 running, 1 stopped")
         three.go.set()
         shown = await tmux.expect("all told", "3 children read")
         assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ CANCELLED", shown)
@@ -100,9 +100,9 @@ async def test_a_message_to_one_child_reaches_only_this_child(
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("m")
-        await tmux.expect("to general >>")
+        await tmux.expect("to general (look at gamma")
         await tmux.say("look at the end too")
-        await tmux.expect("Message to general#1.1.3: look at the end too")
+        await tmux.expect("Message to general (look at gamma 看): look at the end too")
         three.go.set()
         await tmux.expect("all told")
     readers = [text for text in three.received if "look at the end too" in text]
@@ -118,7 +118,7 @@ async def test_one_child_wraps_up_and_reports_a_partial_result(
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("w")
-        await tmux.expect("Asked general#1.1.3 to wrap up", "CANCELLED, recovered")
+        await tmux.expect("Asked general (look at gamma 看) to wrap up", "CANCELLED, recovered")
         three.go.set()
         await tmux.expect("all told")
     assert "gamma saw it" in three.received[-1], "the partial report is returned"
@@ -261,7 +261,7 @@ async def test_ctrl_b_sends_all_children_to_the_background(tmux: Tmux) -> None:
         await tmux.expect("3 running", "⎿ read f0.txt", "esc: stop, ctrl+b: background")
         await tmux.press("C-b")
         await tmux.expect(
-            "To the background: general#1.1.1, general#1.1.2, general#1.1.3. The model is",
+            "To the background: general (look at alpha 看), general (look at beta 看), general",
             "3 started, 0 told",
             "3 running",
             gone="ctrl+b: background",
@@ -324,7 +324,7 @@ async def test_ctrl_b_sends_the_selected_child_to_the_background(tmux: Tmux) -> 
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("C-b")
-        await tmux.expect("To the background: general#1.1.3. The model", "3 running")
+        await tmux.expect("To the background: general (look at gamma 看). The model", "3 running")
         three.go.set()
         await tmux.expect("all told", "3 children read")
         last = server.requests[-1].body.decode()

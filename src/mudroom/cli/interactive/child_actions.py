@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from .conversation import Conversation, NextStep
 
 
+MAX_NAME_COLUMNS = 48
+"""Maximum width of the name of a child in a line about it."""
+
+
 class ChildActions:
     """Actions on the selected or open child; each prints its outcome.
 
@@ -39,10 +43,10 @@ class ChildActions:
         """Send the selected child, or all that the run waits for, to the background."""
         root = conversation.tree.roots[-1]
         run_id = self._panel.child_run_id
-        names = [_get_name(conversation, run_id)] if run_id else []
+        names = [self._get_name(run_id)] if run_id else []
         if not run_id:
             waited_for = conversation.tree.list_waited_for(root.run_id)
-            names += [child.label for child in waited_for]
+            names += [self._get_name(child.run_id) for child in waited_for]
             names += ["a command"] * list(root.open_calls.values()).count("command")
         if conversation.session.detach(run_id or None):
             text = f"To the background: {', '.join(names)}. The model is notified at the end."
@@ -68,14 +72,14 @@ class ChildActions:
     def show_output_path(self, conversation: Conversation, command_id: str) -> None:
         """Print the path of the file with the output of a background command."""
         command = conversation.tree.find_command(command_id)
-        name = _get_name(conversation, command_id)
+        name = self._get_name(command_id)
         self._print(f"The output of {name} is in {command.output}." if command else "It has ended.")
 
     def act(self, conversation: Conversation, key: str) -> None:
         """Handle a key: `m` writes a message, `w` asks the child to wrap up, `x` stops it."""
         run_id = self._panel.child_run_id
         session = conversation.session
-        name = _get_name(conversation, run_id)
+        name = self._get_name(run_id)
         if self._panel.is_command_selected and key != "x":
             self._print(f"{name} takes no message; x stops it.")
         elif self._panel.is_idle(run_id) and key != "m":
@@ -96,7 +100,7 @@ class ChildActions:
                 self._redraw()
             self._start_task(conversation.send_message(name, text))
             return
-        name = _get_name(conversation, run_id)
+        name = self._get_name(run_id)
         done = conversation.session.send(run_id, text)
         self._print_outcome(name, f"Message to {name}: {sanitize(text)}", done=done)
 
@@ -106,6 +110,9 @@ class ChildActions:
         else:
             self._print(f"  {name} has already ended")
 
+    def _get_name(self, run_id: str) -> str:
+        return self._panel.name_child(run_id, MAX_NAME_COLUMNS)
+
     def _print(self, text: str) -> None:
         print_wrapped(self._scrollback, text)
 
@@ -114,8 +121,3 @@ def print_wrapped(scrollback: Scrollback, text: str, style: str = "dim") -> None
     """Print text in lines that fit."""
     lines: list[Line] = [[(part, style)] for part in wrap(text, scrollback.columns() - 1)]
     scrollback.write_lines(*lines)
-
-
-def _get_name(conversation: Conversation, run_id: str) -> str:
-    run = conversation.tree.runs.get(run_id)
-    return run.label if run else f"command#{run_id}"

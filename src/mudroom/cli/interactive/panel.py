@@ -10,11 +10,12 @@ from ..._core.counts import count_noun
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ...projections.current_team import list_idle, list_unread
 from ...projections.run_tree import RunTree
-from ...projections.run_view import RunView, format_name
+from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize_line
 from ..output.live_tree import MAX_IDLE, MAX_RUNS
 from ..output.text import Glyphs, Line, truncate
 from ..output.tree_lines import TreeStyle, format_command, format_tree_by_run
+from .child_names import make_child_name
 from .input_line.line_queue import LineQueue
 from .questions.choice import Choice
 from .status_line import StatusLine
@@ -29,7 +30,7 @@ MAX_TREE_ROWS = 6
 """Rows of children above a question that does not fit on the screen."""
 _ALL_ROWS = 1_000_000
 
-MAX_TARGET_COLUMNS = 24
+MAX_TARGET_COLUMNS = 26
 """Maximum width of the name of the child that the next line is sent to."""
 
 MAX_COMMANDS = 5
@@ -171,9 +172,13 @@ class Panel:
         """Name of the agent that the next line is sent to; "" for the main agent."""
         if not self.target_run_id or not self.conversation:
             return ""
-        run = self.conversation.tree.runs[self.target_run_id]
-        name = format_name(run.name) or run.short_label
-        return truncate(name, MAX_TARGET_COLUMNS, self._glyphs.more)
+        return self.name_child(self.target_run_id, MAX_TARGET_COLUMNS)
+
+    def name_child(self, run_id: str, columns: int) -> str:
+        """Return the name of a child or a command; see `make_child_name`."""
+        if not self.conversation or run_id not in self.conversation.tree.runs:
+            return f"command#{run_id}"
+        return make_child_name(self.conversation.tree, run_id, columns, self._glyphs)
 
     @property
     def child_run_id(self) -> str:
