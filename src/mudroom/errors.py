@@ -28,7 +28,7 @@ from reprlib import Repr
 _MAX_LENGTH = 4_000
 """Maximum characters of the message and of the place of an error."""
 
-_END_IN_BRACKETS = re.compile(r" \([^()]+\)\Z")
+_END_IN_BRACKETS = r" \([^()]+\)\Z"
 
 _QUOTES = Repr()
 _QUOTES.maxstring = _QUOTES.maxother = _QUOTES.maxlong = 200
@@ -63,7 +63,7 @@ class MudroomError(Exception):
 
 def _add_place(message: str, where: str) -> str:
     """Return the message and its place in brackets; brackets at the end get the place, too."""
-    if _END_IN_BRACKETS.search(message):
+    if re.search(_END_IN_BRACKETS, message):
         return f"{message[:-1]}; {where})"
     return f"{message} ({where})"
 

@@ -13,9 +13,10 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from .._platform.lazy_pattern import compile_later
 from .tool_names import normalize_tool_name
 
-_PATTERN = re.compile(r"\s*(!?)\s*([^()]*?)\s*(?:(\()(.*?)(\)?))?\s*", re.DOTALL)
+_PATTERN = compile_later(r"\s*(!?)\s*([^()]*?)\s*(?:(\()(.*?)(\)?))?\s*", re.DOTALL)
 _ALL_CALLS = ("", "*", ":*")
 
 

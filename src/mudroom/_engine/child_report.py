@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +11,7 @@ from .._core.budgets import LimitState
 from .._core.counts import count_noun
 from .._core.merge_counts import describe_merges
 from .._core.runs import Reason, Report
+from .._platform.lazy_pattern import compile_later
 from .call_context import CallContext
 
 REPORT_CAP = 8_000
@@ -20,9 +20,9 @@ REPORT_CAP = 8_000
 NO_SUMMARY = "(no summary)"
 
 _MAX_LISTED_FILES = 5
-_WARNING = re.compile(rf"\[((?:{'|'.join(Reason)}): .*; what follows is .*)\]")
-_CUT = re.compile(r"\[… cut: the whole report, [\d,]+ characters, is in (.+)\]")
-_EVIDENCE = re.compile(r"\[evidence: .*\]")
+_WARNING = compile_later(rf"\[((?:{'|'.join(Reason)}): .*; what follows is .*)\]")
+_CUT = compile_later(r"\[… cut: the whole report, [\d,]+ characters, is in (.+)\]")
+_EVIDENCE = compile_later(r"\[evidence: .*\]")
 
 
 class ParsedReport(Struct, frozen=True):

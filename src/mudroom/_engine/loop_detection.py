@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._core.messages import AssistantMessage
+from .._platform.lazy_pattern import compile_later
 from .call_batch import CallOutcome
 
 WARN_AFTER = 4
@@ -23,10 +24,10 @@ WARNING = (
 LONGEST_PERIOD = 5
 """Maximum number of turns in a pattern that repeats."""
 
-_WORK_ID = re.compile(r"(?<!\d)\d++(?:[.-]\d++)+")
+_WORK_ID = compile_later(r"(?<!\d)\d++(?:[.-]\d++)+")
 """An id of a run or a command, also with the hyphen that it has in file names."""
 
-_EVIDENCE = re.compile(r"^\[evidence: .*\]$", re.MULTILINE)
+_EVIDENCE = compile_later(r"^\[evidence: .*\]$", re.MULTILINE)
 """The line of a report with times and ids, which are never the same."""
 
 

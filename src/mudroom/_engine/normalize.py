@@ -5,7 +5,6 @@ One result per call, unique call ids, no empty block. The model adapters clean t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -24,8 +23,9 @@ from .._core.messages import (
     UserMessage,
     user_message,
 )
+from .._platform.lazy_pattern import compile_later
 
-_ILLEGAL_CHARACTERS = re.compile("[^A-Za-z0-9_-]")
+_ILLEGAL_CHARACTERS = compile_later("[^A-Za-z0-9_-]")
 NO_RESULT = "No result of this call was recorded."
 EMPTY_MESSAGE = user_message("(Nothing was recorded here.)")
 

@@ -7,10 +7,11 @@ backslash in front of text that looks like such an escape is written as \x5c.
 from __future__ import annotations
 
 import os
-import re
 
-_ESCAPE = re.compile(rb"\\x([89a-f][0-9a-f]|5c(?=x(?:5cx)*[89a-f][0-9a-f]))")
-_LOOKS_ESCAPED = re.compile(r"\\(?=x(?:5cx)*[89a-f][0-9a-f])")
+from .lazy_pattern import compile_later
+
+_ESCAPE = compile_later(rb"\\x([89a-f][0-9a-f]|5c(?=x(?:5cx)*[89a-f][0-9a-f]))")
+_LOOKS_ESCAPED = compile_later(r"\\(?=x(?:5cx)*[89a-f][0-9a-f])")
 
 
 def path_to_text(path: str) -> str:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 
-SCRATCH_NAME = re.compile(r"mudroom-\d+-[0-9a-f]{12}")
+from .lazy_pattern import compile_later
+
+SCRATCH_NAME = compile_later(r"mudroom-\d+-[0-9a-f]{12}")
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 

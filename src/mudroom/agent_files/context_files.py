@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from .._platform.lazy_pattern import compile_later
 from .diagnostics import Diagnostic, FileDiagnostics, Severity
 from .locations import list_project_folders
 from .safe_read import is_beneath, read_text
@@ -20,9 +21,9 @@ MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS_TRIED = 1_000
 """Maximum number of possible imports that are checked in one file and its imports."""
 
-_IMPORT = re.compile(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_BACKTICKS = re.compile(r"`+")
+_IMPORT = compile_later(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
+_FENCE = compile_later(r"\s*(`{3,}|~{3,})")
+_BACKTICKS = compile_later(r"`+")
 _TITLE = "Instructions from files of the user and of this project; later ones take precedence:"
 
 

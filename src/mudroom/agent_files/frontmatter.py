@@ -7,13 +7,13 @@ that these files are written for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
 
 from .._core.json_values import JsonValue
+from .._platform.lazy_pattern import compile_later
 from .diagnostics import FileDiagnostics
 
 if TYPE_CHECKING:
@@ -179,8 +179,8 @@ def _read_value(event: Event, events: Iterator[Event], depth: int) -> JsonValue:
     return items
 
 
-_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
+_INTEGER = compile_later(r"[-+]?[0-9]{1,18}")
+_NUMBER = compile_later(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
@@ -192,8 +192,8 @@ def _convert_scalar(text: str) -> JsonValue:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-_KEY_LINE = re.compile(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'|>\[{&!#].*)")
-_ALIAS = re.compile(r"\*[\w-]+\s*")
+_KEY_LINE = compile_later(r"([A-Za-z_][\w-]*):[ \t]+([^\s\"'|>\[{&!#].*)")
+_ALIAS = compile_later(r"\*[\w-]+\s*")
 _RESERVED = "*@`%"
 """Characters that begin texts in real agent files, but no plain text in YAML."""
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from .._core.json_values import JsonValue
+from .._platform.lazy_pattern import compile_later
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry, parse_document
 from .safe_read import read_text
 
-_SHELL = re.compile(r"(?<!\S)!`([^`\n]+)`|^```!\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOTALL)
+_SHELL = compile_later(r"(?<!\S)!`([^`\n]+)`|^```!\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOTALL)
 _FOLDER = r"\$\{(?:CLAUDE_)?SKILL_DIR\}"
 _WORD = r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.json_values import JsonValue
+from .._platform.lazy_pattern import compile_later
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
 from .locations import SKILL_LOCATIONS, Location, find_locations
@@ -20,7 +21,7 @@ from .plugin_folders import PluginFolders, list_plugin_locations, make_part_name
 from .prompt_template import PromptTemplate, load_template
 from .safe_read import find_files, list_files, read_text
 
-NAME_PATTERN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+NAME_PATTERN = compile_later(r"[a-z0-9]+(-[a-z0-9]+)*")
 """A skill's name by the specification; at most MAX_NAME characters."""
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
@@ -38,10 +39,10 @@ _WITHOUT_EFFECT = "effort hooks paths shell disallowed-tools background"
 _FOR_CALLS_OF_THE_USER = frozenset(["context", "agent", "model", "allowed-tools"])
 _KNOWN_KEYS = frozenset(_KEYS.split())
 _KEYS_WITHOUT_EFFECT = frozenset(_WITHOUT_EFFECT.split())
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = compile_later(
     r"\$\{(?:CLAUDE_)?SKILL_DIR\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
 )
-_COMMAND = re.compile(r"!`[^`]+`")
+_COMMAND = compile_later(r"!`[^`]+`")
 
 
 class Skill(Struct, frozen=True):

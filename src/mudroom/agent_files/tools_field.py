@@ -6,7 +6,6 @@ and the file is not used.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import cast
 
@@ -15,12 +14,13 @@ from msgspec import Struct
 from .._core.json_values import JsonValue
 from .._core.tool_names import normalize_tool_name
 from .._core.tool_patterns import parse_tool_pattern
+from .._platform.lazy_pattern import compile_later
 from ..errors import UnknownName
 from .diagnostics import FileDiagnostics
 
 _VERDICTS = ("allow", "ask", "deny")
-_LIST_ITEM = re.compile(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
-_GEMINI_MCP = re.compile(r"mcp_([^_]+)_(.+)")
+_LIST_ITEM = compile_later(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
+_GEMINI_MCP = compile_later(r"mcp_([^_]+)_(.+)")
 
 
 class ToolsField(Struct, frozen=True):

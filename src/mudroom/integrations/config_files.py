@@ -10,14 +10,15 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from .._platform.lazy_pattern import compile_later
 from .._platform.regular_files import MAX_BYTES, is_missing, read_regular_file
 
 MAX_STATE_BYTES = 64 << 20
 """Bytes of the largest `~/.claude.json`, which contains more than settings."""
 
-_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
-_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
+_COMMENT = compile_later(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = compile_later(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+_SECRET_NAME = compile_later(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 
 
 class Finding(Struct, frozen=True):

@@ -18,18 +18,19 @@ from .._platform.http1.errors import (
     TooManyOpenFiles,
     UntrustedServer,
 )
+from .._platform.lazy_pattern import compile_later
 from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 
 _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
 )
-_TOO_LONG = re.compile(
+_TOO_LONG = compile_later(
     r"(?i)context.?(length|size|window|limit)|(prompt|input) (is )?too long|too many tokens"
     r"|token count.{0,40}exceeds|maximum (number of tokens|prompt length)|exceeds max length"
     r"|exceeded model token limit|reduce the length of the (messages|prompt)|tokens_limit_reached"
 )
-_BAD_KEY = re.compile(
+_BAD_KEY = compile_later(
     r"(?i)api.?key.{0,20}(not valid|not found|invalid|expired|missing|required)"
     r"|(invalid|incorrect|missing|no|wrong).{0,20}(api.?key|credentials|(access|auth|bearer) token)"
 )

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from .._core.json_values import clean_text, find_json_fault, is_clean_json
+from .._platform.lazy_pattern import compile_later
 from ..errors import quote_value
 
 _T = TypeVar("_T")
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
-_KEY_ENDS = re.compile(r'"[ \t\r\n]*:')
+_KEY_ENDS = compile_later(r'"[ \t\r\n]*:')
 
 
 def encode(value: object) -> bytes:

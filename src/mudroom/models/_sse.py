@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from .._platform.lazy_pattern import compile_later
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_find_usual_data = re.compile(rb"(?:\A|\n\n)(?:event: [^\n]*\n)?data: ([^\n]*)(?=\n\n|\Z)").findall
-"""Find the data of each event that has one line of data, and before it at most its name."""
-_find_data = re.compile(rb"\ndata: ?([^\n]*)").findall
+_USUAL_DATA = compile_later(rb"(?:\A|\n\n)(?:event: [^\n]*\n)?data: ([^\n]*)(?=\n\n|\Z)")
+"""The data of each event that has one line of data, and before it at most its name."""
+_DATA = compile_later(rb"\ndata: ?([^\n]*)")
 
 
 class SseParser:
@@ -52,10 +52,10 @@ class SseParser:
         if self._is_start:
             text = text.removeprefix(_BYTE_ORDER_MARK)
             self._is_start = False
-        usual = _find_usual_data(text)
+        usual = _USUAL_DATA.findall(text)
         if len(usual) == text.count(b"\n\n") + 1:
             return usual
-        lines = [_find_data(b"\n" + event) for event in text.split(b"\n\n")]
+        lines = [_DATA.findall(b"\n" + event) for event in text.split(b"\n\n")]
         return [b"\n".join(data) for data in lines if data]
 
 

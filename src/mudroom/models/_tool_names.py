@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from .._platform.lazy_pattern import compile_later
+
 _MAX_LENGTH = 64
-ILLEGAL_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
+ILLEGAL_CHARACTERS = compile_later(r"[^A-Za-z0-9_-]")
 """Characters that some provider rejects in the name or the id of a tool call."""
 
 

@@ -8,6 +8,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from .._platform.lazy_pattern import compile_later
+
 _SAMPLING = frozenset({"temperature", "top_p"})
 _MIN_OUTPUT = 256
 """Smallest output limit in tokens that is chosen; a shorter answer is useless."""
@@ -206,32 +208,32 @@ def _strip_scheme(base_url: str) -> str:
     return base_url.partition("://")[2].rpartition("@")[2].rstrip("/")
 
 
-_UNSUPPORTED = re.compile(
+_UNSUPPORTED = compile_later(
     r"(?i)unsupported|not supported|not support|unrecognized|unknown|not permitted|forbidden"
     r"|deprecated|cannot both|not allowed"
 )
-_NO_SEARCH = re.compile(
+_NO_SEARCH = compile_later(
     r"(?i)(web|google)[ _]?search|search grounding|built-in tool|server.?side.?tool"
     r"|tool use with function calling"
 )
-_FIELD = re.compile(
+_FIELD = compile_later(
     r"\b(max_completion_tokens|max_tokens|temperature|top_p|stream_options|tool_choice"
     r"|reasoning_effort)\b"
 )
 _OUTPUT_CAPS = (
-    re.compile(r"at most (\d+) completion tokens"),
-    re.compile(r"> (\d+), which is the maximum allowed number of output tokens"),
-    re.compile(r"max(?:_completion)?_tokens`? must be less than or equal to `?(\d+)"),
-    re.compile(r"range of max_tokens is \[1, (\d+)\]"),
-    re.compile(r"supported range is from 1 \(inclusive\) to (\d+)"),
+    compile_later(r"at most (\d+) completion tokens"),
+    compile_later(r"> (\d+), which is the maximum allowed number of output tokens"),
+    compile_later(r"max(?:_completion)?_tokens`? must be less than or equal to `?(\d+)"),
+    compile_later(r"range of max_tokens is \[1, (\d+)\]"),
+    compile_later(r"supported range is from 1 \(inclusive\) to (\d+)"),
 )
 _PROMPT_AND_OUTPUT = (
-    re.compile(
+    compile_later(
         r"context length is (?P<window>\d+) tokens.{0,40}requested (?:about )?(?P<total>\d+) tokens"
         r" \(.*?(?P<output>\d+) in the (?:completion|output)\)"
     ),
-    re.compile(r"context length is (?P<window>\d+) tokens.*?(?P<prompt>\d+) input tokens"),
-    re.compile(r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)"),
+    compile_later(r"context length is (?P<window>\d+) tokens.*?(?P<prompt>\d+) input tokens"),
+    compile_later(r"exceed context limit: (?P<prompt>\d+) \+ \d+ > (?P<window>\d+)"),
 )
 
 
@@ -286,13 +288,13 @@ def find_room(refusal: str) -> tuple[int, int]:
 
 
 _STATED_WINDOWS = (
-    re.compile(r"\d > (\d{4,})"),
-    re.compile(r"tokens > (\d{4,}) maximum"),
-    re.compile(r"(?i)maximum number of tokens allowed \((\d{4,})\)"),
-    re.compile(r"(?i)maximum prompt length is (\d{4,})"),
-    re.compile(r"(?i)model token limit: (\d{4,})"),
-    re.compile(r"(?i)(\d{4,}) maximum context length"),
-    re.compile(r"(?i)context (?:length|window|size)(?:(?! by )\D){0,30}?(\d{4,})"),
+    compile_later(r"\d > (\d{4,})"),
+    compile_later(r"tokens > (\d{4,}) maximum"),
+    compile_later(r"(?i)maximum number of tokens allowed \((\d{4,})\)"),
+    compile_later(r"(?i)maximum prompt length is (\d{4,})"),
+    compile_later(r"(?i)model token limit: (\d{4,})"),
+    compile_later(r"(?i)(\d{4,}) maximum context length"),
+    compile_later(r"(?i)context (?:length|window|size)(?:(?! by )\D){0,30}?(\d{4,})"),
 )
 
 

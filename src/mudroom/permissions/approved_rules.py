@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .._core.tools import Tool, ToolCategory
+from .._platform.lazy_pattern import compile_later
 from .._platform.private_files import replace_private_file
 from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError
@@ -28,7 +28,7 @@ from .program_table import (
 )
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
 
-_PLAIN_WORD = re.compile(r"\w[\w:.-]*")
+_PLAIN_WORD = compile_later(r"\w[\w:.-]*")
 APPROVED_FILE = "approved.json"
 SESSION_ORIGIN = "approved for this session"
 FOLDER_ORIGIN = f"approved for this folder, in {APPROVED_FILE}"

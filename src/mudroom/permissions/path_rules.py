@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import unicodedata
 from collections.abc import Collection, Sequence
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from .._platform.lazy_pattern import compile_later
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import UsageError
 from .rules import Rule
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 
-_PROC_LINK = re.compile(r"/proc/(?:self|thread-self|\d+)/(?:task/\d+/)?(cwd|root)(?=/|$)")
+_PROC_LINK = compile_later(r"/proc/(?:self|thread-self|\d+)/(?:task/\d+/)?(cwd|root)(?=/|$)")
 """Links in procfs to the current folder of a process and to the root of the file system."""
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from .._platform.lazy_pattern import compile_later
 from .shell_words import split_word_set
 
 READING_PROGRAMS = split_word_set(
@@ -81,7 +80,7 @@ CAUTIOUS_PROGRAMS = split_word_set(
 )
 """Programs for which one approval never covers other arguments."""
 
-RUN_FLAG = re.compile(r"-(exec|execdir|ok|okdir|x|X)|--(pre|exec|exec-batch|hostname-bin)")
+RUN_FLAG = compile_later(r"-(exec|execdir|ok|okdir|x|X)|--(pre|exec|exec-batch|hostname-bin)")
 """Flags whose next word is a program to run."""
 
 RISKY_FLAGS = {
@@ -104,12 +103,14 @@ RISKY_FLAGS = {
     "make": r"--eval.*|-\w*[fCI].*|--(file|makefile|directory)=?.*|SHELL=.*|.*FLAGS=.*",
 }
 """Program -> the flags by which it writes or runs something."""
-GIT_RISKY_FLAG = re.compile(r"-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*")
+GIT_RISKY_FLAG = compile_later(
+    r"-[cOx].*|--(exe|conf|upl|rec|ext|textc|ou|op|git-d|work|no-i|pag).*"
+)
 GIT_RUNNING_COMMANDS = split_word_set(
     "bisect submodule filter-branch difftool mergetool config rebase hook daemon instaweb alias"
 )
 
-SAFE_VARIABLE = re.compile(
+SAFE_VARIABLE = compile_later(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR|TERM|COLUMNS|LINES|NODE_ENV|CI|DEBUG"
     r"|VERBOSE|RUST_BACKTRACE|RUST_LOG|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONUTF8"
     r"|PYTHONHASHSEED|GOOS|GOARCH|CGO_ENABLED|SOURCE_DATE_EPOCH|MUDROOM_LONG"

@@ -13,6 +13,7 @@ from msgspec import Struct
 from .._core.agents import Agent, Mode
 from .._core.named_fields import NamedFields
 from .._core.tool_patterns import parse_tool_pattern
+from .._platform.lazy_pattern import compile_later
 from ..errors import UsageError
 
 
@@ -46,7 +47,7 @@ class CallKind(StrEnum):
     """Acts outside the workspace."""
 
 
-_TOOL_NAME = re.compile(r"[A-Za-z_][\w.*-]*")
+_TOOL_NAME = compile_later(r"[A-Za-z_][\w.*-]*")
 
 
 class Rule(Struct, frozen=True):

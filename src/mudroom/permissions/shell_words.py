@@ -9,6 +9,8 @@ import re
 
 from msgspec import Struct
 
+from .._platform.lazy_pattern import compile_later
+
 
 class Word(Struct, frozen=True):
     """One word of a command.
@@ -80,11 +82,11 @@ def split_word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_ESCAPED = re.compile(r"\\.", re.DOTALL)
-_EXPANDS = re.compile(r"`|\$[({\w@*#?$!'\"-]")
-_SPECIAL = re.compile(r"[\s'\"`;&|<>()]|\$[({\w@*#?$!'\"-]")
-_PATTERN = re.compile(r"[*?\[{]")
-_ANSI = re.compile(r"\$'((?:\\.|[^\\'])*)'", re.DOTALL)
+_ESCAPED = compile_later(r"\\.", re.DOTALL)
+_EXPANDS = compile_later(r"`|\$[({\w@*#?$!'\"-]")
+_SPECIAL = compile_later(r"[\s'\"`;&|<>()]|\$[({\w@*#?$!'\"-]")
+_PATTERN = compile_later(r"[*?\[{]")
+_ANSI = compile_later(r"\$'((?:\\.|[^\\'])*)'", re.DOTALL)
 _SIMPLE_ESCAPES = {
     "n": "\n",
     "t": "\t",
@@ -151,7 +153,7 @@ def _parse_ansi_quoted(raw: str) -> Word:
     return Word(raw, re.sub(r"\\(.)", lambda escape: _SIMPLE_ESCAPES[escape[1]], quoted[1]))
 
 
-_PIECES = re.compile(
+_PIECES = compile_later(
     r"'[^']*'|\$'(?:\\.|[^\\'])*'|\"(?:\\.|[^\"\\])*\"|(?:\\.|[^\s'\"\\;&|<>()`$])+", re.DOTALL
 )
 _PIECE_KINDS = {"'": "raw_string", '"': "string", "$": "ansi_c_string"}

@@ -8,11 +8,12 @@ from typing import Any
 
 from .._core.messages import ToolCallBlock
 from .._core.tools import Tool
+from .._platform.lazy_pattern import compile_later
 
 ACTION_LENGTH = 160
 """Maximum characters of the line that describes a run's last action."""
 
-_CONTROL_SEQUENCES = re.compile(
+_CONTROL_SEQUENCES = compile_later(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # titles, links, device strings
     r"|\x1b[ -/]*[0-~]?"  # every other escape
@@ -20,9 +21,9 @@ _CONTROL_SEQUENCES = re.compile(
     r"|[\u061c\u200b\u200e\u200f\u202a-\u202e]"  # bidi marks, invisible characters
     r"|[\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_LONG_GAP = re.compile(r" {24,}|\n{5,}")
-_LINE_BREAKS = re.compile(r"\r\n?|[\u2028\u2029\x85\x0b\x0c]")
+_LONE_SURROGATE = compile_later("[\ud800-\udfff]")
+_LONG_GAP = compile_later(r" {24,}|\n{5,}")
+_LINE_BREAKS = compile_later(r"\r\n?|[\u2028\u2029\x85\x0b\x0c]")
 
 
 def sanitize(text: str) -> str:

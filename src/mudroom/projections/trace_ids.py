@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 
 from msgspec import Struct
 
 from .._core.run_ids import find_root_id
+from .._platform.lazy_pattern import compile_later
 
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_TRACEPARENT = compile_later(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED = 1
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+
+from .._platform.lazy_pattern import compile_later
 
 ADDED_RULE = "Rule: "
 """Beginning of a line that is a rule."""
 REMOVED_RULE = "Rule removed: "
 """Beginning of a line that ends a rule."""
 
-_LINE = re.compile(
+_LINE = compile_later(
     r"(?im)^[ \t]*(?:(?:[-*•]|\d+[.)])[ \t]*)?"
     r"(?:(rule(?: removed)?: )"
     r"|(?=(?:always|never|must|do not|don't)\b|不要|必须|禁止|始终|总是|绝不|不得))(.+)$"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_SECRET = re.compile(
+from .._platform.lazy_pattern import compile_later
+
+_SECRET = compile_later(
     r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_|^MUDROOM_STORE$"  # its address may have a password
     r"|(^|_)(TOKENS?|SECRETS?|CREDENTIALS?|PRIVATE_KEY|ACCESS_KEY(_ID)?)(_|$)"
     r"|.(_KEY|_PWD|_PAT)$",
@@ -21,7 +23,7 @@ _QUIET = {
     "CLICOLOR": "0",
 }
 _COLOURS = {"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "LS_COLORS"}
-_ALLOWED = re.compile(
+_ALLOWED = compile_later(
     r"PATH|LANG|LANGUAGE|LC_\w+|TZ|CI|COLUMNS|LINES|VIRTUAL_ENV|CONDA_PREFIX|PYTHONPATH|PYTHONUTF8"
     r"|PYTHONDONTWRITEBYTECODE|GOROOT|GOTOOLCHAIN|JAVA_HOME|NVM_DIR|NODE_ENV|PYENV_ROOT|CARGO_HOME"
     r"|RUSTUP_HOME|RUST_BACKTRACE|MAKEFLAGS|SOURCE_DATE_EPOCH"

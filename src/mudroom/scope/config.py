@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from .._core.named_fields import NamedFields
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
 from .._core.type_checks import check_type
+from .._platform.lazy_pattern import compile_later
 from ..errors import UsageError, quote_value
 
 SubagentTerminateMode = Reason
@@ -23,7 +23,7 @@ Example:
     SubagentTerminateMode.GOAL is Reason.GOAL
 """
 
-_PLACEHOLDER = re.compile(r"\$\{([^{}]*)(\}?)")
+_PLACEHOLDER = compile_later(r"\$\{([^{}]*)(\}?)")
 
 
 class ContextState:

@@ -10,8 +10,10 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from .._platform.lazy_pattern import compile_later
+
 MAX_ALTERNATIVES = 200
-_BRACES = re.compile(r"\{([^{}]*)\}")
+_BRACES = compile_later(r"\{([^{}]*)\}")
 
 PathMatcher = Callable[[str], bool]
 NameMatcher = Callable[[str], object]

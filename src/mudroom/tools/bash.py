@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from typing import BinaryIO
 
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 
 from .._core.ports import CommandResult, ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
+from .._platform.lazy_pattern import compile_later
 from ._redacting_stream import RedactingStream
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import preview_result
@@ -33,11 +33,10 @@ _TAIL = 2_000
 """Characters of the output of a background command for the model."""
 
 _MAX_COMMAND_BYTES = 120_000
-_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[ -/]*[0-~])?"
-)
-_BYTE_ESCAPES = re.compile(_ESCAPES.pattern.encode())
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[ -/]*[0-~])?"
+_ESCAPES = compile_later(_ESCAPE)
+_BYTE_ESCAPES = compile_later(_ESCAPE.encode())
+_CONTROLS = compile_later(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _BYTE_CONTROLS = bytes(n for n in range(32) if n not in b"\t\n\r\x1b")
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from msgspec import Struct
 from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
+from .._platform.lazy_pattern import compile_later
 from ..projections.differences import diff_texts
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
@@ -26,7 +26,7 @@ from ._text_files import (
 )
 
 _MAX_BYTES = 32 << 20
-_LINE_NUMBER = re.compile(r"^\s*\d+\t")
+_LINE_NUMBER = compile_later(r"^\s*\d+\t")
 _MAX_COMPARED = 3_000  # lines that are compared with a missing old_string
 _MAX_QUOTED = 8
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from ..lazy_pattern import compile_later
 from .errors import ConnectionLost, MalformedResponse
 
 _MAX_HEAD = 64 * 1024
@@ -12,11 +12,11 @@ _MAX_HEAD = 64 * 1024
 _MAX_LINE = 4096
 """Bytes of the line before a chunk."""
 
-_HEAD_END = re.compile(rb"\n\r?\n")
+_HEAD_END = compile_later(rb"\n\r?\n")
 _LAST_CHUNK = b"0\r\n\r\n"
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
-_HEADER_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?")
+_STATUS_LINE = compile_later(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?")
+_HEADER_NAME = compile_later(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CHUNK_SIZE = compile_later(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?")
 
 
 class ResponseParser:

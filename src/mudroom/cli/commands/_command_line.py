@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import click
 
+from ..._platform.lazy_pattern import compile_later
 from ...errors import UsageError
 
-_BARE_WORD = re.compile(r"[a-z][a-z0-9_-]*")
+_BARE_WORD = compile_later(r"[a-z][a-z0-9_-]*")
 _WORDS_SHOWN = 20
 _NAMES_SUGGESTED = 3
 

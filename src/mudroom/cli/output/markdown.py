@@ -6,6 +6,7 @@ import io
 import re
 from typing import TYPE_CHECKING, ClassVar
 
+from ..._platform.lazy_pattern import compile_later
 from ...projections.safe_text import sanitize
 from .text import BREAKS, STYLE_CODES, Line, wrap_last_lines
 from .theme import apply_theme
@@ -21,11 +22,11 @@ _BREAK = "\x1f"
 """A blank without width, at which rich may break a line; sanitized text has none."""
 
 _BREAKS_IN_TABLES = rf"{BREAKS}|(?<=\w/)(?=\w)"
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
-_COLOR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
+_FENCE = compile_later(r" {0,3}(`{3,}|~{3,})([^`]*)$")
+_COLOR_SEQUENCE = compile_later(r"\x1b\[[\d;]*m")
 _STYLE_NAMES = {code: name for name, code in STYLE_CODES.items()}
-_LIST_ITEM = re.compile(r"[-*+] |\d+[.)] ")
-_LIST_CONTINUATION = re.compile(r"\s+\S|[-*+] |\d+[.)] ")
+_LIST_ITEM = compile_later(r"[-*+] |\d+[.)] ")
+_LIST_CONTINUATION = compile_later(r"\s+\S|[-*+] |\d+[.)] ")
 
 
 class MarkdownBlocks:

@@ -12,12 +12,13 @@ from zlib import crc32
 
 from msgspec import Struct
 
+from ..._platform.lazy_pattern import compile_later
 from .theme import apply_theme
 
 Line = Sequence[tuple[str, str]]
 """One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
 
-_NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*").fullmatch
+_NARROW = compile_later("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
 """Matches text in which every character takes one column.
 
 It includes the glyphs, so that drawing them does not import a table of character widths.
@@ -111,7 +112,7 @@ def format_seconds(span: float) -> str:
 
 def measure_width(text: str) -> int:
     """Return the columns of a text on a terminal; most CJK characters take two."""
-    if _NARROW(text):
+    if _NARROW.fullmatch(text):
         return len(text)
     from rich.cells import cell_len
 
@@ -124,7 +125,7 @@ def truncate(text: str, columns: int, more: str = "…") -> str:
         return text
     if columns <= len(more):
         return more[: max(0, columns)]
-    if _NARROW(text):
+    if _NARROW.fullmatch(text):
         return text[: columns - len(more)] + more
     from rich.cells import set_cell_size
 
@@ -157,7 +158,7 @@ def _find_break(line: str, length: int) -> int:
     if line[length : length + 1] == " ":
         return length
     blank = line.rfind(" ", 0, length)
-    if _NARROW(line, 0, length):
+    if _NARROW.fullmatch(line, 0, length):
         return blank
     places = (match.start() for match in re.finditer(BREAKS, line[: length + 1]))
     return max((place for place in places if blank < place <= length), default=blank)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_SEQUENCE = re.compile(r"\x1b\[([\d;]+)m")
+from ..._platform.lazy_pattern import compile_later
+
+_SEQUENCE = compile_later(r"\x1b\[([\d;]+)m")
 
 LIGHT_COLORS = {
     "red": (124, "af0000"),

@@ -7,16 +7,18 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-_NAMES = re.compile(r"[A-Za-z0-9_\- ,|]*")
+from ..._platform.lazy_pattern import compile_later
+
+_NAMES = compile_later(r"[A-Za-z0-9_\- ,|]*")
 _OTHER_NAMES = {"Agent": "Task"}
 """Earlier names of tools, which a matcher may have."""
 _UNKNOWN_HERE = (
-    (re.compile(r"\\[pP]\{"), r"\p{...}"),
-    (re.compile(r"\\u\{"), r"\u{...}"),
-    (re.compile(r"\\c[A-Za-z]"), r"\cX"),
-    (re.compile(r"\[\^?\](?!.*\])"), "[] or [^]"),
-    (re.compile(r"\(\?P"), "(?P...), which JavaScript lacks"),
-    (re.compile(r"\\[AZ]"), r"\A or \Z, which JavaScript lacks"),
+    (compile_later(r"\\[pP]\{"), r"\p{...}"),
+    (compile_later(r"\\u\{"), r"\u{...}"),
+    (compile_later(r"\\c[A-Za-z]"), r"\cX"),
+    (compile_later(r"\[\^?\](?!.*\])"), "[] or [^]"),
+    (compile_later(r"\(\?P"), "(?P...), which JavaScript lacks"),
+    (compile_later(r"\\[AZ]"), r"\A or \Z, which JavaScript lacks"),
 )
 """Syntax that Python lacks or reads in another way, with its name."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from ..._platform.lazy_pattern import compile_later
 from ..config_files import EntryReader, mask_variables
 
 Fields = dict[str, Any]
@@ -23,7 +23,7 @@ _TRANSPORTS = {
     "remote": "http",
     "sse": "sse",
 }
-_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CAPITAL = compile_later(r"(?<=[a-z])(?=[A-Z])")
 
 
 def read_claude(reader: EntryReader) -> Fields:

@@ -9,12 +9,13 @@ from typing import cast
 
 from msgspec import Struct
 
+from ..._platform.lazy_pattern import compile_later
 from ..._platform.regular_files import read_regular_file
 
-_BRACED = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
-_SHELL_LIKE = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::-([^}]*))?\}|([A-Za-z_]\w*))")
-_EDITOR = re.compile(r"\$\{([^}]+)\}")
-_OPENCODE = re.compile(r"\{(env|file):([^}]+)\}")
+_BRACED = compile_later(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}")
+_SHELL_LIKE = compile_later(r"\$(?:\{([A-Za-z_]\w*)(?::-([^}]*))?\}|([A-Za-z_]\w*))")
+_EDITOR = compile_later(r"\$\{([^}]+)\}")
+_OPENCODE = compile_later(r"\{(env|file):([^}]+)\}")
 
 
 class Expander(Struct):

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
+from ..._platform.lazy_pattern import compile_later
 from ..config_files import Finding
 from ..file_names import list_places
 from .locate import find_plugin
@@ -17,7 +18,7 @@ from .settings import PluginSetting, load_plugin_settings
 from .spec import ListedPlugin, Plugin
 
 T = TypeVar("T")
-_VARIABLE = re.compile(r"\$\{(CLAUDE_PLUGIN_(?:ROOT|DATA)|user_config\.(\w+))\}")
+_VARIABLE = compile_later(r"\$\{(CLAUDE_PLUGIN_(?:ROOT|DATA)|user_config\.(\w+))\}")
 
 
 class LoadedPlugins(NamedTuple):

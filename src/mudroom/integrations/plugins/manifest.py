@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..._platform.lazy_pattern import compile_later
 from ..config_files import Finding, read_json
 from .spec import Plugin, Table
 
 MANIFEST = ".claude-plugin/plugin.json"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = compile_later(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOT_USED = (
     "workflows",
     "lspServers",

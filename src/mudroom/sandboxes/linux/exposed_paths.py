@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 
+from ..._platform.lazy_pattern import compile_later
 from ..._platform.protected_names import is_protected
 from .daemon.protected_files import GIT_SETTINGS
 
@@ -52,11 +53,11 @@ _SECRET_DIRS = [
     ".pypirc",
     ".git-credentials",
 ]
-_PATH_SETTING = re.compile(
+_PATH_SETTING = compile_later(
     r"^\s*(?:hooksPath|path|excludesFile|attributesFile)\s*=\s*\"?([^\"\n#;]+)", re.I | re.M
 )
-_USER_SECTION = re.compile(r"^\s*\[user\]([^\[]*)", re.M)
-_USER_SETTING = re.compile(r"^\s*(name|email)\s*=\s*\"?([^\"\\\n#;]+?)\"?\s*$", re.M)
+_USER_SECTION = compile_later(r"^\s*\[user\]([^\[]*)", re.M)
+_USER_SETTING = compile_later(r"^\s*(name|email)\s*=\s*\"?([^\"\\\n#;]+?)\"?\s*$", re.M)
 
 
 def make_git_config(user_home: str) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 
+from ..._platform.lazy_pattern import compile_later
+
 _TAIL_BYTES = 4096
-_REFUSAL = re.compile(
+_REFUSAL = compile_later(
     rb"[Rr]ead-only file system|EROFS|Operation not permitted|EPERM|Permission denied|EACCES"
     rb"|Network is unreachable|ENETUNREACH|[Cc]ould not resolve|[Nn]ame resolution"
     rb"|[Nn]ame or service not known|Cannot assign requested address|EAI_AGAIN"
 )
-_NOT_FOUND = re.compile(rb"(/[^\s:'\"]+)['\"]?: No such file or directory")
+_NOT_FOUND = compile_later(rb"(/[^\s:'\"]+)['\"]?: No such file or directory")
 
 
 class TailSink:

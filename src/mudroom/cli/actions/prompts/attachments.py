@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from ...._core.counts import count_noun, format_size
 from ...._core.messages import ImageBlock
+from ...._platform.lazy_pattern import compile_later
 from ...._platform.regular_files import read_regular_file
 from ....config import Settings
 from ....errors import WorkspaceError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES = 100_000
 """Largest text file that is attached; of a larger one the model reads parts."""
 
-_IMAGE_PATH = re.compile(
+_IMAGE_PATH = compile_later(
     r"""(?:"[^"\n]+|'[^'\n]+|(?:\\.|[^\s"'\\])+)\.(?:png|jpe?g|gif|webp)["']?(?=\s|$)""", re.I
 )
 

@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Collection, Iterator
 
+from ...._platform.lazy_pattern import compile_later
 from ....errors import suggest_names
 from ....projections.team import normalize_name
 
-MENTION = re.compile(r"(?<![A-Za-z0-9_@/.])@([^\s,;!?()\"'`<>，。；：！？、“”‘’]+)")
-_MESSAGE = re.compile(r"(@[^\s:.,，。：、]+)(?:[:.,]?\s+|[，。：、]\s*)(\S.*)", re.DOTALL)
+MENTION = compile_later(r"(?<![A-Za-z0-9_@/.])@([^\s,;!?()\"'`<>，。；：！？、“”‘’]+)")
+_MESSAGE = compile_later(r"(@[^\s:.,，。：、]+)(?:[:.,]?\s+|[，。：、]\s*)(\S.*)", re.DOTALL)
 
 AGENT_PREFIX = "agent-"
 """Optional prefix of an agent's name, to tell it from a file."""

@@ -1,0 +1,93 @@
+"""What `mudroom -p` does until its first model request has arrived."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+PROGRAM = """
+import json, os, re, signal, sys
+import re._compiler
+
+compiled = []
+compile_pattern = re._compiler.compile
+
+def record_pattern(pattern, flags=0):
+    frame = sys._getframe()
+    while frame and frame.f_globals["__name__"] in ("re", "__main__"):
+        frame = frame.f_back
+    module = frame.f_globals["__name__"]
+    while frame and frame.f_globals["__name__"] != "importlib._bootstrap":
+        frame = frame.f_back
+    compiled.append([module, str(pattern), frame is not None])
+    return compile_pattern(pattern, flags)
+
+def report(*_):
+    with open(sys.argv.pop(), "w") as file:
+        json.dump({"modules": sorted(sys.modules), "patterns": compiled}, file)
+    os._exit(0)
+
+re._compiler.compile = record_pattern
+signal.signal(signal.SIGUSR1, report)
+from mudroom.cli.main import main
+main(sys.argv[1:-1])
+"""
+"""The command line, with a report about itself when it is sent SIGUSR1."""
+
+
+class Start(Struct):
+    """Modules that a process has imported, and patterns: module, pattern, if at its import."""
+
+    modules: list[str]
+    patterns: list[tuple[str, str, bool]]
+
+    def list_own_modules(self) -> list[str]:
+        return [name for name in self.modules if name.partition(".")[0] == "mudroom"]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
+    """The state of `mudroom -p` when its first request has arrived."""
+    folder = tmp_path_factory.mktemp("start")
+    result = folder / "result.json"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "ANTHROPIC_API_KEY": "key",
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.getsockname()[1]}",
+        }
+        words = ["-p", "Say hello.", "--model", "anthropic:claude-sonnet-4-5", "-C", str(folder)]
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *words, str(result)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environ,
+        )
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(1)
+            process.send_signal(signal.SIGUSR1)
+            _, errors = process.communicate(timeout=60)
+    assert not process.returncode, errors.decode()
+    found = json.loads(Path(result).read_bytes())
+    return Start(found["modules"], [tuple(pattern) for pattern in found["patterns"]])
+
+
+def test_no_module_compiles_a_pattern_when_it_is_imported(start: Start) -> None:
+    own = [
+        f"{module}: {pattern}"
+        for module, pattern, at_import in start.patterns
+        if at_import and module.partition(".")[0] == "mudroom"
+    ]
+    assert not own
