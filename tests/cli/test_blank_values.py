@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from mudroom.cli.commands.root import COMMANDS, root_command
+from mudroom.cli.commands._command_table import ALL_COMMANDS
+from mudroom.cli.commands.root import root_command
 from mudroom.cli.main import run
 
 ACCEPT_BLANK = {
@@ -35,7 +36,7 @@ def list_texts(
 
 TEXTS = [
     text
-    for name, command in {"mudroom": root_command, **COMMANDS}.items()
+    for name, command in {"mudroom": root_command, **ALL_COMMANDS}.items()
     for text in list_texts(command, name)
     if (text[0], text[2].name) not in ACCEPT_BLANK
 ]
@@ -86,7 +87,7 @@ def test_the_texts_of_all_commands_are_tested() -> None:
 
 @pytest.mark.parametrize(("name", "parameter"), ACCEPT_BLANK)
 def test_the_exceptions_exist(name: str, parameter: str) -> None:
-    command: click.Command = {"mudroom": root_command, **COMMANDS}[name.partition(" ")[0]]
+    command: click.Command = {"mudroom": root_command, **ALL_COMMANDS}[name.partition(" ")[0]]
     for word in name.split()[1:]:
         assert isinstance(command, click.Group)
         command = command.commands[word]

@@ -3,13 +3,15 @@
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from mudroom._version import __version__
 from mudroom.cli.commands._command_line import apply_leading_options
-from mudroom.cli.commands.root import COMMANDS, _parse_prompt, root_command
+from mudroom.cli.commands._command_table import ALL_COMMANDS, MODULES
+from mudroom.cli.commands.root import _parse_prompt, root_command
 from mudroom.cli.main import _describe_error, run
 from mudroom.errors import JournalError, ModelUnavailable
 
@@ -93,7 +95,7 @@ def test_options_before_a_command_belong_to_it(
     arguments: list[str], expected: list[str] | None
 ) -> None:
     expected = expected or ["resume", "last", "--quiet", "--output-format", "json"]
-    assert apply_leading_options(arguments, root_command, COMMANDS) == expected
+    assert apply_leading_options(arguments, root_command, ALL_COMMANDS) == expected
 
 
 def test_a_folder_before_a_command_becomes_the_current_folder(
@@ -126,11 +128,17 @@ def test_help_lists_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -
             for option in parameter.opts
             if option.startswith("-")
         )
-        assert all(name in out for name in COMMANDS)
+        assert all(name in out for name in ALL_COMMANDS)
     assert run(["help", "mcp", "add"]) == 0
     assert "Usage: mudroom mcp add" in capsys.readouterr().out
     assert run(["help", "show"]) == 0
     assert "--run" in capsys.readouterr().out
+
+
+def test_the_table_names_the_commands_of_each_module_in_order() -> None:
+    for name, commands in MODULES.items():
+        module = import_module(f"mudroom.cli.commands.{name}")
+        assert list(module.COMMANDS) == commands.split()
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V", "-v"])

@@ -20,7 +20,8 @@ import pytest
 
 from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.cli.actions.init_project import write_starter_files
-from mudroom.cli.commands.root import COMMANDS, root_command
+from mudroom.cli.commands._command_table import ALL_COMMANDS
+from mudroom.cli.commands.root import root_command
 from mudroom.cli.main import run
 from mudroom.cli.output.help.man_page import render_man_page
 from mudroom.config import load_settings, write_setting
@@ -186,8 +187,8 @@ def test_init_writes_usable_files_and_never_overwrites(tmp_path: Path) -> None:
 
 
 def test_the_manual_page_lists_every_command_and_flag() -> None:
-    text = render_man_page(root_command, COMMANDS)
-    for name in COMMANDS:
+    text = render_man_page(root_command, ALL_COMMANDS)
+    for name in ALL_COMMANDS:
         assert f"\\fB{name}\\fR" in text
     assert "\\-\\-max\\-turns" in text and "agents check" in text
 
@@ -196,7 +197,7 @@ def test_the_manual_page_lists_every_command_and_flag() -> None:
 def test_the_manual_page_is_valid_roff() -> None:
     process = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8"],
-        input=render_man_page(root_command, COMMANDS),
+        input=render_man_page(root_command, ALL_COMMANDS),
         capture_output=True,
         text=True,
         check=True,
@@ -218,7 +219,7 @@ def test_the_short_help_fits_on_a_screen_and_names_only_real_flags_and_commands(
         if line.startswith(("sessions", "tasks", "settings"))
         for word in line.split()[1:]
     }
-    assert named == set(COMMANDS) - {"vis", "help"}
+    assert named == set(ALL_COMMANDS) - {"vis", "help"}
     flags = {option for parameter in root_command.params for option in parameter.opts}
     assert set(re.findall(r"(?<=  )-{1,2}[a-zA-Z][a-z-]*|(?<=, )--[a-z-]+", out)) <= flags
 

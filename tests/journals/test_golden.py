@@ -26,7 +26,7 @@ from mudroom._core.events import (
     ToolCallStarted,
     WorkMerged,
 )
-from mudroom.cli.commands.root import COMMANDS
+from mudroom.cli.commands._command_table import ALL_COMMANDS
 from mudroom.errors import JournalNewer
 from mudroom.journals.encoding import decode, encode
 from mudroom.journals.sqlite.reader import open_reader
@@ -73,7 +73,7 @@ def find_journal(home: Path) -> Path:
 
 def run_command(home: Path, *words: str) -> str:
     environ = {"MUDROOM_HOME": str(home), "HOME": str(home)}
-    result = CliRunner(env=environ).invoke(COMMANDS[words[0]], words[1:])
+    result = CliRunner(env=environ).invoke(ALL_COMMANDS[words[0]], words[1:])
     assert result.exception is None, result.output
     return result.output
 

@@ -117,15 +117,16 @@ def _has_current_folder() -> bool:
 
 def _invoke(arguments: list[str]) -> int:
     from .commands._command_line import apply_leading_options
-    from .commands.root import COMMANDS, root_command
+    from .commands._command_table import ALL_COMMANDS
+    from .commands.root import root_command
 
     if instruction := os.environ.get("_MUDROOM_COMPLETE"):
         from .actions.shell_completion import print_completions
 
-        return print_completions(instruction, root_command, COMMANDS)
-    arguments = apply_leading_options(arguments, root_command, COMMANDS)
-    if arguments and arguments[0] in COMMANDS:
-        command = COMMANDS[arguments[0]]
+        return print_completions(instruction, root_command, ALL_COMMANDS)
+    arguments = apply_leading_options(arguments, root_command, ALL_COMMANDS)
+    if arguments and arguments[0] in ALL_COMMANDS:
+        command = ALL_COMMANDS[arguments[0]]
         name = f"mudroom {arguments[0]}"
         rest = arguments[1:]
     else:

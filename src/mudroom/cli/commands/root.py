@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections.abc import Mapping
 
 import click
 
 from ...errors import UnknownName, UsageError
 from ..actions.load_permissions import MODES
 from ._command_line import reject_blank_texts, reject_unknown_command
+from ._command_table import ALL_COMMANDS
 from ._options import (
     CONTEXT_SETTINGS,
     folder_option,
@@ -26,16 +28,6 @@ from ._options import (
     verbose_option,
 )
 from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
-from .agents import COMMANDS as AGENT_COMMANDS
-from .batch import COMMANDS as BATCH_COMMANDS
-from .board import COMMANDS as BOARD_COMMANDS
-from .editors import COMMANDS as EDITOR_COMMANDS
-from .permissions import COMMANDS as PERMISSION_COMMANDS
-from .programs import COMMANDS as PROGRAM_COMMANDS
-from .sessions import COMMANDS as SESSION_COMMANDS
-from .setup import COMMANDS as SETUP_COMMANDS
-from .viewer import COMMANDS as VIEWER_COMMANDS
-from .workspaces import COMMANDS as WORKSPACE_COMMANDS
 
 WITHOUT_VALUE = "\0"
 """Value of `-p` and `--resume` where the command line gives none."""
@@ -69,7 +61,7 @@ class RootCommand(click.Command):
             formatter.write_dl([record for record in records if record])
         with formatter.section("Commands"):
             formatter.write_dl(
-                [(name, command.get_short_help_str(64)) for name, command in COMMANDS.items()]
+                [(name, command.get_short_help_str(64)) for name, command in ALL_COMMANDS.items()]
             )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -82,7 +74,7 @@ class RootCommand(click.Command):
             return super().parse_args(ctx, ctx.obj.rest)
         if not any(arg.partition("=")[0] in PRINT_FLAGS for arg in args):
             words = list(itertools.takewhile(lambda arg: not arg.startswith("-"), args))
-            reject_unknown_command(words, COMMANDS)
+            reject_unknown_command(words, ALL_COMMANDS)
         return super().parse_args(ctx, args)
 
 
@@ -327,7 +319,7 @@ def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str
     if len(prompts) == 2 and prompts[1] == "-":
         return prompts[0], True
     if print_prompt is None:
-        reject_unknown_command(prompts, COMMANDS)
+        reject_unknown_command(prompts, ALL_COMMANDS)
     if len(prompts) > 1:
         raise UsageError(
             f"expected one prompt, but there are {len(prompts)}: {' | '.join(prompts)}",
@@ -348,10 +340,10 @@ def help_(commands: tuple[str, ...], man: bool) -> int:
     if man:
         from ..output.help.man_page import render_man_page
 
-        print(render_man_page(root_command, COMMANDS), end="")
+        print(render_man_page(root_command, ALL_COMMANDS), end="")
         return 0
     explained: click.Command = root_command
-    known: dict[str, click.Command] = COMMANDS
+    known: Mapping[str, click.Command] = ALL_COMMANDS
     for command in commands:
         if not known:
             raise UsageError(
@@ -362,23 +354,11 @@ def help_(commands: tuple[str, ...], man: bool) -> int:
         if command not in known:
             raise UnknownName("command", command, known)
         explained = known[command]
-        known = dict(explained.commands) if isinstance(explained, click.Group) else {}
+        known = explained.commands if isinstance(explained, click.Group) else {}
     name = " ".join(["mudroom", *commands])
     print(explained.get_help(click.Context(explained, info_name=name, max_content_width=120)))
     return 0
 
 
-COMMANDS: dict[str, click.Command] = {
-    **SESSION_COMMANDS,
-    **VIEWER_COMMANDS,
-    **PERMISSION_COMMANDS,
-    **PROGRAM_COMMANDS,
-    **EDITOR_COMMANDS,
-    **AGENT_COMMANDS,
-    **BATCH_COMMANDS,
-    **BOARD_COMMANDS,
-    **WORKSPACE_COMMANDS,
-    **SETUP_COMMANDS,
-    "help": help_,
-}
-reject_blank_texts((root_command, *COMMANDS.values()))
+COMMANDS: dict[str, click.Command] = {"help": help_}
+reject_blank_texts([root_command])
