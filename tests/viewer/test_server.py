@@ -190,7 +190,7 @@ async def test_only_page_files_and_sessions_are_served(client: Client, path: str
 
 
 async def test_sessions_are_listed_with_their_outcome(client: Client) -> None:
-    (listed,) = await client.fetch_json("/api/sessions")
+    (listed,) = (await client.fetch_json("/api/sessions"))["sessions"]
     assert (
         listed["id"] == SESSION
         and listed["folder"] == "/home/someone/project"
@@ -207,7 +207,9 @@ async def test_a_session_with_several_roots_and_children_is_summarized(tmp_path:
     script.close_session()
     await write_session(tmp_path, script)
     async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
-        (listed,) = await client.fetch_json("/api/sessions")
+        (listed,) = (await client.fetch_json("/api/sessions?limit=9"))["sessions"]
+        status, body, _ = await client.get("/api/sessions?limit=x")
+    assert (status, body) == (400, "`limit` must be a number of sessions.\n")
     assert (listed["reason"], listed["prompt"], listed["children"]) == (
         "GOAL",
         "Find the author.",
@@ -246,7 +248,7 @@ async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
         client.open_stream(f"/api/sessions/{SESSION}/live") as events,
     ):
         assert (await anext(events))[1]["text"] == "before"
-        assert (await client.fetch_json("/api/sessions"))[0]["state"] == "live"
+        assert (await client.fetch_json("/api/sessions"))["sessions"][0]["state"] == "live"
         await writer.append(make_note("one"), make_note("two"))
         async with asyncio.timeout(60):
             assert [(await anext(events)), (await anext(events))] == [
@@ -288,13 +290,13 @@ async def test_events_of_another_process_are_streamed(tmp_path: Path) -> None:
         open_client(StoredSessions(SqliteStore(tmp_path))) as client,
         client.open_stream(f"/api/sessions/{SESSION}/live?after=1") as events,
     ):
-        assert (await client.fetch_json("/api/sessions"))[0]["state"] == "live"
+        assert (await client.fetch_json("/api/sessions"))["sessions"][0]["state"] == "live"
         writer.stdin.write(b"second\n")
         async with asyncio.timeout(60):
             assert await anext(events) == (2, _encode_note("second"))
         writer.stdin.close()
         assert await writer.wait() == 0
-        assert (await client.fetch_json("/api/sessions"))[0]["state"] != "live"
+        assert (await client.fetch_json("/api/sessions"))["sessions"][0]["state"] != "live"
 
 
 async def test_a_stream_continues_after_the_last_event_id(client: Client) -> None:

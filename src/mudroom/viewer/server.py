@@ -16,7 +16,7 @@ from msgspec import Struct
 from ..errors import JournalError, UsageError
 from .auth import add_security_headers, make_auth_middleware
 from .export import load_page_files
-from .sources import EventPage, SessionSource, encode_page
+from .sources import MAX_LISTED, EventPage, SessionSource, encode_page
 from .work import WorkQuery
 
 T = TypeVar("T")
@@ -134,10 +134,13 @@ class _Handlers:
             raise web.HTTPNotFound(text="There is no such page.\n")
         return web.Response(body=self._files[name], content_type=content_type, charset="utf-8")
 
-    async def send_sessions(self, _: web.Request) -> web.Response:
-        """Respond with the list of sessions."""
+    async def send_sessions(self, request: web.Request) -> web.Response:
+        """Respond with the list of sessions; the parameter `limit` is its maximum length."""
+        limit = request.query.get("limit")
+        error = "`limit` must be a number of sessions.\n"
+        maximum = _parse_number(limit, error) or MAX_LISTED
         try:
-            listed = await self._source.list_sessions()
+            listed = await self._source.list_sessions(maximum)
         except JournalError as error:
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
         return web.Response(body=msgspec.json.encode(listed), content_type="application/json")
@@ -222,6 +225,10 @@ def _encode_frames(page: EventPage) -> bytes:
 
 
 def _parse_position(text: str | None) -> int:
+    return _parse_number(text, "`after` must be the number of an event.\n")
+
+
+def _parse_number(text: str | None, error: str) -> int:
     if text and not text.isdecimal():
-        raise web.HTTPBadRequest(text="`after` must be the number of an event.\n")
+        raise web.HTTPBadRequest(text=error)
     return int(text or 0)

@@ -20,7 +20,7 @@ from ..projections.session_summary import SessionSummary, summarize_session
 from .work import WorkPage, WorkQuery, read_work
 
 MAX_LISTED = 200
-"""Number of sessions in the list, newest first."""
+"""Number of sessions in the list, newest first, unless the reader asks for more."""
 
 PAGE_BYTES = 2 << 20
 """Bytes of JSON after which a page of events ends."""
@@ -48,11 +48,18 @@ class EventPage(Struct, frozen=True):
     error: str = ""
 
 
+class SessionList(Struct, frozen=True):
+    """Sessions, the one written last first. `total`: how many there are, also older ones."""
+
+    sessions: list[SessionSummary]
+    total: int
+
+
 class SessionSource(Protocol):
     """Sessions to show."""
 
-    async def list_sessions(self) -> list[SessionSummary]:
-        """Return the sessions, the one written last first. Raises JournalError."""
+    async def list_sessions(self, limit: int = MAX_LISTED) -> SessionList:
+        """Return the newest sessions, at most `limit`. Raises JournalError."""
         ...
 
     async def list_ids(self) -> list[str]:
@@ -87,10 +94,11 @@ class StoredSessions:
         self._home = home
         self._summaries: dict[str, tuple[object, SessionSummary]] = {}
 
-    async def list_sessions(self) -> list[SessionSummary]:
-        """Return the sessions; a session is read again only after it has changed."""
+    async def list_sessions(self, limit: int = MAX_LISTED) -> SessionList:
+        """Return the newest sessions; a session is read again only after it has changed."""
         infos = await self._store.list()
-        return [await self._summarize(info) for info in infos[:MAX_LISTED]]
+        sessions = [await self._summarize(info) for info in infos[:limit]]
+        return SessionList(sessions, len(infos))
 
     async def list_ids(self) -> list[str]:
         """Return the ids of the sessions, without reading them."""
@@ -147,9 +155,9 @@ class SingleSession:
         )
         self._listed = _shorten(summarize_session(summary, events))
 
-    async def list_sessions(self) -> list[SessionSummary]:
+    async def list_sessions(self, limit: int = MAX_LISTED) -> SessionList:
         """Return the one session."""
-        return [self._listed]
+        return SessionList([self._listed], 1)
 
     async def list_ids(self) -> list[str]:
         """Return the id of the one session."""

@@ -16,6 +16,7 @@ from tests.viewer.sessions import SessionBuilder, write_session
 from tests.workspaces.git_projects import make_repository
 
 from mudroom._core.tools import ToolResult
+from mudroom.events import PermissionDecided
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.event_builders import tool_call
 from mudroom.viewer.server import open_viewer
@@ -46,6 +47,7 @@ VIEWS = {
     "list": "",
     "summary": "#session={one}",
     "transcript": "#session={one}&run=1",
+    "commands": "#session={one}&run=2",
     "context": "#session={one}&run=1&tab=context",
     "ledger": "#session={one}&tab=ledger",
     "compaction": "#session={two}&run=1",
@@ -71,6 +73,11 @@ async def write_sessions(home: Path) -> tuple[str, str, str, str]:
     call = tool_call("bash", "c9", command="false")
     script.start_run("2", "And now?", script.at + 20, continues="1")
     script.add_turn("2", 1, script.at + 21, 2.0, (call,), 4_000)
+    script.events.append(
+        PermissionDecided(
+            at=script.at + 23, run="2", call_id="c9", name="bash", verdict="ask", allowed=True
+        )
+    )
     script.add_call("2", 1, script.at + 23, 1.0, call, ToolResult("exit 1", error=True))
     script.add_call("2", 1, script.at + 24, 1.0, call, ToolResult("no", error=True), refused=True)
     script.finish_run("2", script.at + 30, MARKDOWN, files_changed=("a.py",), usd=0.25)

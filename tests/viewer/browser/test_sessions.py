@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -67,6 +68,37 @@ async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: P
         assert (await read_texts(page, ".session .asked b"))[0] == "Water the garden"
         await page.run(order.format("tokens"))
         assert len(await read_texts(page, ".session")) == 2
+
+
+async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(
+    page: Page, tmp_path: Path
+) -> None:
+    for number in range(5):
+        builder = SessionBuilder(session=f"5e55a1d0-0000-4000-8000-{number:012}", at=1_790_000_000)
+        builder.open_session()
+        builder.start_run("1", f"Plant {'roses' if number else 'a tree'}", builder.at)
+        builder.finish_run("1", builder.at + 2, "Done.")
+        await write_session(tmp_path, builder)
+        os.utime(tmp_path / "sessions" / f"{builder.session}.db", (number + 1, number + 1))
+    async with open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as address:
+        await page.open(address.url)
+        await page.wait_until("document.querySelectorAll('.session').length === 5")
+        assert await read_texts(page, "#list-title") == ["5 sessions"]
+        assert await page.run("sessionList.limit") == 200
+        await page.run("sessionList.limit = 2; fetchSessions(2).then(drawSessions)")
+        assert await read_texts(page, "#list-title") == ["2 of 5 sessions"]
+        await page.press("/")
+        await page.send("Input.insertText", text="tree")
+        await page.wait_until("!document.querySelector('.session')")
+        assert await read_texts(page, "#list-title") == ["0 of the newest 2 sessions"]
+        assert "newest 2 of 5 sessions. list 3 older" in (await read_texts(page, ".older"))[0]
+        await page.run("document.querySelector('.older button').click()")
+        await page.wait_until("document.querySelector('.session')")
+        assert await read_texts(page, ".asked b") == ["Plant a tree"]
+        assert await read_texts(page, "#list-title") == ["1 of 5 sessions"]
+        assert await read_texts(page, ".older") == []
+        assert page.errors == []
+        await page.send("Page.navigate", url="about:blank")
 
 
 async def test_a_narrow_list_shows_date_and_cost(page: Page, tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.viewer.sessions import SessionBuilder, build_large_session
 
-from mudroom._core.messages import ToolCallBlock
+from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
-from mudroom.events import RunStarted, ToolCallFinished, TurnFailed, TurnStarted
+from mudroom.events import NoteInjected, RunStarted, ToolCallFinished, TurnFailed, TurnStarted
 from mudroom.projections.ledger import Ledger, describe_ledger
 from mudroom.testing.event_builders import tool_call_started
 
@@ -148,3 +148,30 @@ async def test_legend_and_chart_are_readable_in_each_window(page: Page, width: i
             ".map(each => each.textContent)"
         )
         assert cut == []
+
+
+@pytest.mark.parametrize("width", [375, 768, 1280])
+async def test_tabs_and_heads_of_cards_are_whole_in_each_window(page: Page, width: int) -> None:
+    await page.set_size(width, 1800, phone=width < 500)
+    script = SessionBuilder()
+    script.open_session()
+    for run, prompt in (("1", "Watch."), ("1.1", "Watch the folder for changes.")):
+        parent = {"parent": "1", "depth": 1} if run == "1.1" else {}
+        script.start_run(run, prompt, script.at, **parent)
+        script.add_turn(run, 1, script.at, 90.0, (TextBlock("I look."),), 1_000_000)
+    lines = ("<task-id>1.1</task-id>", "<status>completed</status>", "<task>see the folder</task>")
+    text = "\n".join(("<task-notification>", *lines, "<result>", "No.", "</result>"))
+    script.events.append(NoteInjected(at=script.at, run="1", turn=1, text=text, origin="engine"))
+    script.finish_run("1", script.at + 90, "Nothing.", usd=12.25, turns=1)
+    async with open_page(page, script, "&run=1&turn=1"):
+        await page.wait_until(
+            "document.querySelector('.arrival') && document.querySelector('.report')"
+        )
+        assert "Context · 1" in "".join(await read_texts(page, "#tabs button"))
+        cut = await page.run(
+            "[...document.querySelectorAll('#tabs, .report .callhead, .arrival .callhead')]"
+            ".filter(each => each.scrollWidth > each.clientWidth).map(each => each.className)"
+        )
+        assert cut == []
+        heights = "[...document.querySelectorAll('.callhead b')].map(each => each.offsetHeight)"
+        assert max(await page.run(heights)) < 30, "the name of a card is broken into lines"

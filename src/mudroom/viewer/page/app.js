@@ -130,9 +130,9 @@ const app = {
 
   /** Open the one session whose id begins with an incomplete id; show the error if there is none. */
   async openByStart(session, error) {
-    const listed = await fetchSessions().catch(() => []);
+    const listed = await fetchSessions(MAX_SESSIONS).catch(() => ({ sessions: [] }));
     if (app.selection.session !== session) return; // another session was opened meanwhile
-    const matches = listed.filter((each) => each.id !== session && each.id.startsWith(session));
+    const matches = listed.sessions.filter((each) => each.id !== session && each.id.startsWith(session));
     if (matches.length !== 1) return app.showError(error);
     const link = new URLSearchParams(location.hash.slice(1));
     link.set("session", matches[0].id);
@@ -142,7 +142,8 @@ const app = {
   /** Ask the server whether the session is still being written. */
   async checkLive() {
     try {
-      const listed = (await fetchSessions()).find((each) => each.id === app.selection.session);
+      const { sessions } = await fetchSessions();
+      const listed = sessions.find((each) => each.id === app.selection.session);
       app.setLive(listed?.state === "live" && !app.fold.closed);
     } catch {
       app.setLive(false);
@@ -177,7 +178,7 @@ const app = {
     app.showPage("list", async () => {
       setChildren($("title"), "Sessions");
       try {
-        drawSessions(await fetchSessions());
+        drawSessions(await fetchSessions(sessionList.limit));
       } catch (error) {
         app.showError(String(error.message ?? error));
       }
@@ -276,7 +277,7 @@ const app = {
     app.ticks = (app.ticks ?? 0) + 1;
     if (app.live && app.ticks % 5 === 0) app.checkLive();
     if (!$("list").hidden && !app.embedded && app.ticks % 5 === 0)
-      fetchSessions().then(drawSessions, () => null);
+      fetchSessions(sessionList.limit).then(drawSessions, () => null);
   },
 
   setTheme(name) {

@@ -40,7 +40,7 @@ const showComparison = async (link) => {
   comparison.sides = sides;
   app.showError("");
   try {
-    if (!app.embedded) comparison.sessions = await fetchSessions();
+    if (!app.embedded) comparison.sessions = (await fetchSessions(sessionList.limit)).sessions;
     for (const { session } of sides)
       if (!comparison.folds.has(session)) comparison.folds.set(session, await loadFold(session));
   } catch (error) {

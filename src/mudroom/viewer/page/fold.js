@@ -205,7 +205,16 @@ const addMessage = (fold, event, to) => {
   fold.messagesById.set(id, message);
 };
 
+/** Add a permission, or an answer to the question of a server, to the call it is about. */
+const addDecision = (_, run, event) => {
+  const item = run.calls.get(event.call_id);
+  if (item) (markChanged(item).decisions ??= []).push(event);
+};
+
 const HANDLERS = {
+  permission_decided: addDecision,
+  input_answered: addDecision,
+
   run_resumed: (fold, run, event) => {
     run.head = fold.addHead(event.head) || run.head;
     addItem(run, { kind: "resumed", turn: run.turn, at: event.at });

@@ -177,7 +177,7 @@ const drawChildShare = ({ run, maximum }) => {
       drawStateDot(run),
       h("b", { style: { "--hue": String(agentHue(run.agent)) } }, runLabel(run)),
       " ",
-      oneLine(run.description || run.prompt, 80),
+      oneLine(distinctTitle(app.fold, run), 120),
     ),
     h(
       "span",

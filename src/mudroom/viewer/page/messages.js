@@ -13,6 +13,8 @@ const drawNote = (item) => {
   const [, head, result] = NOTIFICATION.exec(item.text) ?? [];
   if (head) return drawNotification(item, head, result);
   if (item.origin === "user") return drawNotice("you", item.text);
+  if (item.origin === "hook")
+    return splitHookTexts(item.text).map(([name, text]) => drawNotice(name, text));
   const sender = app.fold.runs.get(item.origin);
   if (!sender) return drawNotice(item.origin, item.text);
   const text = MESSAGE.exec(item.text)?.[1] ?? item.text;

@@ -5,7 +5,7 @@ const MAX_HITS = 200;
 
 const searchableTexts = (item) => {
   if (item.kind === "call")
-    return [item.call.name, JSON.stringify(item.call.arguments ?? {}), item.result?.text ?? ""];
+    return [item.call.name, JSON.stringify(item.call.arguments ?? {}), item.result?.text ?? "", ...decisionTexts(item), item.result?.context ?? ""];
   if (item.kind === "report") return [item.report.text, item.report.error ?? ""];
   if (item.kind === "turn") return [item.error, ...item.retries.map((each) => each.error ?? "")];
   return [item.text ?? ""];

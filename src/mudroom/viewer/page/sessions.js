@@ -16,8 +16,18 @@ const OUTCOMES = {
   running: "running",
 };
 
-/** The list: its sessions, and what the user has typed and chosen. */
-const sessionList = { all: [], words: "", outcome: "", order: "when", chosen: new Set() };
+const MAX_SESSIONS = 5000; // sessions of the longest list
+
+/** The list: its sessions, how many there are, and what the user has typed and chosen. */
+const sessionList = {
+  all: [],
+  total: 0,
+  limit: 200,
+  words: "",
+  outcome: "",
+  order: "when",
+  chosen: new Set(),
+};
 
 /** Return the CSS class of a listed session's badge. */
 const sessionState = (session) => {
@@ -144,9 +154,9 @@ const drawListHead = () =>
   );
 
 /** Draw the list; a list that is shown keeps its search field. */
-const drawSessions = (sessions) => {
+const drawSessions = ({ sessions, total }) => {
   if (app.fold || $("list").hidden) return;
-  sessionList.all = sessions;
+  Object.assign(sessionList, { all: sessions, total });
   if (!sessions.length) return setChildren($("list"), drawNoSessions());
   if (!$("list-rows"))
     setChildren(
@@ -161,15 +171,12 @@ const drawSessions = (sessions) => {
 const drawSessionRows = () => {
   const shown = selectSessions();
   const { all, chosen } = sessionList;
-  const stamp = JSON.stringify([shown, [...chosen]]);
+  const stamp = JSON.stringify([shown, [...chosen], sessionList.total, sessionList.isReading]);
   if ($("list-rows").dataset.stamp === stamp) return;
   const focused =
     document.activeElement?.closest?.("#list-rows") && document.activeElement.ariaLabel;
   $("list-rows").dataset.stamp = stamp;
-  $("list-title").textContent =
-    shown.length === all.length
-      ? plural(all.length, "session")
-      : `${formatCount(shown.length)} of ${plural(all.length, "session")}`;
+  $("list-title").textContent = describeList(shown.length, all.length, sessionList.total);
   setChildren($("list-rows"), shown.map(drawSessionRow));
   if (focused)
     [...$("list-rows").querySelectorAll("input")]
@@ -178,7 +185,44 @@ const drawSessionRows = () => {
   setChildren(
     $("list-foot"),
     !shown.length && h("p", { class: "empty" }, "No session matches."),
+    sessionList.total > all.length && drawOlderButton(),
     chosen.size > 0 && drawCompareBar(),
+  );
+};
+
+/** Return how many sessions are shown, of those in the list, and of all. */
+const describeList = (shown, listed, total) => {
+  const all = total > listed ? `the newest ${formatCount(listed)} sessions` : plural(total, "session");
+  if (shown < listed) return `${formatCount(shown)} of ${all}`;
+  return total > listed ? `${formatCount(listed)} of ${plural(total, "session")}` : all;
+};
+
+/** Return the button that adds older sessions to the list, which search and order use, too. */
+const drawOlderButton = () => {
+  const { all, total, isReading } = sessionList;
+  const older = Math.min(total, MAX_SESSIONS) - all.length;
+  if (older <= 0)
+    return h("p", { class: "older" }, `mudroom runs -n ${total} lists older sessions, too.`);
+  const read = async () => {
+    Object.assign(sessionList, { limit: MAX_SESSIONS, isReading: true });
+    drawSessionRows();
+    try {
+      drawSessions(await fetchSessions(sessionList.limit));
+    } catch (error) {
+      app.showError(String(error.message ?? error));
+    }
+    sessionList.isReading = false;
+    drawSessionRows();
+  };
+  return h(
+    "p",
+    { class: "older" },
+    `Search and order use the newest ${formatCount(all.length)} of ${plural(total, "session")}. `,
+    h(
+      "button",
+      { class: "more", disabled: Boolean(isReading), click: read },
+      isReading ? "reading…" : `list ${formatCount(older)} older`,
+    ),
   );
 };
 

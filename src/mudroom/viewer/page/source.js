@@ -13,7 +13,8 @@ const fetchJson = async (path) => {
   return answer.json();
 };
 
-const fetchSessions = () => fetchJson("api/sessions");
+/** Return {sessions, total}: the newest sessions, at most `limit`, and how many there are. */
+const fetchSessions = (limit = 200) => fetchJson(`api/sessions?limit=${limit}`);
 
 /** Reads a session from the server: first its recorded events, then new ones until it is closed.
  *

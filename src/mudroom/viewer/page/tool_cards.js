@@ -312,6 +312,9 @@ const drawCallHead = (item) => {
         ? [`${formatBytes(byteLength(item.result.text))}`, " · ", formatSeconds(item.seconds)]
         : "",
     ),
+    item.result?.text &&
+      !startsRun(item) &&
+      drawCopyButton(() => item.result.text, "the result"),
   );
 };
 
@@ -320,6 +323,7 @@ const drawCall = (item) =>
     "article",
     { class: `call view-${item.view || "other"}` },
     drawCallHead(item),
+    item.decisions && h("div", { class: "decisions" }, drawDecisions(item)),
     h(
       "div",
       { class: "callbody" },
@@ -328,6 +332,7 @@ const drawCall = (item) =>
         : (VIEW_RENDERERS[item.view] ?? drawArguments)(item),
     ),
     item.result?.images?.length > 0 && drawImages(item.result.images),
+    item.result?.context && h("div", { class: "decisions" }, drawHookContext(item.result)),
     item.result?.spill &&
       h("div", { class: "aside" }, `full output: ${oneLine(item.result.spill)}`),
   );
