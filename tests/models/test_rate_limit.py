@@ -130,6 +130,45 @@ def test_without_a_limit_a_burst_is_held_once_for_less_than_a_response(children:
     assert _on_virtual_time(run_family) <= 0.6 + 0.6 * 0.2 * (children > 8) + 1e-6
 
 
+async def _count_iterations_to_send(limiter: RateLimiter, requests: int) -> float:
+    """Return the iterations of the event loop in which a burst is sent after it was held."""
+    sent = 0
+
+    async def send() -> None:
+        nonlocal sent
+        await limiter.acquire()
+        sent += 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(requests):
+            group.create_task(send())
+        await asyncio.sleep(0)
+        assert sent == 8
+        await asyncio.sleep(0.6 * 0.5)
+        iterations = 0
+        while sent < requests:
+            iterations += 1
+            await asyncio.sleep(0)
+    return iterations
+
+
+def test_a_held_burst_is_sent_a_few_requests_at_a_time() -> None:
+    iterations = _on_virtual_time(lambda limiter: _count_iterations_to_send(limiter, 500))
+    assert 500 / 64 <= iterations <= 500 / 16
+
+
+async def _cancel_first_of_held_burst(limiter: RateLimiter) -> float:
+    requests = [asyncio.create_task(limiter.acquire()) for _ in range(12)]
+    await asyncio.sleep(0)
+    requests[8].cancel()
+    await asyncio.gather(*requests[:8], *requests[9:])
+    return asyncio.get_running_loop().time()
+
+
+def test_a_burst_is_held_for_the_same_time_when_its_first_request_is_cancelled() -> None:
+    assert _on_virtual_time(_cancel_first_of_held_burst) == pytest.approx(0.6 * 0.5)
+
+
 def test_a_burst_of_an_accepted_size_is_not_held() -> None:
     async def twice(limiter: RateLimiter) -> float:
         first = await _run_children(limiter, 200, 1)

@@ -36,6 +36,7 @@ import asyncio
 from msgspec import Struct
 
 from .._core.ports import Clock
+from .._platform.wake_queue import WakeQueue
 
 MAX_WAIT = 300.0
 """Longest time in seconds that a request may wait for a closed limiter."""
@@ -93,6 +94,9 @@ class RateLimiter:
         self._unanswered = 0
         self._largest_accepted_burst = 0
         self._burst_held_since: float | None = None
+        self._is_holding = False
+        self._held: list[asyncio.Future[None]] = []
+        self._wakes = WakeQueue()
         self._fastest_response = _ASSUMED_RESPONSE_TIME
         self._slowest_refusal = 0.0
 
@@ -101,14 +105,16 @@ class RateLimiter:
 
         Each slot must be passed to `release` once. Raises RateLimited.
         """
-        if self._rate or self._queue.locked() or self._is_burst:
+        if self._is_holding or self._is_burst:
+            await self._wait_for_burst()
+        else:
+            self._burst_held_since = None
+        if self._rate or self._queue.locked():
             async with self._queue:
                 while (wait := self._compute_wait()) > 0:
                     if wait > MAX_WAIT:
                         raise RateLimited(wait)
                     await self._clock.sleep(wait)
-        else:
-            self._burst_held_since = None
         self._unanswered += 1
         now = self._clock.monotonic()
         if self._rate:
@@ -168,14 +174,46 @@ class RateLimiter:
         accepted = max(_ALWAYS_ALLOWED_UNANSWERED, 2 * self._largest_accepted_burst)
         return self._unanswered >= accepted
 
-    def _compute_wait(self) -> float:
-        """Return the seconds until the next request may be sent; 0 or less means now."""
-        now = self._clock.monotonic()
-        if self._rate:
-            return max(self._closed_until, self._next_send_at) - now
-        if not self._is_burst:
+    async def _wait_for_burst(self) -> None:
+        """Wait until no burst is held back.
+
+        One request waits for the time and then wakes the others. In a queue, each of hundreds would
+        need an iteration of the event loop, which handles the answers of the first ones, too.
+        """
+        while True:
+            if self._is_holding:
+                waiter = asyncio.get_running_loop().create_future()
+                self._held.append(waiter)
+                await waiter
+            elif (wait := self._compute_hold()) > 0:
+                await self._hold(wait)
+            else:
+                return
+
+    async def _hold(self, seconds: float) -> None:
+        """Hold back all requests that arrive in the next seconds."""
+        self._is_holding = True
+        try:
+            await self._clock.sleep(seconds)
+        finally:
+            self._is_holding = False
+            held = self._held
+            self._held = []
+            for waiter in held:
+                self._wakes.wake(waiter)
+
+    def _compute_hold(self) -> float:
+        """Return the seconds for which the burst is held back; 0 or less means not at all."""
+        if self._rate or not self._is_burst:
             return 0.0
+        now = self._clock.monotonic()
         if self._burst_held_since is None:
             self._burst_held_since = now
         hold = min(_BURST_HOLD_FACTOR * self._fastest_response, _MAX_BURST_HOLD)
         return self._burst_held_since + hold - now
+
+    def _compute_wait(self) -> float:
+        """Return the seconds until a limit allows the next request; 0 or less means now."""
+        if not self._rate:
+            return 0.0
+        return max(self._closed_until, self._next_send_at) - self._clock.monotonic()
