@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from ._core.messages import RecordedConversation
-from ._core.ports import Clock, Model, SessionStore
+from ._core.ports import Clock, Model, RateLimiter, SessionStore
 from ._engine.recorded_conversations import rebuild_conversations
 from .errors import UsageError
 from .models import providers
@@ -31,6 +31,8 @@ class ModelRegistry:
         takes_images: send images to all models, also to those not known to accept them.
         windows: context windows that local servers reported, in tokens, by model string.
         images: whether a model takes images, as local servers reported it, by model string.
+        make_rate_limiter: returns the rate limiter of a provider, by name; None: this registry
+            makes them.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class ModelRegistry:
         takes_images: bool = False,
         windows: Mapping[str, int] = {},
         images: Mapping[str, bool] = {},
+        make_rate_limiter: Callable[[str], RateLimiter] | None = None,
     ) -> None:
         self.windows = dict(windows)
         self.images = dict(images)
@@ -51,6 +54,8 @@ class ModelRegistry:
         self._takes_images = takes_images
         self._models: dict[str, Model] = {}
         self._connections: dict[str, HttpClient] = {}
+        self._make_rate_limiter = make_rate_limiter or self._make_own_rate_limiter
+        self._rate_limiters: dict[str, RateLimiter] = {}
 
     def get_model(self, name: str) -> Model:
         """Return the model of that name; several names, with commas, are one model.
@@ -121,6 +126,17 @@ class ModelRegistry:
         for resource in (*self._models.values(), *self._connections.values()):
             await resource.close()
 
+    def get_rate_limiter(self, provider: str) -> RateLimiter:
+        """Return the rate limiter of a provider; the first call makes it."""
+        if provider not in self._rate_limiters:
+            self._rate_limiters[provider] = self._make_rate_limiter(provider)
+        return self._rate_limiters[provider]
+
+    def _make_own_rate_limiter(self, _: str) -> RateLimiter:
+        from .models._rate_limit import AdaptiveRateLimiter
+
+        return AdaptiveRateLimiter(self._clock)
+
     def _create_model(self, name: str) -> Model:
         if "," in name:
             from .models.fallback import FallbackModel
@@ -146,6 +162,7 @@ class ModelRegistry:
                     provider_name, providers.find_key_variable(provider, self._environ)
                 ),
                 takes_images=self._takes_images or providers.takes_images(provider, model),
+                limiter=self.get_rate_limiter(provider_name),
             )
         if provider.wire == "scripted":
             raise UsageError(
@@ -189,7 +206,9 @@ class ModelRegistry:
             key_variable = providers.find_key_variable(provider, self._environ)
             url_variable = providers.get_url_variable(provider)
             hints = ProviderHints(provider.name, key_variable, url_variable)
-            self._connections[provider.name] = HttpClient(clock=self._clock, hints=hints)
+            self._connections[provider.name] = HttpClient(
+                clock=self._clock, hints=hints, limiter=self.get_rate_limiter(provider.name)
+            )
         return self._connections[provider.name]
 
 

@@ -29,6 +29,7 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.rules import Permissions
 from .workers.process.messages import WorkerConfig
+from .workers.process.rate_limits import RemoteRateLimiter
 from .workers.process.remote_services import (
     RemoteApprover,
     RemoteJournal,
@@ -39,8 +40,8 @@ from .workers.process.server_calls import RemoteServers, ServersState, describe_
 from .workers.process.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
 from .workers.process.worker import ProcessWorker
 
-_PROGRAM = "mudroom.worker_process"
-"""Module that worker processes run."""
+_COMMAND = (sys.executable, "-m", "mudroom.worker_process")
+"""Command line of a worker process, without the number of its socket."""
 
 
 def make_process_worker(
@@ -101,7 +102,7 @@ def make_process_worker(
         board_offer=board_offer,
         servers=_encode_servers(services.servers),
     )
-    return ProcessWorker(services, config, [sys.executable, "-m", _PROGRAM], processes)
+    return ProcessWorker(services, config, _COMMAND, processes, models.get_rate_limiter)
 
 
 def _collect_tools(
@@ -228,6 +229,7 @@ def _open_models(
         takes_images=config.takes_images,
         windows=config.windows,
         images=config.images,
+        make_rate_limiter=lambda provider: RemoteRateLimiter(link, provider),
     )
     for name in config.bridged_models:
         models.register(RemoteModel(link, name))

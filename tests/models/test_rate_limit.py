@@ -2,11 +2,12 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from mudroom.models._rate_limit import RateLimited, RateLimiter
+from mudroom._core.ports import RateLimited, RateLimiter
+from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.clock import LoopClock, run_virtual
 
 
@@ -45,39 +46,46 @@ class FixedWindow:
 class LimitedRequests:
     """Children that need two answers each; counts requests and violations of the limit."""
 
-    def __init__(self, provider: TokenBucket | FixedWindow, refusal: float, answer: float) -> None:
-        self.limiter = RateLimiter(LoopClock())
+    def __init__(
+        self,
+        provider: TokenBucket | FixedWindow,
+        refusal: float,
+        answer: float,
+        limiters: Sequence[RateLimiter] = (),
+    ) -> None:
+        self.limiters = limiters or [AdaptiveRateLimiter(LoopClock())]
         self.provider = provider
         self.refusal = refusal
         self.answer = answer
         self.sent = self.broken = self.most_tries = 0
         self.closed_until = 0.0
 
-    async def request(self, generator: random.Random) -> None:
+    async def request(self, generator: random.Random, limiter: RateLimiter) -> None:
         loop = asyncio.get_running_loop()
         tries = 0
         while True:
             tries += 1
             self.most_tries = max(self.most_tries, tries)
-            permit = await self.limiter.acquire()
+            permit = await limiter.acquire()
             self.sent += 1
             self.broken += loop.time() < self.closed_until
             wait = self.provider.refuses(loop.time())
             if not wait:
                 await asyncio.sleep(self.answer)
-                self.limiter.record_accepted(permit)
-                return self.limiter.release(permit)
+                limiter.record_accepted(permit)
+                return limiter.release(permit)
             await asyncio.sleep(self.refusal)
             self.closed_until = max(self.closed_until, loop.time() + wait)
-            self.limiter.record_refused(permit, wait)
-            self.limiter.release(permit)
+            limiter.record_refused(permit, wait)
+            limiter.release(permit)
             await asyncio.sleep(max(wait, generator.random() * 0.5 * 2 ** (tries - 1)))
 
     async def run(self, children: int) -> float:
         async def child(seed: int) -> None:
             generator = random.Random(seed)
-            await self.request(generator)
-            await self.request(generator)
+            limiter = self.limiters[seed % len(self.limiters)]
+            await self.request(generator, limiter)
+            await self.request(generator, limiter)
 
         async with asyncio.TaskGroup() as group:
             for seed in range(children):
@@ -101,7 +109,7 @@ def test_64_children_at_four_requests_per_second_cause_few_refusals(
     assert seconds <= 1.25 * 128 / 4
 
 
-async def _run_children(limiter: RateLimiter, children: int, turns: int) -> float:
+async def _run_children(limiter: AdaptiveRateLimiter, children: int, turns: int) -> float:
     async def child() -> None:
         for _ in range(turns):
             permit = await limiter.acquire()
@@ -115,16 +123,16 @@ async def _run_children(limiter: RateLimiter, children: int, turns: int) -> floa
     return asyncio.get_running_loop().time()
 
 
-def _on_virtual_time(work: Callable[[RateLimiter], Awaitable[float]]) -> float:
+def _on_virtual_time(work: Callable[[AdaptiveRateLimiter], Awaitable[float]]) -> float:
     async def run() -> float:
-        return await work(RateLimiter(LoopClock()))
+        return await work(AdaptiveRateLimiter(LoopClock()))
 
     return run_virtual(run())
 
 
 @pytest.mark.parametrize("children", [8, 64, 500, 2000])
 def test_without_a_limit_a_burst_is_held_once_for_less_than_a_response(children: int) -> None:
-    async def run_family(limiter: RateLimiter) -> float:
+    async def run_family(limiter: AdaptiveRateLimiter) -> float:
         return -await _run_children(limiter, 1, 1) + await _run_children(limiter, children, 3)
 
     assert _on_virtual_time(run_family) <= 0.6 + 0.6 * 0.2 * (children > 8) + 1e-6
@@ -170,7 +178,7 @@ def test_a_burst_is_held_for_the_same_time_when_its_first_request_is_cancelled()
 
 
 def test_a_burst_of_an_accepted_size_is_not_held() -> None:
-    async def twice(limiter: RateLimiter) -> float:
+    async def twice(limiter: AdaptiveRateLimiter) -> float:
         first = await _run_children(limiter, 200, 1)
         return await _run_children(limiter, 200, 1) - first
 
@@ -178,7 +186,7 @@ def test_a_burst_of_an_accepted_size_is_not_held() -> None:
 
 
 def test_the_rate_recovers_soon_after_a_single_refusal() -> None:
-    async def work(limiter: RateLimiter) -> float:
+    async def work(limiter: AdaptiveRateLimiter) -> float:
         permit = await limiter.acquire()
         limiter.record_refused(permit, 1.0)
         limiter.release(permit)
@@ -187,7 +195,7 @@ def test_the_rate_recovers_soon_after_a_single_refusal() -> None:
     assert _on_virtual_time(work) < 10
 
 
-async def _closed_while_waiting(limiter: RateLimiter) -> float:
+async def _closed_while_waiting(limiter: AdaptiveRateLimiter) -> float:
     first = await limiter.acquire()
     second = await limiter.acquire()
     limiter.record_refused(first, 5.0)
@@ -203,7 +211,7 @@ def test_a_wait_longer_than_max_wait_raises_rate_limited() -> None:
     assert _on_virtual_time(_closed_while_waiting) < 6
 
 
-async def _cancelled_in_the_queue(limiter: RateLimiter) -> float:
+async def _cancelled_in_the_queue(limiter: AdaptiveRateLimiter) -> float:
     permit = await limiter.acquire()
     limiter.record_refused(permit, 5.0)
     limiter.release(permit)

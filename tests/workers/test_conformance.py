@@ -11,6 +11,7 @@ import pytest
 
 from mudroom._core.ports import Worker
 from mudroom._engine.session_context import SessionServices
+from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check
 from mudroom.workers.local import LocalWorker
@@ -54,7 +55,13 @@ async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
         max_children=64,
     )
     program = str(Path(__file__).with_name("conformance_process.py"))
-    worker = ProcessWorker(services, config, [sys.executable, program], processes=2)
+    worker = ProcessWorker(
+        services,
+        config,
+        [sys.executable, program],
+        2,
+        lambda _: AdaptiveRateLimiter(services.clock),
+    )
     yield worker
     await worker.close()
 

@@ -12,7 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from .._core.messages import AssistantMessage
-from .._core.ports import Clock, RetryNotice, StreamChunk
+from .._core.ports import (
+    Clock,
+    RateLimited,
+    RateLimiter,
+    RequestSlot,
+    RetryNotice,
+    StreamChunk,
+)
 from .._platform.http1.errors import HttpError
 from .._platform.http1.pool import ConnectionPool, Response
 from ..errors import ModelGarbled
@@ -30,7 +37,7 @@ from ._errors import (
     redact,
 )
 from ._json import is_json
-from ._rate_limit import MAX_WAIT, RateLimited, RateLimiter, RequestSlot
+from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter
 from ._sse import LineParser, SseParser
 
 _REFUSAL_WAIT = 0.5
@@ -114,6 +121,7 @@ class HttpClient:
 
     Arguments:
         hints: names for error messages.
+        limiter: the rate limiter of the provider; None: one of this client alone.
         read_timeout: seconds without data after which a stream counts as broken.
         max_tries: attempts of one request.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
@@ -124,6 +132,7 @@ class HttpClient:
         *,
         clock: Clock,
         hints: ProviderHints = _UNKNOWN_PROVIDER,
+        limiter: RateLimiter | None = None,
         read_timeout: float = 120.0,
         max_tries: int = _MAX_TRIES,
         jitter: Callable[[], float] = random.random,
@@ -133,7 +142,7 @@ class HttpClient:
         self.read_timeout = read_timeout
         self._max_tries = max_tries
         self._jitter = jitter
-        self.limiter = RateLimiter(clock)
+        self.limiter = limiter or AdaptiveRateLimiter(clock)
         self._pool: ConnectionPool | None = None
 
     async def stream_answer(

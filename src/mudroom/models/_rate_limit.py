@@ -1,4 +1,4 @@
-"""Rate limiter for one provider.
+"""Rate limiter that adapts its rate to the refusals of one provider.
 
 While no limit is known, every request is sent immediately. There is one exception, the burst hold:
 if many more requests wait for a response than the provider has accepted at once before, the rest of
@@ -33,9 +33,7 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec import Struct
-
-from .._core.ports import Clock
+from .._core.ports import Clock, RateLimited, RequestSlot
 from .._platform.wake_queue import WakeQueue
 
 MAX_WAIT = 300.0
@@ -57,30 +55,8 @@ _CLOCK_MARGIN = 0.005
 """Seconds added to the provider's own wait, because clocks are rounded."""
 
 
-class RateLimited(Exception):
-    """The limiter stays closed for `seconds`, which is longer than a request may wait."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(f"closed for {seconds:.0f} s")
-        self.seconds = seconds
-
-
-class RequestSlot(Struct, eq=False):
-    """Permission to send one request.
-
-    Arguments:
-        sent_at: time it was granted, on the monotonic clock.
-        unanswered_when_sent: number of requests without a response then, this one included.
-        is_answered: whether a response has arrived.
-    """
-
-    sent_at: float
-    unanswered_when_sent: int
-    is_answered: bool = False
-
-
-class RateLimiter:
-    """Queue that all requests to one provider pass; the module docstring explains its rules."""
+class AdaptiveRateLimiter:
+    """The port RateLimiter in one process; the module docstring explains its rules."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

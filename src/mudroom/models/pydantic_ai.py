@@ -11,7 +11,7 @@ import msgspec
 
 from .._core.budgets import choose_smaller
 from .._core.messages import AssistantMessage, Message, UserMessage
-from .._core.ports import Clock, RequestConfig, RetryNotice, StreamChunk
+from .._core.ports import Clock, RateLimiter, RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
 from ._errors import (
     ProviderHints,
@@ -29,7 +29,7 @@ from ._pydantic_ai_messages import (
     to_model_request,
     to_model_response,
 )
-from ._rate_limit import RateLimiter
+from ._rate_limit import AdaptiveRateLimiter
 from ._tool_names import ToolNames
 from ._wire import get_sampling, warn_unsent_sampling
 from .model_facts import ModelFacts, find_facts
@@ -54,6 +54,7 @@ class PydanticAIModel:
         jitter: returns a random number from 0 to 1, for the delay between attempts.
         takes_images: the model accepts images; otherwise it gets placeholders.
         hints: names for error messages; None derives them from the model.
+        limiter: the rate limiter of the provider; None: one of this model alone.
     """
 
     def __init__(
@@ -64,13 +65,14 @@ class PydanticAIModel:
         jitter: Callable[[], float] = random.random,
         takes_images: bool = True,
         hints: ProviderHints | None = None,
+        limiter: RateLimiter | None = None,
     ) -> None:
         self.name = model if isinstance(model, str) else f"{model.system}:{model.model_name}"
         self.clock = clock
         self.jitter = jitter
         self.takes_images = takes_images
         self.hints = hints
-        self.rate_limiter = RateLimiter(clock)
+        self.rate_limiter = limiter or AdaptiveRateLimiter(clock)
         self._model = model
         self._owns_model = False
         self.unsent: set[str] = set()

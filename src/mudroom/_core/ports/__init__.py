@@ -19,6 +19,7 @@ from .isolation import (
 )
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
+from .rate_limiter import RateLimited, RateLimiter, RequestSlot
 from .sandbox import CommandResult, Sandbox
 from .servers import ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
@@ -62,7 +63,10 @@ __all__ = [
     "ModelConversation",
     "PermissionVerdict",
     "Policy",
+    "RateLimited",
+    "RateLimiter",
     "RequestConfig",
+    "RequestSlot",
     "RetryNotice",
     "RunHandle",
     "Sandbox",

@@ -260,6 +260,35 @@ class EndAdmission(Struct, frozen=True, tag=True):
     run_id: str
 
 
+class AcquireSlot(Struct, frozen=True, tag=True):
+    """Ask for a slot of a provider's rate limiter.
+
+    The reply is a `CallReply`: 0.0, or the seconds for which the limiter stays closed.
+    """
+
+    id: int
+    provider: str
+
+
+class RecordAccepted(Struct, frozen=True, tag=True):
+    """The provider accepted a request; a refusal may follow. `id`: that of the `AcquireSlot`."""
+
+    id: int
+
+
+class RecordRefused(Struct, frozen=True, tag=True):
+    """The provider refused a request and wants none for `retry_after` seconds."""
+
+    id: int
+    retry_after: float
+
+
+class ReleaseSlot(Struct, frozen=True, tag=True):
+    """End a request, or give up the wait for its slot."""
+
+    id: int
+
+
 class Pause(Struct, frozen=True, tag=True):
     """Stop or restart the clocks of the ancestors of a run."""
 
@@ -330,6 +359,10 @@ ToSession = (
     | RequestAdmission
     | AddChild
     | EndAdmission
+    | AcquireSlot
+    | RecordAccepted
+    | RecordRefused
+    | ReleaseSlot
     | Pause
     | ModelStart
     | ModelAppend

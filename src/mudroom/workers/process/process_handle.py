@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 
-from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
-from ..._core.events import (
-    MessageSent,
-    RunFinished,
-    RunResumed,
-    RunStarted,
-    StoredEvent,
-    ToolCallFinished,
-    ToolCallStarted,
-)
-from ..._core.messages import NO_USAGE, Usage
+from ..._core.budgets import Grant
+from ..._core.events import StoredEvent
+from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id
 from ..._core.runs import Brief, Report
-from ..._engine.meters.meter import Meter
-from ..._engine.meters.request_gate import RequestGate
-from ..._engine.meters.request_plan import Admission, Permit
 from ..._engine.session_context import SessionServices
 from ..._platform.programs import end_program, start_program
+from .assigned_run import AssignedRun
 from .channel import Channel, encode
 from .messages import (
     AddChild,
@@ -36,7 +25,6 @@ from .messages import (
     CallSession,
     Charge,
     EndAdmission,
-    ParentMeterState,
     Pause,
     RequestAdmission,
     RunReply,
@@ -46,6 +34,7 @@ from .messages import (
     WorkerConfig,
 )
 from .model_bridge import ModelBridge, ModelMessage
+from .rate_limits import LimitedRequests, LimiterMessage
 from .session_calls import call_service, list_targets
 
 _EXIT_SECONDS = 2.0
@@ -55,179 +44,26 @@ class ProcessLost(Exception):
     """The worker process ended while it executed a run."""
 
 
-class AssignedRun:
-    """State of a run in a worker process, kept by the session's process.
-
-    Attributes:
-        recorded: stored events of the run and of the runs below it, by run id.
-        live: ids of these runs that have started and not ended.
-        on_begin: called when the run has started, or continues in another process.
-    """
-
-    def __init__(self, brief: Brief, meter: Meter, past: dict[str, list[StoredEvent]]) -> None:
-        self.run_id = brief.run_id
-        self.meter = meter
-        self.recorded = past
-        self.live: set[str] = set()
-        self.on_begin: Callable[[], None] | None = None
-        self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
-        self._usage = Usage()
-        self._usd = 0.0
-        self._estimate = Usage()
-        self._children = 0
-        self._turns = 0
-        self._charges = 0
-        self._admissions: dict[int, asyncio.Task[Permit | LimitState]] = {}
-        self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
-        self._has_ended = False
-
-    def add(self, events: Sequence[StoredEvent]) -> None:
-        """Keep stored events."""
-        for event in events:
-            self.recorded.setdefault(event.run, []).append(event)
-            if isinstance(event, RunStarted | RunResumed):
-                self.live.add(event.run)
-                if event.run == self.run_id and self.on_begin is not None:
-                    self.on_begin()
-            elif isinstance(event, RunFinished):
-                self.live.discard(event.run)
-                self._end_waiting(event.run)
-            elif isinstance(event, MessageSent):
-                future = self._waiting.pop((event.run, event.message.id), None)
-                if future is not None:
-                    future.set_result(True)
-
-    async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
-        """Wait until the journal has a message; return False if its run ends without it."""
-        events = self.recorded.get(run_id, [])
-        if any(
-            isinstance(event, MessageSent) and event.message.id == message_id for event in events
-        ):
-            return True
-        if self._has_ended or (events and isinstance(events[-1], RunFinished)):
-            return False
-        new = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self._waiting.setdefault((run_id, message_id), new))
-
-    def find_current_call(self, run_id: str) -> tuple[str, float] | None:
-        """Return the tool and the seconds of the call of a run that works longest."""
-        events = self.recorded.get(run_id, [])
-        ended = {event.call_id for event in events if isinstance(event, ToolCallFinished)}
-        for event in events:
-            if isinstance(event, ToolCallStarted) and event.call.id not in ended:
-                return event.call.name, time.time() - event.at
-        return None
-
-    def end(self) -> None:
-        """Mark the run and the runs below it as ended."""
-        self._has_ended = True
-        self._end_requests()
-        for run_id, _ in list(self._waiting):
-            self._end_waiting(run_id)
-
-    def _end_waiting(self, run_id: str) -> None:
-        for key in [key for key in self._waiting if key[0] == run_id]:
-            self._waiting.pop(key).set_result(False)
-
-    def charge(self, charge: Charge) -> None:
-        """Charge the meter of the run and those of its ancestors."""
-        self._charges += 1
-        if charge.turns:
-            self._add_turns(charge.turns)
-            return
-        self._usage += charge.usage
-        self._usd += charge.usd or 0.0
-        if charge.estimate != NO_USAGE:
-            self._estimate += charge.estimate
-        self._children += charge.children
-        self.meter.add_usage(charge.usage, charge.usd, charge.children, charge.estimate)
-
-    def add_child(self) -> str:
-        """Count a child that starts; return the reason why it may not, or ""."""
-        try:
-            self.meter.check_children()
-        except ValueError as error:
-            return str(error)
-        self._children += 1
-        self.meter.add_children(1)
-        return ""
-
-    def refund(self) -> None:
-        """Take back all charges: another process continues the run and charges its past again."""
-        # The price may be None: then it is not known.
-        usage = _negate(self._usage)
-        self.meter.add_usage(usage, -self._usd, -self._children, _negate(self._estimate))
-        self._add_turns(-self._turns)
-        self._end_requests()
-        self._usage = Usage()
-        self._usd = 0.0
-        self._estimate = Usage()
-        self._children = 0
-        self._charges = 0
-
-    def _add_turns(self, count: int) -> None:
-        self._turns += count
-        self.meter.add_turns(count)
-
-    async def admit(self, gate: RequestGate, request: RequestAdmission) -> Admission:
-        """Wait until the limits of the run and its ancestors allow a request."""
-        applying = gate.admit(self.meter, request.plan, is_own=request.is_own)
-        task = asyncio.create_task(applying)
-        self._admissions[request.id] = task
-        outcome = await task
-        if isinstance(outcome, LimitState):
-            return Admission(refusal=outcome)
-        if request.is_own and not request.plan.is_summary:
-            self._turns += 1
-        return Admission(max_tokens=outcome.max_tokens, cut_by=outcome.cut_by)
-
-    def end_request(self, number: int) -> None:
-        """End a request, or give up its admission."""
-        task = self._admissions.pop(number, None)
-        if task is None or task.cancel() or task.cancelled():
-            return
-        outcome = task.result()
-        if isinstance(outcome, Permit):
-            outcome.end()
-
-    def _end_requests(self) -> None:
-        for number in list(self._admissions):
-            self.end_request(number)
-
-    def make_parent_meter_state(self) -> ParentMeterState:
-        """Return the limits and unspent amounts of the ancestors of the run."""
-        shared: list[LimitState] = []
-        left: dict[Limit, float] = {}
-        ancestor = self.meter.parent
-        if isinstance(ancestor, Meter):
-            for limit in SHARED_LIMITS:
-                amount = ancestor.compute_amount_left(limit)
-                if amount is not None:
-                    left[limit] = amount
-        while isinstance(ancestor, Meter):
-            shared.extend(ancestor.list_shared_limits())
-            ancestor = ancestor.parent
-        return ParentMeterState(self.run_id, tuple(shared), left, self._charges)
-
-
-def _negate(usage: Usage) -> Usage:
-    return Usage(*(amount and -amount for amount in msgspec.structs.astuple(usage)))
-
-
 class ProcessHandle:
     """Handle of one worker process: starts it, gives it runs, and serves its requests.
 
     Arguments:
         command: command line of the worker process; the number of its socket is added.
+        get_rate_limiter: returns the rate limiter of a provider, by name.
     """
 
     def __init__(
-        self, command: Sequence[str], config: WorkerConfig, services: SessionServices
+        self,
+        command: Sequence[str],
+        config: WorkerConfig,
+        services: SessionServices,
+        get_rate_limiter: Callable[[str], RateLimiter],
     ) -> None:
         self._command = command
         self._config = config
         self._services = services
         self._targets = list_targets(services, self._append)
+        self._limited = LimitedRequests(get_rate_limiter, self.send)
         self._runs: dict[str, AssignedRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._appends: set[asyncio.Task[None]] = set()
@@ -325,6 +161,7 @@ class ProcessHandle:
         while (message := await channel.receive()) is not None:
             self._handle(message)
         self.is_lost = True
+        self._limited.close()
         if self._bridge is not None:
             self._bridge.close()
         # First store all events that the process has sent: a run continues from them.
@@ -345,6 +182,8 @@ class ProcessHandle:
         elif isinstance(message, AddChild):
             if run := self._runs.get(message.run_id):
                 self.send(CallReply(message.id, encode(run.add_child())))
+        elif isinstance(message, LimiterMessage):
+            self._limited.handle(message)
         elif isinstance(message, ModelMessage):
             assert self._bridge is not None
             self._bridge.handle(message)

@@ -24,6 +24,7 @@ from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
 from .channel import Channel, encode
 from .messages import (
+    AcquireSlot,
     AddChild,
     CallReply,
     CallSession,
@@ -64,7 +65,9 @@ class SessionLink:
         """Call a service of the session and return its encoded result; see `session_calls`."""
         return await self.request(CallSession(self.make_id(), name, encode(arguments)))
 
-    async def request(self, message: CallSession | RequestAdmission | AddChild) -> bytes:
+    async def request(
+        self, message: CallSession | RequestAdmission | AddChild | AcquireSlot
+    ) -> bytes:
         """Send a message to the session's process and return the encoded result."""
         future: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
         self._replies[message.id] = future

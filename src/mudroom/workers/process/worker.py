@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,14 +13,15 @@ import msgspec
 
 from ..._core.budgets import Grant
 from ..._core.events import MessageSent, RunFinished, StoredEvent
-from ..._core.ports import RunHandle
+from ..._core.ports import RateLimiter, RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.recorded_conversations import find_report
 from ..._engine.resume import walk_descendants
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
+from .assigned_run import AssignedRun
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
-from .process_handle import AssignedRun, ProcessHandle, ProcessLost
+from .process_handle import ProcessHandle, ProcessLost
 
 MAX_STARTS = 3
 """Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
@@ -189,6 +190,7 @@ class ProcessWorker:
         config: facts from which a worker process builds its services.
         command: command line of a worker process.
         processes: number of worker processes; 0 means one per processor.
+        get_rate_limiter: returns the rate limiter of a provider, by name.
     """
 
     def __init__(
@@ -196,11 +198,13 @@ class ProcessWorker:
         services: SessionServices,
         config: WorkerConfig,
         command: Sequence[str],
-        processes: int = 0,
+        processes: int,
+        get_rate_limiter: Callable[[str], RateLimiter],
     ) -> None:
         self._services = services
         self._config = config
         self._command = command
+        self._get_rate_limiter = get_rate_limiter
         self._local = LocalWorker(services, config.max_children, child_worker=self)
         self._slots: dict[int, asyncio.Semaphore] = defaultdict(
             partial(asyncio.Semaphore, config.max_children)
@@ -285,7 +289,7 @@ class ProcessWorker:
         return min(self._processes, key=lambda process: process.load)
 
     def _make_process(self) -> ProcessHandle:
-        return ProcessHandle(self._command, self._config, self._services)
+        return ProcessHandle(self._command, self._config, self._services, self._get_rate_limiter)
 
     async def _record_lost(self, brief: Brief, assigned: AssignedRun) -> Report[Any]:
         outputs: dict[str, Any] = {}

@@ -1,0 +1,54 @@
+"""RateLimiter port: the pace of requests to one provider."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class RateLimited(Exception):
+    """The limiter stays closed for `seconds`, which is longer than a request may wait."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"closed for {seconds:.0f} s")
+        self.seconds = seconds
+
+
+class RequestSlot(Struct, eq=False):
+    """Permission to send one request.
+
+    Arguments:
+        sent_at: time it was granted, on the monotonic clock.
+        unanswered_when_sent: number of requests without a response then, this one included.
+        is_answered: whether the request has ended.
+        number: id of the slot between two processes, 0 in one process.
+    """
+
+    sent_at: float
+    unanswered_when_sent: int
+    is_answered: bool = False
+    number: int = 0
+
+
+class RateLimiter(Protocol):
+    """Queue that all requests to one provider pass."""
+
+    async def acquire(self) -> RequestSlot:
+        """Wait until a request may be sent and return its slot.
+
+        Each slot must be passed to `release` once. Raises RateLimited.
+        """
+        ...
+
+    def record_accepted(self, slot: RequestSlot) -> None:
+        """Record that the provider accepted a request."""
+        ...
+
+    def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
+        """Record that the provider refused a request and wants none for `retry_after` seconds."""
+        ...
+
+    def release(self, slot: RequestSlot) -> None:
+        """End a request, with or without a response."""
+        ...
