@@ -29,8 +29,10 @@ def get_environ(options: SessionOptions) -> Mapping[str, str]:
 
 
 def find_home(options: SessionOptions) -> str:
-    """Return mudroom's state folder."""
-    return options.home or config.find_home(get_environ(options))
+    """Return the absolute path of mudroom's state folder."""
+    if options.home:
+        return os.path.abspath(options.home)
+    return config.find_home(get_environ(options))
 
 
 def find_folder(options: SessionOptions) -> str:

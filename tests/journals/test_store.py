@@ -88,6 +88,18 @@ async def test_a_damaged_session_hides_no_other(tmp_path: Path) -> None:
     assert [info.id for info in await store.list()] == [ID]
 
 
+async def test_a_relative_folder_stays_that_of_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore("home")
+    await create(store, ID)
+    monkeypatch.chdir("/")
+    assert store.get_path(ID) == tmp_path / "home" / "sessions" / f"{ID}.db"
+    assert (await summarize(store)).error == ""
+    assert [info.id for info in await store.list()] == [ID]
+
+
 async def test_an_unreadable_folder_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("a file")
     with pytest.raises(JournalError, match="MUDROOM_HOME"):

@@ -24,11 +24,12 @@ class SqliteStore:
     """Session store in a state folder, which may not exist yet.
 
     Arguments:
-        home: mudroom's state folder. The files are in its subfolder `sessions`.
+        home: mudroom's state folder. The files are in its subfolder `sessions`. A relative path
+            begins at the current folder of now.
     """
 
     def __init__(self, home: str | Path) -> None:
-        self.home = Path(home)
+        self.home = Path(home).absolute()
 
     def get_path(self, session: str) -> Path:
         """Return the path of a session's file, which may not exist.
