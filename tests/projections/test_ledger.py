@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudroom import AnyEvent, Ledger, ToolResult, Usage
-from mudroom.events import ToolCallFinished, ToolCallStarted
+from mudroom.events import MessageDelivered, ToolCallFinished, ToolCallStarted
 from mudroom.projections.ledger import LedgerBuilder, PromptLedgers, describe_ledger
 from mudroom.testing.event_builders import (
     run_finished,
@@ -55,6 +55,25 @@ def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() ->
     assert (got.read_lines, got.read_bytes, got.read_tokens) == (701, 3509, 877)
     assert (got.returned_lines, got.returned_bytes, got.returned_tokens) == (1, 7, 2)
     assert got.child_tokens == 2320
+
+
+def test_reports_and_messages_of_background_children_are_returned() -> None:
+    def deliver(run: str, text: str, origin: str) -> AnyEvent:
+        return MessageDelivered(at=3, run=run, turn=2, text=text, origin=origin, message_id="m")
+
+    events: list[AnyEvent] = [
+        run_started("1"),
+        run_started("1.1.1", "1"),
+        run_started("1.1.1.1.1", "1.1.1"),
+        *make_task_events("1", "started\n"),
+        deliver("1", "<task-notification>\nreport\n</task-notification>\n", "1.1.1"),
+        deliver("1.1.1", "a message between children", "1.1.1.1.1"),
+        deliver("1", "faster, please", "user"),
+        deliver("1", "the engine's own", "mudroom"),
+    ]
+    got = Ledger.from_events(events)
+    assert got.returned_lines == 4
+    assert got.returned_bytes == len("started\n<task-notification>\nreport\n</task-notification>\n")
 
 
 def test_a_child_with_several_runs_is_one_child() -> None:

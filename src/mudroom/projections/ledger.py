@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from .._core.counts import count_noun, format_size
 from .._core.events import (
     AnyEvent,
+    MessageDelivered,
     NoteInjected,
     RunFinished,
     RunStarted,
@@ -31,8 +32,8 @@ class Ledger(Struct, frozen=True, kw_only=True):
             too.
         read_lines, read_bytes, read_tokens: results of tools, not reports, that went into
             contexts of children.
-        returned_lines, returned_bytes, returned_tokens: reports that went into the context of the
-            root run, and reports to a program.
+        returned_lines, returned_bytes, returned_tokens: reports and messages of children that went
+            into the context of the root run, and reports to a program.
         parent_tokens: the largest prompt of a model call of a root run, as the provider counted it.
         without_children_tokens: estimated size of that prompt if the root run had read everything.
         child_tokens: input and output of all model calls of children, as the providers counted.
@@ -120,6 +121,8 @@ class LedgerBuilder:
             self._add_result(event)
         elif isinstance(event, NoteInjected) and event.origin == "hook":
             self._from_hooks.add(event.text)
+        elif isinstance(event, MessageDelivered):
+            self._add_message(event)
         elif isinstance(event, RunFinished) and event.run in self._program_tasks:
             self._returned.add(event.report.text)
 
@@ -147,6 +150,11 @@ class LedgerBuilder:
             self._read.add(event.result.text)
         elif event.run in self._roots and is_report and not event.refused:
             self._returned.add(event.result.text)
+
+    def _add_message(self, event: MessageDelivered) -> None:
+        """Count a message of a child to the root run: reports of background children are such."""
+        if event.run in self._roots and event.origin in self._children:
+            self._returned.add(event.text)
 
     @property
     def ledger(self) -> Ledger:

@@ -10,9 +10,10 @@ from tests.compaction.conftest import Stage, make_talker
 from tests.viewer.sessions import SessionBuilder
 
 from mudroom import Session
-from mudroom.events import StoredEvent
+from mudroom.events import MessageDelivered, StoredEvent
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.projections.ledger import Ledger
 
 from .conftest import Page
 from .test_page import SCREENSHOTS, open_page, read_selection, read_texts
@@ -69,6 +70,21 @@ async def test_messages_and_notifications_are_cards_that_lead_to_their_runs(
         await page.wait_until("document.querySelector('.arrival code')")
         assert await read_texts(page, ".arrival .callhead b") == ["message from main 1"]
         assert await read_texts(page, ".arrived code") == ["typos"]
+
+
+async def test_the_report_of_a_background_child_has_come_back(page: Page, tmp_path: Path) -> None:
+    script = await record_background(tmp_path / "work")
+    book = Ledger.from_events(script.events)
+    (report,) = [
+        event.text
+        for event in script.events
+        if isinstance(event, MessageDelivered) and event.run == "1"
+    ]
+    assert "**Nothing** wrong." in report
+    async with open_page(page, script, "&tab=ledger"):
+        sums = await page.run("app.fold.returned")
+        assert (sums["lines"], sums["bytes"]) == (book.returned_lines, book.returned_bytes)
+        assert await page.run("app.fold.runs.get('1.1.1').back.bytes") == len(report)
 
 
 async def test_a_compaction_shows_the_context_before_and_after_it(

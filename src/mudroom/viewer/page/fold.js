@@ -193,6 +193,11 @@ const addNote = (fold, run, event) => {
   });
   const message = fold.messagesById.get(event.message_id);
   if (message) message.item = item;
+  const sender = event.type === "message_delivered" && fold.runs.get(event.origin);
+  if (sender && sender.depth && !run.depth) {
+    addText(sender.back, event.text);
+    addText(fold.returned, event.text);
+  }
 };
 
 /** Keep a message to a run; `to` is the first run of a named child. */
