@@ -129,6 +129,17 @@ def test_the_result_is_cached_for_a_day_and_for_this_program(tmp_path: Path) -> 
     assert memory.stat().st_mode & 0o077 == 0
 
 
+def test_a_new_state_folder_gets_what_the_process_detected(tmp_path: Path) -> None:
+    write_program(tmp_path / "bin", f"echo x >> {tmp_path}/tries; exit 1")
+    environ = {"PATH": str(tmp_path / "bin")}
+    homes = [tmp_path / "one", tmp_path / "two"]
+    first, second = (detect(str(tmp_path / "ws"), environ, str(home)) for home in homes)
+    assert first == second and first.no_full_reason
+    assert (tmp_path / "tries").read_text().split() == ["x"]
+    one, two = ((home / "sandbox.json").read_text() for home in homes)
+    assert one == two, "its day does not begin again"
+
+
 def test_an_unwritable_state_folder_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert detect(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -11,8 +10,8 @@ import sys
 import time
 from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from .._core.ports.sandbox import SEATBELT_MODE
 from .._platform.scratch_dirs import ScratchDir
@@ -72,8 +71,22 @@ class Detected(Struct, frozen=True):
         return f"commands keep root's user id, because {self.no_other_user_reason}"
 
 
+class _Cache(Struct, frozen=True):
+    """A result with its time, and all that it depends on."""
+
+    key: list[str | int]
+    at: float
+    found: Detected
+
+
+_caches: dict[str, _Cache] = {}
+"""Results of this process by key, for state folders without a cache."""
+
+
 def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
     """Return what works here; the result is cached for a day, until something relevant changes.
+
+    A state folder without a cache gets the result that this process has, if there is one.
 
     Arguments:
         workspace: no program is taken from it.
@@ -82,6 +95,7 @@ def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
     bwrap = find_bwrap(environ, workspace)
     ignored = "" if bwrap else find_bwrap(environ)
     key = [
+        sys.platform,
         platform.release(),
         bwrap,
         ignored,
@@ -90,17 +104,16 @@ def detect(workspace: str, environ: Mapping[str, str], home: str) -> Detected:
         sys.executable,
         os.stat(workspace).st_dev if os.path.isdir(workspace) else 0,
     ]
-    cache = os.path.join(home, "sandbox.json")
-    try:
-        with open(cache, encoding="utf-8") as file:
-            cached = json.load(file)
-        if cached["key"] == key and 0 <= time.time() - cached["at"] < _CACHE_SECONDS:
-            return Detected(**cached["found"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    detected = run_probes(bwrap, workspace, ignored=ignored)
-    _write_cache(cache, {"key": key, "at": time.time(), "found": asdict(detected)})
-    return detected
+    path = os.path.join(home, "sandbox.json")
+    is_new = not os.path.exists(path)
+    cache = _caches.get(str(key)) if is_new else _read_cache(path)
+    if cache is None or cache.key != key or not 0 <= time.time() - cache.at < _CACHE_SECONDS:
+        cache = _Cache(key, time.time(), run_probes(bwrap, workspace, ignored=ignored))
+        _caches[str(key)] = cache
+        is_new = True
+    if is_new:
+        _write_cache(path, cache)
+    return cache.found
 
 
 def find_bwrap(environ: Mapping[str, str], workspace: str = "") -> str:
@@ -222,14 +235,23 @@ def _find_unsupported_reason() -> str:
     return "" if shutil.which("bash", path="/bin") else "there is no /bin/bash"
 
 
-def _write_cache(path: str, content: dict[str, object]) -> None:
+def _read_cache(path: str) -> _Cache | None:
+    """Return the content of a cache, None if it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=_Cache)
+    except (OSError, ValueError, msgspec.DecodeError):
+        return None
+
+
+def _write_cache(path: str, cache: _Cache) -> None:
     # One fixed name for the new file: however often writers are killed, one file is left.
     temporary = f"{path}~"
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(os.open(temporary, flags, 0o600), "wb") as file:
-            file.write(json.dumps(content).encode())
+            file.write(msgspec.json.encode(cache))
         os.replace(temporary, path)
     except OSError:
         pass  # the sandboxes are tried again next time
