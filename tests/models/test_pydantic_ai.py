@@ -229,6 +229,19 @@ async def test_temporary_errors_are_retried(status: int) -> None:
     assert isinstance(answer, AssistantMessage)
 
 
+async def test_a_wait_of_an_hour_ends_the_request_and_later_ones_are_not_sent() -> None:
+    failure = ModelHTTPError(
+        429, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "3600"}
+    )
+    provider = ScriptedProvider(failure, ["ok"])
+    with pytest.raises(ModelUnavailable, match="slow down; the provider asks to wait 3600 s"):
+        await provider.ask(user_message("Hi"))
+    with pytest.raises(ModelUnavailable, match=r"429.*the provider asks to wait 3600 s"):
+        await provider.ask(user_message("Hi"))
+    assert not provider.clock.sleeps
+    assert len(provider.seen) == 1
+
+
 async def test_an_incomplete_answer_is_requested_again() -> None:
     provider = ScriptedProvider(["Hel", ModelAPIError("f", "connection lost")], ["Hello"])
     items = await provider.ask(user_message("Hi"))

@@ -11,11 +11,12 @@ import msgspec
 
 from .._core.budgets import choose_smaller
 from .._core.messages import AssistantMessage, Message, UserMessage
-from .._core.ports import Clock, RateLimiter, RequestConfig, RetryNotice, StreamChunk
+from .._core.ports import Clock, RateLimited, RateLimiter, RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
 from ._errors import (
     ProviderHints,
     RequestFailure,
+    build_final_error,
     choose_delay,
     classify_status,
     extract_error_text,
@@ -29,7 +30,7 @@ from ._pydantic_ai_messages import (
     to_model_request,
     to_model_response,
 )
-from ._rate_limit import AdaptiveRateLimiter
+from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter
 from ._tool_names import ToolNames
 from ._wire import get_sampling, warn_unsent_sampling
 from .model_facts import ModelFacts, find_facts
@@ -139,8 +140,9 @@ class PydanticAIConversation:
                         yield chunk
                 return
             except RequestFailure as failure:
-                if not failure.is_retryable or attempt == _MAX_TRIES:
-                    raise failure.error from failure.__cause__
+                is_last = attempt == _MAX_TRIES or failure.retry_after > MAX_WAIT
+                if not failure.is_retryable or is_last:
+                    raise build_final_error(failure, attempt) from failure.__cause__
                 delay = max(failure.retry_after, choose_delay(attempt, model.jitter()))
                 notice = RetryNotice(attempt, delay, failure.status, failure.error.message)
             yield notice
@@ -156,7 +158,10 @@ class PydanticAIConversation:
         if not tools and self._parameters.function_tools:
             settings = {**settings, "tool_choice": "none"}
         rate_limiter = self._model.rate_limiter
-        slot = await rate_limiter.acquire()
+        try:
+            slot = await rate_limiter.acquire()
+        except RateLimited as limited:
+            raise self._classify_status(429, "", limited.seconds) from None
         try:
             async with direct.model_request_stream(
                 self._backend,
@@ -206,16 +211,19 @@ class PydanticAIConversation:
         return RequestFailure(0, ModelGarbled(f"{name} failed: {type(error).__name__}: {error}"))
 
     def _classify_http_error(self, error: ModelHTTPError) -> RequestFailure:
-        system = self._backend.system
         text = ""
         if error.body:
             text = extract_error_text(msgspec.json.encode(error.body, enc_hook=str))
+        return self._classify_status(error.status_code, text, error.retry_after or 0.0)
+
+    def _classify_status(self, status: int, text: str, retry_after: float) -> RequestFailure:
+        system = self._backend.system
         return classify_status(
             self._model.hints or ProviderHints(system),
             self._backend.base_url or f"pydantic-ai://{system}",
-            error.status_code,
+            status,
             text,
-            retry_after=error.retry_after or 0.0,
+            retry_after=retry_after,
         )
 
 
