@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -140,6 +140,7 @@ def _collect_agents(
     for_tasks = [from_files[agent.name] for agent in loaded.agents]
     agents = {agent.name: agent for agent in (*builtin, *for_tasks, *options.agents)}
     notices.extend(_describe_files(loaded, context, trusted=options.trusted))
+    notices.extend(_describe_missing_servers(loaded.servers, options))
     return AgentCatalog(
         root_agent=_find_root_agent(options.agent, {**from_files, **agents}),
         agents=agents,
@@ -282,6 +283,19 @@ def _describe_files(
             "(mudroom agents check lists all)"
         )
     return messages
+
+
+def _describe_missing_servers(
+    declared: Iterable[agent_files.DeclaredServer], options: SessionOptions
+) -> Iterator[str]:
+    """Yield a line for each server of an agent file that the session does not use."""
+    used = {(server.agent, server.name) for server in options.mcp_servers}
+    for server in declared:
+        if (server.agent, server.name) not in used:
+            yield (
+                f"agent {server.agent}: its MCP server {server.name} is not used: it is not"
+                " trusted, or its entry has a problem. See: mudroom mcp"
+            )
 
 
 def describe_platform(folder: str) -> str:

@@ -25,6 +25,7 @@ from ._engine.session_context import SessionServices
 from .agent_files import Skill
 from .agent_files.locations import list_project_folders
 from .errors import UsageError
+from .integrations.mcp_servers.spec import ServerSpec
 from .options import SessionOptions
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions, Verdict, parse_rule
@@ -310,16 +311,27 @@ def open_servers(
     options: SessionOptions, folder: str, home: str, environ: Mapping[str, str]
 ) -> SessionServers | None:
     """Return the MCP servers of a session, None if it has none. Starts nothing."""
-    if not options.mcp_servers:
+    return make_servers(options.mcp_servers, options.permissions, folder, home, environ)
+
+
+def make_servers(
+    specs: Sequence[ServerSpec],
+    permissions: Permissions,
+    folder: str,
+    home: str,
+    environ: Mapping[str, str],
+) -> SessionServers | None:
+    """Return the servers with these configurations, None for none. Starts nothing."""
+    if not specs:
         return None
     from .integrations.mcp_servers.servers import McpServers
     from .tools._image_files import parse_image
 
     return McpServers(
-        options.mcp_servers,
+        specs,
         folder=folder,
         environ=environ,
         cache_folder=os.path.join(home, "mcp"),
-        is_allowed=lambda name: not options.permissions.denies_tool(name),
+        is_allowed=lambda name: not permissions.denies_tool(name),
         parse_image=parse_image,
     )

@@ -22,8 +22,9 @@ from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .context_windows import make_context_policy
 from .environments import EnvironmentFactory, SessionEnvironments, make_isolated_opener
+from .integrations.mcp_servers.spec import ServerSpec
 from .model_registry import ModelRegistry
-from .open_adapters import collect_tools, make_board_tools, make_web_tools, open_board
+from .open_adapters import collect_tools, make_board_tools, make_servers, make_web_tools, open_board
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
@@ -100,7 +101,7 @@ def make_process_worker(
         trace_ids=services.trace_ids,
         versions_folder=services.versions.folder if services.versions else "",
         board_offer=board_offer,
-        servers=_encode_servers(services.servers),
+        servers=_encode_servers(services.servers, options),
     )
     return ProcessWorker(services, config, _COMMAND, processes, models.get_rate_limiter)
 
@@ -177,7 +178,7 @@ def build_worker_services(
         approver=RemoteApprover(link),
         redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
-        servers=_open_servers(config, link),
+        servers=_open_servers(config, link, permissions, environ),
         toolbox=_collect_tools(
             config, permissions, skills, board, ask=environments.shared.sandbox.tier == "ask"
         ),
@@ -208,14 +209,28 @@ def build_worker_services(
     )
 
 
-def _encode_servers(servers: ToolServers | None) -> bytes:
-    return msgspec.msgpack.encode(describe_servers(servers)) if servers else b""
+def _encode_servers(servers: ToolServers | None, options: SessionOptions) -> bytes:
+    """Return the state of the servers, and the configurations of those that one agent has."""
+    if servers is None:
+        return b""
+    own = [each for each in options.mcp_servers if each.agent]
+    return msgspec.msgpack.encode((describe_servers(servers), own))
 
 
-def _open_servers(config: WorkerConfig, link: SessionLink) -> RemoteServers | None:
+def _open_servers(
+    config: WorkerConfig,
+    link: SessionLink,
+    permissions: Permissions,
+    environ: Mapping[str, str],
+) -> RemoteServers | None:
     if not config.servers:
         return None
-    return RemoteServers(link, msgspec.msgpack.decode(config.servers, type=ServersState))
+    decoded = msgspec.msgpack.decode(config.servers, type=tuple[ServersState, list[ServerSpec]])
+    state, specs = decoded
+    own = make_servers(specs, permissions, config.folder, config.home, environ)
+    return RemoteServers(
+        link, state, lambda agent: own.open_own(agent, is_root=False) if own else None
+    )
 
 
 def _open_models(

@@ -303,8 +303,8 @@ _NOTED: list[Sample] = [
     ),
     Sample(
         ".gemini/agents/servers.md",
-        make_file("name: servers", "description: S.", "mcp_servers: {}"),
-        expected="4: note: 'mcp_servers'",
+        make_file("name: servers", "description: S.", "mcp_servers: {db: 5}"),
+        expected="4: warning: mcp_servers db is no map of settings",
     ),
     Sample(
         ".opencode/agents/ask.md",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,6 +36,8 @@ SERVER_PREFIX = "mcp__"
 """Begin of the names of tools of servers: `mcp__SERVER__TOOL`."""
 FORWARDING_TOOL = "mcp_call"
 """Tool that calls another tool by name. The record has the name of the other tool."""
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 _ONLY_ELSEWHERE = """
 notebookedit exitplanmode enterplanmode slashcommand lsp toolsearch
@@ -84,6 +87,17 @@ def normalize_tool_name(name: str) -> str:
     if lower in _ALIASES:
         return lower
     return _CANONICAL.get(lower, name)
+
+
+def make_server_tool_name(server: str, tool: str) -> str:
+    """Return the name of a tool of a server for models, rules and the record."""
+    tool = tool if tool == "*" else _ILLEGAL.sub("_", tool)
+    return f"{SERVER_PREFIX}{_ILLEGAL.sub('_', server)}__{tool}"
+
+
+def make_server_pattern(server: str) -> str:
+    """Return the pattern that matches all tools of a server."""
+    return make_server_tool_name(server, "*")
 
 
 def add_implied_arguments(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from .commands import load_commands
     from .context_files import ContextFiles, load_context_files
+    from .declared_servers import DeclaredServer, may_declare_servers
     from .diagnostics import Diagnostic, Severity, count_by_severity
     from .fields import fold_name, normalize_name
     from .output_styles import (
@@ -39,6 +40,7 @@ _MODULES = {
     "agents": "LoadedAgents TEMPLATE_DESCRIPTION load_agent_file load_agent_files parse_agent_keys",
     "commands": "load_commands",
     "context_files": "ContextFiles load_context_files",
+    "declared_servers": "DeclaredServer may_declare_servers",
     "diagnostics": "Diagnostic Severity count_by_severity",
     "fields": "fold_name normalize_name",
     "output_styles": "NO_STYLE OutputStyle apply_style find_style load_output_styles",
@@ -53,6 +55,8 @@ __all__ = [  # noqa: RUF022  (by theme)
     "load_agent_files",
     "load_agent_file",
     "parse_agent_keys",
+    "may_declare_servers",
+    "DeclaredServer",
     "LoadedAgents",
     "TEMPLATE_DESCRIPTION",
     "Diagnostic",

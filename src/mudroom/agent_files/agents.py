@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from .._core.agents import Agent, Mode
 from .codex_config import CONFIG_NAME, read_declared_agents
+from .declared_servers import DeclaredServer, list_declared
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document
@@ -31,6 +32,7 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
     Arguments:
         agents: usable as child and as root agent, highest precedence first.
         main_agents: usable as root agent only. skills: by name. diagnostics: file by file.
+        servers: the MCP servers that agent files declare.
         paths: agent name -> its file. personal_names: names of agents from the user's home.
     """
 
@@ -38,6 +40,7 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
     main_agents: tuple[Agent, ...] = ()
     skills: dict[str, Skill] = {}
     diagnostics: tuple[Diagnostic, ...] = ()
+    servers: tuple[DeclaredServer, ...] = ()
     paths: dict[str, str] = {}
     personal_names: frozenset[str] = frozenset()
 
@@ -77,6 +80,7 @@ def load_agent_files(
         main_agents=tuple(found.main_agents),
         skills=skills.by_name,
         diagnostics=tuple(diagnostics),
+        servers=tuple(found.servers),
         paths=found.paths,
         personal_names=frozenset(found.personal_names),
     )
@@ -88,6 +92,7 @@ class _Agents:
     def __init__(self, skills: dict[str, Skill]) -> None:
         self.agents: list[Agent] = []
         self.main_agents: list[Agent] = []
+        self.servers: list[DeclaredServer] = []
         self.paths: dict[str, str] = {}
         self.personal_names = set[str]()
         self._skills = skills
@@ -109,11 +114,15 @@ class _Agents:
         if agent is None:
             return draft.diagnostics.items
         agent = _fit_to_location(agent, location)
+        if draft.servers and location.plugin:
+            draft.diagnostics.add_note(1, "MCP servers of an agent of a plugin are not used")
         first_path = self._first_paths.setdefault(fold_name(agent.name), path)
         if first_path != path:
             return [*draft.diagnostics.items, make_name_clash(path, first_path, agent.name)]
         (self.main_agents if draft.is_main else self.agents).append(agent)
         self.paths[agent.name] = path
+        if not location.plugin:
+            self.servers += list_declared(agent.name, draft.servers, path, location)
         if location.is_personal:
             self.personal_names.add(agent.name)
         return draft.diagnostics.items

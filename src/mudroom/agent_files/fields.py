@@ -12,7 +12,7 @@ from .._core.agents import Agent, Mode, WorkspaceKind
 from .._core.budgets import Budget
 from .._core.json_values import JsonValue
 from .._core.output_declarations import parse_outputs
-from . import tools_field
+from . import servers_field, tools_field
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
 
@@ -28,6 +28,7 @@ class AgentDraft(Struct):
         fields: fields of Agent by name. budget_fields: fields of Budget by name.
         tools: allowed patterns, None for all. denied_tools: excluding patterns.
         skills: names of skills to load from the start.
+        servers: MCP servers by name, with the configuration of those that the agent alone has.
         is_main: true for an agent that talks with the user and is never a child.
         unused_reason: why the file is not used, "" if it is.
     """
@@ -39,12 +40,13 @@ class AgentDraft(Struct):
     denied_tools: tuple[str, ...] = ()
     budget_fields: dict[str, Any] = {}
     skills: tuple[str, ...] = ()
+    servers: dict[str, servers_field.Entry | None] = {}
     is_main: bool = False
     unused_reason: str = ""
 
     def build_agent(self) -> Agent:
         """Build the agent."""
-        tools = self.tools
+        tools = servers_field.add_server_patterns(self.tools, self.servers)
         if self.denied_tools:
             tools = (*(("*",) if tools is None else tools), *self.denied_tools)
         return Agent(tools=tools, budget=Budget(**self.budget_fields), **self.fields)
@@ -242,6 +244,10 @@ def _handle_skills(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.skills = tuple(tools_field.parse_names(value))
 
 
+def _handle_servers(draft: AgentDraft, value: JsonValue, line: int) -> None:
+    draft.servers = servers_field.parse_servers(value)
+
+
 def _handle_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.is_main = _read_choice(value, "primary", "subagent", "all") == "primary"
 
@@ -331,6 +337,7 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("child_tools childTools", _handle_child_tools),
     ("budget", _handle_budget),
     ("skills", _handle_skills),
+    ("mcpServers mcp_servers", _handle_servers),
     ("context", _CONTEXT),
     ("workspace", _WORKSPACE),
     ("isolation", _ISOLATION),
@@ -359,7 +366,7 @@ _LIMITING = {
     _WORKSPACE,
 }
 _UNUSED = (
-    "color hidden effort background hooks memory mcpServers mcp_servers initialPrompt "
+    "color hidden effort background hooks memory initialPrompt "
     "display_name model_reasoning_effort nickname_candidates license version title metadata "
     "argument_hint when_to_use author tags"
 )

@@ -78,6 +78,12 @@ class Location(Struct, frozen=True):
     is_personal: bool
     plugin: str = ""
 
+    @property
+    def place(self) -> str:
+        """The project folder that it belongs to, "" for none."""
+        is_of_project = not (self.is_personal or self.plugin)
+        return self.folder.removesuffix(f"/{self.kind.folder}") if is_of_project else ""
+
 
 def list_project_folders(folder: str) -> list[str]:
     """Return the real paths from `folder` up to its git root; only `folder` without a git root."""

@@ -12,6 +12,7 @@ from .config_files import Finding
 from .hook_programs.event_names import explain_never_fires
 from .hook_programs.load import load_hooks
 from .hook_programs.spec import HookSpec
+from .mcp_servers.files import ServerEntry
 from .mcp_servers.load import load_servers
 from .mcp_servers.spec import ServerSpec
 from .plugins.load import load_plugins
@@ -134,6 +135,7 @@ def load_usable_programs(
     environ: Mapping[str, str] | None = None,
     own_file: str = "",
     plugin_dirs: Iterable[str] = (),
+    agent_servers: Iterable[ServerEntry] = (),
     trusts_all: bool = False,
 ) -> UsablePrograms:
     """Load the MCP servers, hooks and plugins that files declare for a folder. Start nothing.
@@ -149,6 +151,7 @@ def load_usable_programs(
         environ: values of the variables in the files; default: those of this process.
         own_file: a further file of the user, in the form of `.mcp.json`.
         plugin_dirs: folders of further plugins, whose programs need no trust.
+        agent_servers: servers that agent files declare for their agents.
         trusts_all: trust the programs of the folder without the list.
 
     Example:
@@ -156,7 +159,13 @@ def load_usable_programs(
         session = Session(mcp_servers=programs.servers, hook_programs=programs.hooks)
     """
     environ = os.environ if environ is None else environ
-    loaded = load_servers(folder, user_home=user_home, environ=environ, own_file=own_file)
+    loaded = load_servers(
+        folder,
+        user_home=user_home,
+        environ=environ,
+        own_file=own_file,
+        agent_servers=agent_servers,
+    )
     of_files = load_hooks(folder, user_home=user_home)
     plugins = load_plugins(
         folder,
@@ -206,7 +215,8 @@ def describe_count(programs: Iterable[Program]) -> str:
 def describe_program(program: Program) -> str:
     """Return the name of a server, or the event and matcher of a hook."""
     if isinstance(program, ServerSpec):
-        return f"MCP server {program.name}"
+        owner = f" of agent {program.agent}" if program.agent else ""
+        return f"MCP server {program.name}{owner}"
     event = program.file_event or program.event
     return f"hook {event}" + (f" for {program.matcher}" if program.matcher else "")
 
@@ -226,16 +236,16 @@ def _judge_servers(
     servers: Iterable[ServerSpec], trusted: set[str] | None
 ) -> Iterator[ListedServer]:
     """Yield the servers; of those with one name, only the first trusted one is used."""
-    used: dict[str, ServerSpec] = {}
+    used: dict[tuple[str, str], ServerSpec] = {}
     for server in servers:
         if _is_untrusted(server, trusted):
             yield ListedServer(server, NOT_TRUSTED)
         elif server.transport == "sse":
             yield ListedServer(server, 'the transport sse is not supported; use its "http" address')
-        elif first := used.get(server.name):
+        elif first := used.get((server.agent, server.name)):
             yield ListedServer(server, f"{first.origin} has the same name and takes precedence")
         else:
-            used[server.name] = server
+            used[server.agent, server.name] = server
             yield ListedServer(server)
 
 

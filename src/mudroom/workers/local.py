@@ -10,8 +10,10 @@ import asyncio
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,15 +21,15 @@ from .._core.agents import WorkspaceKind
 from .._core.budgets import Grant
 from .._core.events import RunStarted
 from .._core.messages import Usage
-from .._core.ports import Environment, Worker
+from .._core.ports import Environment, ToolServers, Worker
 from .._core.runs import Brief, InboxMessage, Reason, Report
-from .._core.tool_patterns import list_server_patterns
 from .._engine.loop import execute
 from .._engine.meters.meter import Meter
 from .._engine.phase import OPEN_PHASES, RunControl
 from .._engine.recorded_conversations import find_report
 from .._engine.resume import sum_estimates, walk_descendants
 from .._engine.run_context import RunContext
+from .._engine.server_tools.run_servers import RunServers, list_granted
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
@@ -263,9 +265,26 @@ class LocalWorker:
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
     ) -> Report:
         if brief.depth == 0 or brief.is_compaction:
-            return await self._run(handle, brief, grant, control)
+            return await self._begin(handle, brief, grant, control)
         async with self._pool.slots[brief.depth]:
-            return await self._run(handle, brief, grant, control)
+            return await self._begin(handle, brief, grant, control)
+
+    def _begin(
+        self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
+    ) -> Coroutine[Any, Any, Report]:
+        """Return the work of a run, with the servers of its own if its agent has some."""
+        shared = self._services.servers
+        if shared is None or brief.is_compaction:
+            return self._run(handle, brief, grant, control)
+        own = shared.open_own(brief.agent.name, is_root=brief.depth == 0)
+        if own is None:
+            return self._run(handle, brief, grant, control)
+        servers = RunServers(own, shared, brief.agent.tools)
+        services = replace(self._services, servers=servers)
+        # The children of the run have the servers of the session only.
+        worker = LocalWorker(services, pool=self._pool, child_worker=self._child_worker)
+        run = worker._run(handle, brief, grant, control)
+        return _close_after(run, servers) if brief.depth else run
 
     async def _run(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
@@ -305,7 +324,7 @@ class LocalWorker:
     async def _load_tools(self, brief: Brief) -> str:
         """Learn the tools of servers that the model gets in full; return why some are missing."""
         servers = self._services.servers
-        if servers is None or not (granted := list_server_patterns(brief.tools)):
+        if servers is None or not (granted := list_granted(brief.tools, servers)):
             return ""
         missing = await servers.load(list_full_patterns(granted, servers))
         return MISSING_TOOLS.format(lines="\n".join(missing)) if missing else ""
@@ -323,6 +342,14 @@ class LocalWorker:
         )
         meter.charge(report.usage, report.usd, sum_estimates(past, report.run_id))
         meter.add_usage(Usage(), 0.0, children)
+
+
+async def _close_after(run: Coroutine[Any, Any, Report], servers: ToolServers) -> Report:
+    """Return the report of a run whose servers end with it."""
+    try:
+        return await run
+    finally:
+        await servers.close()
 
 
 def _send_notice(run: RunContext, text: str) -> None:

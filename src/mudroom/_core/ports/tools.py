@@ -204,6 +204,13 @@ class ToolServers(Protocol):
         """Learn the tools that patterns name; return why some are missing, a line for each."""
         ...
 
+    def open_own(self, agent: str, *, is_root: bool) -> ToolServers | None:
+        """Return the servers that only runs of this agent have, for one run; None without any.
+
+        The run closes them at its end. Those of root runs stay open until the session ends.
+        """
+        ...
+
     async def close(self) -> None:
         """End all servers."""
         ...

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from ..._core.ports import ToolServers
 from ..._core.tool_names import FORWARDING_TOOL, SERVER_PREFIX
-from ..._core.tool_patterns import list_server_patterns, select_tools
+from ..._core.tool_patterns import select_tools
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from .catalogue import (
@@ -27,6 +27,7 @@ from .catalogue import (
     get_server,
     search,
 )
+from .run_servers import list_granted
 
 MAX_FULL_BYTES = 4_000
 """Bytes of definitions up to which a model gets all of them, unless its agent names them."""
@@ -58,7 +59,7 @@ class ServerTools:
 
     def __init__(self, tools: Sequence[str], servers: ToolServers | None) -> None:
         self._servers = servers
-        self._patterns = list_server_patterns(tools) if servers else ()
+        self._patterns = list_granted(tools, servers)
         self._shown: dict[str, None] = {}
         self.offered: dict[str, Tool] = self._choose_offered() if self._patterns else {}
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from ..._core.agents import Mode
-from ..._core.tool_names import SERVER_PREFIX, is_known_elsewhere
+from ..._core.tool_names import SERVER_PREFIX, is_known_elsewhere, make_server_pattern
 from ...config import Settings
 from ...errors import UnknownName, UsageError
 from ...permissions import settings as permission_files
@@ -98,9 +98,7 @@ def _may_name_server(rule: Rule, servers: Iterable[str] | None) -> bool:
     """Return whether a rule names tools of one of the servers. `servers`: None if not known."""
     if servers is None:
         return True
-    from ...integrations.mcp_servers.server_tool import make_pattern  # slow to import
-
-    patterns = [make_pattern(server) for server in servers]
+    patterns = [make_server_pattern(server) for server in servers]
     return any(fnmatchcase(rule.tool, each) or fnmatchcase(each, rule.tool) for each in patterns)
 
 

@@ -9,6 +9,7 @@ from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ...config import Settings
 from ...integrations.file_names import list_places
+from ...integrations.mcp_servers.spec import ServerSpec
 from ...integrations.tracing.spec import Tracing
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
@@ -53,7 +54,10 @@ def create_session(
             from ...integrations.plugins.programs import make_data_folders
 
             make_data_folders(programs.plugins)
-    session = Session(**make_session_options(settings, cwd, loaded, notices, start) | options)
+    of_settings = make_session_options(settings, cwd, loaded, notices, start)
+    servers = [*of_settings["mcp_servers"], *options.get("mcp_servers", ())]
+    options = {**of_settings, **options, "mcp_servers": servers}
+    session = Session(**options)
     session.notices.extend(notices)
     return session
 
@@ -76,10 +80,11 @@ def make_session_options(
     Raises UsageError for agents that cannot be used.
     """
     agents: list[Agent] = []
+    servers: list[ServerSpec] = []
     if settings.agents:
         from .parse_json_flags import parse_inline_agents
 
-        agents = parse_inline_agents(settings.agents, notices)
+        agents, servers = parse_inline_agents(settings.agents, cwd, notices)
     output_style, style_origin = _choose_output_style(settings, cwd, notices)
     return {
         **settings.to_options(),
@@ -92,6 +97,7 @@ def make_session_options(
         "permissions": loaded.permissions,
         "trusted": is_trusted(settings, cwd),
         "agents": agents,
+        "mcp_servers": servers,
         "agent_files": True,
         "cwd": cwd,
         "prompt_budget": to_budget(settings),

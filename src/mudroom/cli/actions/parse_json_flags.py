@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from msgspec.structs import replace
 
 from ... import agent_files
 from ..._core.agents import Agent
@@ -13,6 +17,7 @@ from ..._platform.regular_files import MAX_BYTES
 from ...agent_catalog import KNOWN_TOOLS
 from ...agent_files import Severity
 from ...errors import UnknownName, UsageError
+from ...integrations.mcp_servers.spec import ServerSpec
 
 _AGENTS_FLAG = "--agents"
 _SCHEMA_FLAG = "--json-schema"
@@ -23,15 +28,24 @@ _SCHEMA_REMEDY = (
 _JSON_KINDS = {"list": "a list", "str": "a text", "bool": "true or false", "NoneType": "null"}
 
 
-def parse_inline_agents(text: str, notices: list[str]) -> list[Agent]:
+class InlineAgents(NamedTuple):
+    """Agents of `--agents`, and the MCP servers that one of them alone has."""
+
+    agents: list[Agent]
+    servers: list[ServerSpec]
+
+
+def parse_inline_agents(text: str, cwd: str, notices: list[str]) -> InlineAgents:
     """Return the agents of `--agents`: a JSON object of name -> keys as in agent files.
 
     Arguments:
+        cwd: folder of the session.
         notices: a line is added for each key that is not used, or not as written.
 
     Raises UsageError.
     """
     agents: list[Agent] = []
+    servers: list[ServerSpec] = []
     for name, keys in _parse_json_object(text, _AGENTS_FLAG).items():
         if not isinstance(keys, dict):
             raise UsageError(
@@ -52,7 +66,22 @@ def parse_inline_agents(text: str, notices: list[str]) -> list[Agent]:
         _check_tools(agent)
         notices += [f"agent {name}: {problem} ({_AGENTS_FLAG})" for problem in problems]
         agents.append(agent)
-    return agents
+        servers += _parse_servers(agent.name, draft.servers, cwd, notices)
+    return InlineAgents(agents, servers)
+
+
+def _parse_servers(
+    agent: str, entries: Mapping[str, Any], cwd: str, notices: list[str]
+) -> list[ServerSpec]:
+    """Return the servers of an agent that have a configuration."""
+    declared = {name: entry for name, entry in entries.items() if entry is not None}
+    if not declared:
+        return []
+    from ...integrations.mcp_servers.load import parse_servers  # slow to import
+
+    loaded = parse_servers(declared, origin=_AGENTS_FLAG, folder=cwd, environ=os.environ)
+    notices += [f"agent {agent}: {each.text}. {each.remedy}".strip() for each in loaded.findings]
+    return [replace(spec, agent=agent) for spec in loaded.servers]
 
 
 def _check_tools(agent: Agent) -> None:

@@ -22,7 +22,7 @@ class ServerEntry(Struct, frozen=True):
     """One server of a file, as it is there.
 
     Arguments:
-        format: the program that defines the form. place: see ServerSpec.
+        format: the program that defines the form. place, agent: see ServerSpec.
     """
 
     name: str
@@ -31,6 +31,7 @@ class ServerEntry(Struct, frozen=True):
     format: str
     scope: Scope
     place: str = ""
+    agent: str = ""
 
 
 def list_entries(

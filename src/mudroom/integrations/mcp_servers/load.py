@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ..._platform.regular_files import read_regular_file
@@ -25,24 +26,31 @@ class LoadedServers(NamedTuple):
 
 
 def load_servers(
-    folder: str, *, user_home: str, environ: Mapping[str, str], own_file: str = ""
+    folder: str,
+    *,
+    user_home: str,
+    environ: Mapping[str, str],
+    own_file: str = "",
+    agent_servers: Iterable[ServerEntry] = (),
 ) -> LoadedServers:
     """Load the servers of the user's files and of the files of a folder. Start nothing.
 
-    The order is: local, project (nearest folder first), user. `usable_programs` selects those
-    that are trusted, and one for each name.
+    The order is: local, project (nearest folder first), user, agents. `usable_programs` selects
+    those that are trusted, and one for each name.
 
     Arguments:
         folder: of the session; its parents up to the root of the repository are read, too.
         user_home: the user's home folder, "" for none.
         environ: values of the variables in the files.
         own_file: mudroom's own file of the user, in the form of `.mcp.json`.
+        agent_servers: those of agent files.
     """
     findings: list[Finding] = []
     places = list_places(folder)
     user_home = os.path.realpath(user_home) if user_home else ""
     servers: list[ServerSpec] = []
-    for entry in list_entries(places, user_home, own_file, findings):
+    of_files = list_entries(places, user_home, own_file, findings)
+    for entry in chain(of_files, agent_servers):
         expander = Expander(
             environ, entry.place or places[0], user_home, os.path.dirname(entry.path)
         )
@@ -74,7 +82,7 @@ def _parse_server(
     source: ServerEntry, expander: Expander, findings: list[Finding]
 ) -> ServerSpec | None:
     """Return a server; None if it is turned off, or a finding says why it is not used."""
-    reader = EntryReader(source.entry, source.path, f"server {source.name}", findings)
+    reader = EntryReader(source.entry, source.path, _describe_source(source), findings)
     is_off = reader.read_flag("disabled") or reader.read_flag("enabled") is False
     if reader.is_usable and is_off:
         reader.add_note("it is turned off in the file")
@@ -82,6 +90,7 @@ def _parse_server(
     fields = FORMATS[source.format](reader)
     env_file = reader.read_text("envFile") if source.format in ("cursor", "vscode") else ""
     digested: list[Any] = [source.format, source.name, source.entry]
+    digested += [source.agent] if source.agent else []
     shown = describe_server(fields) if reader.is_usable else ""
     _expand(fields, source, expander)
     if source.format == "codex":
@@ -101,10 +110,15 @@ def _parse_server(
         origin=source.path,
         scope=source.scope,
         place=source.place,
+        agent=source.agent,
         shown=shown,
         digest=make_digest(*digested),
         **{key: value for key, value in fields.items() if value is not None},
     )
+
+
+def _describe_source(source: ServerEntry) -> str:
+    return f"server {source.name}" + (f" of agent {source.agent}" if source.agent else "")
 
 
 def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:

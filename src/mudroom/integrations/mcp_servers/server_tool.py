@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..._core.ports import ToolContext
+from ..._core.tool_names import make_server_tool_name
 from ..._core.tools import Effect, Tool, ToolResult
 from .listing import ListedTool
 from .sendable_schema import make_sendable
@@ -17,21 +17,9 @@ from .spec import ServerSpec
 
 _MAX_QUOTED_SCHEMA = 4_000
 """Characters of a schema that an error message about arguments quotes."""
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 RunCall = Callable[[ToolContext, ListedTool, dict[str, Any]], Awaitable[ToolResult]]
 """Function that calls a tool of a server."""
-
-
-def make_pattern(server: str) -> str:
-    """Return the pattern that matches all tools of a server."""
-    return make_name(server, "*")
-
-
-def make_name(server: str, tool: str) -> str:
-    """Return the name of a tool of a server for models, rules and the record."""
-    tool = tool if tool == "*" else _ILLEGAL.sub("_", tool)
-    return f"mcp__{_ILLEGAL.sub('_', server)}__{tool}"
 
 
 def select_listed(spec: ServerSpec, tools: Iterable[ListedTool]) -> list[ListedTool]:
@@ -53,7 +41,7 @@ def make_tool(
     Arguments:
         is_changed: whether the server has changed the tool and no user has seen it.
     """
-    name = make_name(spec.name, listed.name)
+    name = make_server_tool_name(spec.name, listed.name)
 
     async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         return await run_call(context, listed, arguments)

@@ -6,19 +6,22 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..._core.ports import ServerStatus, ToolContext
+from ..._core.ports import ServerStatus, SessionServers, ToolContext
+from ..._core.tool_names import make_server_pattern
 from ..._core.tools import Tool, ToolResult
 from .connection import Connection
 from .current_span import use_span
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
+from .own_servers import OwnServers
 from .progress import LineLimit
 from .results import ParseImage, make_tool_result
-from .server_tool import RunCall, make_pattern, make_tool, select_listed
+from .server_tool import RunCall, make_tool, select_listed
 from .spec import ServerSpec
 from .stored_logins import LOGINS
 
@@ -28,7 +31,7 @@ class _Server:
 
     def __init__(self, spec: ServerSpec, connection: Connection, cached: CachedListing | None):
         self.spec = spec
-        self.pattern = make_pattern(spec.name)
+        self.pattern = make_server_pattern(spec.name)
         self.connection = connection
         self.cached = cached
         self.names: list[str] = []
@@ -37,9 +40,11 @@ class _Server:
 class McpServers:
     """The servers of a session: implements the port SessionServers.
 
-    A server starts when a run first needs it. All runs share its process.
+    A server starts when a run first needs it. All runs share its process, but each run of an
+    agent with servers of its own has a process of these.
 
     Arguments:
+        specs: those with an agent are for its runs alone.
         folder: the workspace.
         environ: variables of the session.
         cache_folder: folder for what the servers listed.
@@ -64,7 +69,18 @@ class McpServers:
         self._is_allowed = is_allowed
         self._parse_image = parse_image
         self._servers: dict[str, _Server] = {}
+        make_own = partial(
+            McpServers,
+            folder=folder,
+            environ=environ,
+            cache_folder=cache_folder,
+            is_allowed=is_allowed,
+            parse_image=parse_image,
+        )
+        self._own = OwnServers([spec for spec in specs if spec.agent], make_own)
         for spec in specs:
+            if spec.agent:
+                continue
             cached = self._cache.load(spec)
             connection = Connection(
                 spec,
@@ -135,8 +151,9 @@ class McpServers:
         ]
 
     def list_states(self) -> list[ServerStatus]:
-        """Return the state of each server."""
-        return [
+        """Return the state of each server, those of the agent of the prompts included."""
+        own = [status for each in self._own.of_root.values() for status in each.list_states()]
+        return own + [
             ServerStatus(
                 server.spec.name,
                 server.connection.state,
@@ -153,7 +170,11 @@ class McpServers:
 
     async def restart(self, name: str) -> None:
         """End a server and start it again; its open calls fail. Raises ServerError."""
-        await self._servers[name].connection.restart()
+        own = self._own.find(name)
+        if own:
+            await own.restart(name)
+        else:
+            await self._servers[name].connection.restart()
 
     def _update(self, name: str, listing: Listing) -> None:
         """Use what a server listed now, and store it."""
@@ -201,9 +222,14 @@ class McpServers:
             self._cache.store(server.spec, server.cached)
             self._replace_tools(server)
 
+    def open_own(self, agent: str, *, is_root: bool) -> SessionServers | None:
+        """Return the servers that only runs of this agent have, for one run; see the port."""
+        return self._own.open(agent, is_root=is_root)
+
     async def close(self) -> None:
         """End all servers."""
-        await asyncio.gather(*(server.connection.close() for server in self._servers.values()))
+        ends = (server.connection.close() for server in self._servers.values())
+        await asyncio.gather(self._own.close(), *ends)
 
 
 def _find_change(server: _Server, tool: ListedTool) -> str:

@@ -37,6 +37,8 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         shown: command or address as in the file, for screens.
         place: folder whose content the file is, which needs trust; "" for a file of the user.
         digest: identifies the definition in the file; the trust of a folder refers to it.
+        agent: name of the agent whose runs alone have the server, each a process of its own; ""
+            for all agents.
 
     Example:
         git = ServerSpec(name="git", origin="mcp_servers", scope="option", command="mcp-server-git")
@@ -65,3 +67,4 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     shown: str = ""
     place: str = ""
     digest: str = ""
+    agent: str = ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..._core.ports.servers import ServerState, ServerStatus
+from ..._core.tool_names import make_server_pattern
 from ..._core.tools import Tool
 from .host_tools import HostToolSource
 
@@ -44,9 +45,8 @@ def describe_servers(
     """
     if not statuses:
         return []
-    from ...integrations.mcp_servers.server_tool import make_pattern  # slow to import
-
-    prefixes = {make_pattern(status.name).removesuffix("*"): status.name for status in statuses}
+    names = [status.name for status in statuses]
+    prefixes = {make_server_pattern(name).removesuffix("*"): name for name in names}
     tools_by_server: dict[str, list[dict[str, str]]] = {}
     for tool in tools:
         prefix = max(filter(tool.name.startswith, prefixes), key=len, default="")

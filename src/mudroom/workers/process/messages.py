@@ -39,7 +39,8 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         isolate: children that may change files have isolated workspaces by default.
         check, check_seconds: see SessionServices.
         board_offer: runs that have the tools for the task board; "" without a board.
-        servers: the ServersState of the session, encoded; empty without servers.
+        servers: the ServersState of the session, and the configurations of servers that only one
+            agent has, encoded; empty without servers.
         trace_ids: see SessionServices.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
         compaction: when the engine shortens conversations.

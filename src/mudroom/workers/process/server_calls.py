@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -170,10 +170,20 @@ class ServerCalls:
 
 
 class RemoteServers:
-    """The port ToolServers for a worker process."""
+    """The port ToolServers for a worker process.
 
-    def __init__(self, link: SessionLink, state: ServersState) -> None:
+    Arguments:
+        open_own: returns the servers that only one agent has; they run here.
+    """
+
+    def __init__(
+        self,
+        link: SessionLink,
+        state: ServersState,
+        open_own: Callable[[str], ToolServers | None],
+    ) -> None:
         self._link = link
+        self._open_own = open_own
         self._use(state)
 
     def _use(self, state: ServersState) -> None:
@@ -211,6 +221,10 @@ class RemoteServers:
         loaded = msgspec.msgpack.decode(reply, type=LoadedTools)
         self._use(loaded.state)
         return loaded.missing
+
+    def open_own(self, agent: str, *, is_root: bool) -> ToolServers | None:
+        """Return the servers that only runs of this agent have, for one run; see the port."""
+        return self._open_own(agent)
 
     async def close(self) -> None:
         """Do nothing: the session's process ends the servers."""

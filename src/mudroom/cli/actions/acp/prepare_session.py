@@ -32,7 +32,8 @@ def prepare_session(
     programs = load_programs(settings, plan.cwd)
     names = {server.name for server in plan.servers}
     from_files = programs.servers if programs else ()
-    servers = [*plan.servers, *(each for each in from_files if each.name not in names)]
+    others = [each for each in from_files if each.agent or each.name not in names]
+    servers = [*plan.servers, *others]
     loaded = load_permissions(settings, plan.cwd, can_ask=True, accepts_unknown=True)
     options: dict[str, Any] = {"model": plan.model} if plan.model else {}
     session = create_session(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from ...._core.agents import Agent
 from ...._platform.event_loop import run_event_loop
 from ....servers.agent_sdk.server import AgentSdkServer
 from ....servers.agent_sdk.setup import (
@@ -164,7 +165,6 @@ class _SessionPlanner:
             loaded._replace(permissions=permissions),
             self._make_start(plan),
             programs=self._programs,
-            mcp_servers=self._servers,
             tool_sources=parts.sources,
             hooks=parts.hooks or None,
             **self._make_options(plan, notices),
@@ -194,7 +194,8 @@ class _SessionPlanner:
         loaded = parse_servers(entries, origin=origin, folder=folder, environ=os.environ)
         notices += [f"{each.text} ({origin}). {each.remedy}".strip() for each in loaded.findings]
         names = {server.name for server in loaded.servers}
-        return [*loaded.servers, *(each for each in from_files if each.name not in names)]
+        others = (each for each in from_files if each.agent or each.name not in names)
+        return [*loaded.servers, *others]
 
     def _make_start(self, plan: SessionPlan) -> SessionStart:
         start = self._options.start
@@ -211,11 +212,18 @@ class _SessionPlanner:
             options["model"] = plan.model
         if not self._values.reads_files:
             options["agent_files"] = False
-        agents = parse_inline_agents(settings.agents, notices) if settings.agents else []
+        agents: list[Agent] = []
+        servers = [*self._servers]
+        if settings.agents:  # its notices and servers are those of the settings
+            agents += parse_inline_agents(settings.agents, self._options.cwd, []).agents
         if setup.agents:
-            agents += parse_inline_agents(json.dumps(setup.agents), notices)
+            text = json.dumps(setup.agents)
+            of_host = parse_inline_agents(text, self._options.cwd, notices)
+            agents += of_host.agents
+            servers += of_host.servers
         if agents:
             options["agents"] = agents
+        options["mcp_servers"] = servers
         root = self._values.make_root_agent(setup.system_prompt, setup.appended_prompt)
         if root and settings.agent:
             notices.append(f"the agent {settings.agent} keeps its system prompt and its tools")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from ....agent_files import may_declare_servers
 from ....config import Settings, find_user_file
 from ....integrations.file_names import has_program_files
 
 if TYPE_CHECKING:
+    from ....integrations.mcp_servers.files import ServerEntry
     from ....integrations.usable_programs import UsablePrograms
 
+_OWN_FORMS = ("codex", "gemini")
+"""Programs that configure servers in a form of their own, also in agent files."""
 OWN_SERVERS = "mcp.json"
 """File of the user's servers, beside the user's settings of mudroom."""
 
@@ -28,7 +32,9 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
     """
     user_home = os.environ.get("HOME", "")
     plugin_dirs = list_plugin_dirs(settings)
-    if not plugin_dirs and not has_program_files(cwd, user_home, find_own_servers()):
+    has_agent_servers = may_declare_servers(cwd, user_home)
+    has_files = has_agent_servers or has_program_files(cwd, user_home, find_own_servers())
+    if not plugin_dirs and not has_files:
         return None
     from ....integrations.usable_programs import load_usable_programs
 
@@ -39,8 +45,31 @@ def load_programs(settings: Settings, cwd: str) -> UsablePrograms | None:
         environ=os.environ,
         own_file=find_own_servers(),
         plugin_dirs=plugin_dirs,
+        agent_servers=_load_agent_servers(cwd, user_home) if has_agent_servers else (),
         trusts_all=settings.trust and settings.get_origin("trust") == "flag",
     )
+
+
+def _load_agent_servers(cwd: str, user_home: str) -> list[ServerEntry]:
+    """Return the servers that agent files declare for their agents."""
+    from ....agent_catalog import KNOWN_TOOLS
+    from ....agent_files import load_agent_files
+    from ....integrations.mcp_servers.files import ServerEntry
+
+    # The session reads the files again and reports what is wrong with them.
+    declared = load_agent_files(cwd, user_home=user_home, tools=KNOWN_TOOLS).servers
+    return [
+        ServerEntry(
+            each.name,
+            each.entry,
+            each.path,
+            each.dialect if each.dialect in _OWN_FORMS else "claude",
+            "agent",
+            each.place,
+            each.agent,
+        )
+        for each in declared
+    ]
 
 
 def list_plugin_dirs(settings: Settings) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, cast
 from ....errors import UnknownName
 from ....integrations.config_files import Finding
 from ....integrations.hook_programs.run_log import HookRun, RunLog, make_run_key
+from ....integrations.mcp_servers.spec import ServerSpec
 from ....integrations.usable_programs import (
     NOT_TRUSTED,
     ListedHook,
@@ -37,6 +38,7 @@ def print_servers(cwd: str, *, as_json: bool) -> int:
             for item in programs.listed_servers
             for row in (
                 (escape_line(item.spec.name), escape_line(item.spec.shown)),
+                *_list_owner(item.spec),
                 ("", f"{item.spec.transport}, {_describe_state(item)}"),
             )
         ]
@@ -44,6 +46,11 @@ def print_servers(cwd: str, *, as_json: bool) -> int:
     )
     _print_remarks(programs, programs.listed_servers, programs.server_findings)
     return 0
+
+
+def _list_owner(spec: ServerSpec) -> list[tuple[str, str]]:
+    """Return the row about the agent that alone has a server."""
+    return [("", f"only for runs of agent {escape_line(spec.agent)}")] if spec.agent else []
 
 
 def print_server(cwd: str, name: str, *, as_json: bool) -> int:
@@ -157,6 +164,7 @@ def _encode_server(item: ListedServer) -> dict[str, Any]:
         "command": spec.shown,
         "scope": spec.scope,
         "origin": spec.origin,
+        **({"agent": spec.agent} if spec.agent else {}),
         "used": not item.reason,
         "reason": item.reason,
     }

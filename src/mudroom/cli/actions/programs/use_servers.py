@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from ...._core.counts import count_noun
 from ...._core.ports import ApprovalDecision, ServerStatus, ToolContext
 from ...._core.ports.input_forms import InputForm
+from ...._core.tool_names import make_server_pattern, make_server_tool_name
 from ...._core.tools import Tool
 from ....errors import UnknownName, UsageError
-from ....integrations.mcp_servers.server_tool import make_name, make_pattern
 from ....integrations.mcp_servers.servers import McpServers
 from ....projections.safe_text import escape_line, sanitize, sanitize_line
 from ...output.listing import print_rows
@@ -69,7 +70,7 @@ async def _print_tools(servers: McpServers) -> int:
 
 def list_tool_rows(tools: Iterable[Tool], server: str) -> list[tuple[str, str]]:
     """Return name and first line of the description of each tool of a server."""
-    prefix = make_pattern(server).removesuffix("*")
+    prefix = make_server_pattern(server).removesuffix("*")
     return [
         (f"  {tool.name}", escape_line((tool.description.splitlines() or [""])[0]))
         for tool in tools
@@ -107,7 +108,8 @@ def call_tool(cwd: str, server: str, tool: str, arguments: str) -> int:
             f"the arguments are not a JSON object: {error}",
             remedy=f"""Write for example: mudroom mcp call {server} {tool} '{{"path": "."}}'""",
         ) from error
-    return asyncio.run(_call_tool(_open_servers(cwd, server), make_name(server, tool), parsed))
+    name = make_server_tool_name(server, tool)
+    return asyncio.run(_call_tool(_open_servers(cwd, server), name, parsed))
 
 
 async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) -> int:
@@ -137,7 +139,7 @@ def _open_servers(cwd: str, name: str) -> McpServers:
     if name and name not in (known := {spec.name for spec in specs}):
         raise UnknownName("MCP server", name, known, remedy="See why one is not used: mudroom mcp.")
     return McpServers(
-        [spec for spec in specs if name in ("", spec.name)],
+        [replace(spec, agent="") for spec in specs if name in ("", spec.name)],
         folder=os.path.realpath(cwd),
         environ=os.environ,
         cache_folder=os.path.join(settings.home, "mcp"),

@@ -29,7 +29,7 @@ async def servers(conversation: Conversation, arguments: str) -> None:
 
 async def _show_servers(conversation: Conversation) -> None:
     rows = [row for status in conversation.session.mcp_servers for row in _list_status_rows(status)]
-    rows += await asyncio.to_thread(_list_unused, conversation)
+    rows += await asyncio.to_thread(_list_others, conversation)
     if not rows:
         conversation.print_text("This session has no MCP servers. To add one: mudroom mcp add")
         return
@@ -48,14 +48,19 @@ def _list_status_rows(status: ServerStatus) -> list[tuple[str, str]]:
     return rows
 
 
-def _list_unused(conversation: Conversation) -> list[tuple[str, str]]:
-    """Return the servers of files that the session does not use, with the reasons."""
+def _list_others(conversation: Conversation) -> list[tuple[str, str]]:
+    """Return the servers of single agents, and those of files that the session does not use."""
     programs = load_programs(conversation.settings, conversation.session.cwd)
     used = {status.name for status in conversation.session.mcp_servers}
     return [
-        (escape_line(item.spec.name), f"not used: {item.reason}; {item.spec.origin}")
+        (
+            escape_line(item.spec.name),
+            f"not used: {item.reason}; {item.spec.origin}"
+            if item.reason
+            else f"only for runs of agent {escape_line(item.spec.agent)}, which start it",
+        )
         for item in (programs.listed_servers if programs else ())
-        if item.reason and item.spec.name not in used
+        if (item.reason or item.spec.agent) and item.spec.name not in used
     ]
 
 

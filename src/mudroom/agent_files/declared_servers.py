@@ -1,0 +1,73 @@
+"""MCP servers that agent files declare for one agent alone, not yet checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from .._platform.regular_files import read_regular_file
+from .locations import AGENT_LOCATIONS, Location, find_locations
+from .safe_read import list_files
+from .servers_field import Entry
+
+_KEYS = (b"mcpServers", b"mcp_servers", b"mcp-servers")
+
+
+class DeclaredServer(Struct, frozen=True):
+    """A server of the runs of one agent.
+
+    Arguments:
+        entry: its configuration, as in `.mcp.json`.
+        path: the agent file. dialect: program that it is written for.
+        place: the project folder of the file; "" for a file of the user.
+    """
+
+    agent: str
+    name: str
+    entry: Entry
+    path: str
+    dialect: str
+    place: str = ""
+
+
+def list_declared(
+    agent: str, servers: Mapping[str, Entry | None], path: str, location: Location
+) -> Iterator[DeclaredServer]:
+    """Yield the servers of an agent that have a configuration.
+
+    Arguments:
+        servers: see AgentDraft. path: the agent file.
+    """
+    for name, entry in servers.items():
+        if entry is not None:
+            yield DeclaredServer(agent, name, entry, path, location.kind.dialect, location.place)
+
+
+def may_declare_servers(folder: str, user_home: str) -> bool:
+    """Return whether an agent file of a project or of the user names MCP servers.
+
+    This is quick: it looks for the key in the bytes of the files.
+
+    Arguments:
+        folder: of the project. user_home: the user's home; "" leaves it out.
+    """
+    return any(
+        _has_key(path)
+        for location in find_locations(AGENT_LOCATIONS, folder, user_home)
+        for path in list_files(
+            location.folder,
+            location.kind.suffix,
+            [],
+            boundary=location.boundary,
+            recursive=location.kind.is_recursive,
+        )
+    )
+
+
+def _has_key(path: str) -> bool:
+    try:
+        content = read_regular_file(path)
+    except (OSError, ValueError):  # the reader of agent files reports it
+        return False
+    return any(key in content for key in _KEYS)
