@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
-import socket
 from urllib.parse import urlencode
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
+
+from .._platform.own_hosts import is_own_host
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -25,8 +25,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_ALL_INTERFACES = frozenset({"0.0.0.0", "::", ""})
 _USE_PRINTED_ADDRESS = "Use the whole address that `mudroom view` printed.\n"
 
 
@@ -59,7 +57,7 @@ def get_cookie_name(request: web.Request) -> str:
 
 def _refuse(request: web.Request, token: str, host: str) -> web.Response | None:
     """Return the response to a request that is not allowed, None for an allowed one."""
-    if not _is_own_host(request.headers.get("Host", ""), host, _get_bound_port(request)):
+    if not is_own_host(request.headers.get("Host", ""), host, _get_bound_port(request)):
         text = f"The viewer is not known by this host name. {_USE_PRINTED_ADDRESS}"
         return web.Response(status=421, text=text)
     origin = request.headers.get("Origin")
@@ -91,28 +89,3 @@ def _move_token_to_cookie(request: web.Request, token: str) -> web.Response | No
 def _get_bound_port(request: web.Request) -> int:
     transport = request.transport
     return transport.get_extra_info("sockname")[1] if transport else 0
-
-
-def _is_own_host(header: str, host: str, port: int) -> bool:
-    """Return True if a Host header names this server."""
-    name = header
-    port_text = "80"
-    if ":" in header and not header.endswith("]"):
-        name, _, port_text = header.rpartition(":")
-    name = name.strip("[]").lower()
-    if port_text != str(port):
-        return False
-    if name in _LOOPBACK or name == host.lower():
-        return True
-    if host not in _ALL_INTERFACES:
-        return False
-    return _is_ip_address(name) or name == socket.gethostname().lower()
-
-
-def _is_ip_address(name: str) -> bool:
-    """Return True for an IP address: another site can point its name here, but no address."""
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -119,6 +119,11 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
     return 0
 
 
+def list_usable_agents(cwd: str) -> list[Agent]:
+    """Return the agents of a folder and the built-in ones."""
+    return list(_collect_agents(load_agents(cwd)).values())
+
+
 def _list_rows(cwd: str, loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
     rules = _resolve_rules(cwd, loaded)
     trusts_folder = is_trusted(load_settings(cwd), cwd)

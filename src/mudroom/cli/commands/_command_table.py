@@ -15,6 +15,7 @@ MODULES = {
     "permissions": "permissions trust",
     "programs": "mcp hooks plugins",
     "editors": "acp",
+    "serve": "serve",
     "agents": "agents",
     "batch": "batch",
     "board": "board",

@@ -1,0 +1,1 @@
+"""mudroom over HTTP: flags and settings become sessions of the server, and its tokens."""

@@ -1,0 +1,133 @@
+"""Start of the HTTP server: settings and flags become its options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from ...._platform.event_loop import run_event_loop
+from ....errors import UsageError
+from ....servers.http.records.state_file import StateFile
+from ....servers.http.records.tokens import TokenRecords
+from ....servers.http.server import HttpServer, ServerAddress
+from ....servers.http.setup import ServerOptions
+from ...output.notices.log import show_log
+from ...output.progress import print_notice
+from ...output.signals import handle_signals
+from ..load_settings import load_settings, require_folder
+from ..open_session import to_budget
+from ..session_store import delete_expired_sessions
+from ..user_store import open_store
+from .sessions import make_command_line
+
+_OWN_PART = 0.75
+"""Part of the places that one owner can have, without --parallel-owner."""
+DEFAULT_WORKSPACE = "default"
+
+
+class ServeFlags(Struct, frozen=True, kw_only=True):
+    """Flags of `mudroom serve` that are no settings.
+
+    Arguments:
+        listen: HOST:PORT. workspaces: NAME=DIR each.
+        per_owner: None for a part of `parallel`.
+        is_quiet: print errors only.
+    """
+
+    listen: str
+    workspaces: Sequence[str]
+    parallel: int
+    per_owner: int | None
+    drain_seconds: float
+    tls_cert: str
+    tls_key: str
+    is_behind_proxy: bool
+    host_names: tuple[str, ...]
+    is_quiet: bool
+
+
+def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int:
+    """Serve until a signal comes; return the exit code.
+
+    Arguments:
+        cwd: folder of the default workspace. flags: settings given as flags, for all sessions.
+
+    Raises UsageError.
+    """
+    settings = load_settings(cwd, **flags)
+    host, port = parse_address(chosen.listen)
+    per_owner = chosen.per_owner or max(1, int(chosen.parallel * _OWN_PART))
+    options = ServerOptions(
+        home=settings.home,
+        user_home=os.environ.get("HOME", "/"),
+        workspaces=parse_workspaces(cwd, chosen.workspaces),
+        limits=to_budget(settings),
+        host=host,
+        port=port,
+        tls_cert=chosen.tls_cert,
+        tls_key=chosen.tls_key,
+        is_behind_proxy=chosen.is_behind_proxy,
+        host_names=tuple(name.lower() for name in chosen.host_names),
+        parallel=chosen.parallel,
+        per_owner=per_owner,
+        drain_seconds=chosen.drain_seconds,
+    )
+
+    def show(text: str) -> None:
+        if not chosen.is_quiet:
+            print_notice(text)
+
+    def show_address(address: ServerAddress) -> None:
+        print(address.url, flush=True)
+        show("Serving. Press Ctrl+C to stop.")
+
+    async def serve() -> int:
+        if notice := await delete_expired_sessions(settings):
+            show(notice)
+        server = HttpServer(make_command_line(flags), options, open_store(settings.home), show)
+        with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
+            await server.serve(show_address)
+        return 128 + signals[0] if signals else 0
+
+    if not has_tokens(settings.home):
+        show("no client can use the server yet: mudroom serve token add OWNER makes a token")
+    return run_event_loop(serve())
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return the host and the port of HOST:PORT. Raises UsageError."""
+    host, colon, port = text.rpartition(":")
+    is_number = port.isascii() and port.isdecimal() and len(port) < 6
+    if not (colon and host and is_number and int(port) < 65_536):
+        raise UsageError(
+            f"{text!r} is no address", where="--listen", remedy="Use HOST:PORT, 127.0.0.1:8700."
+        )
+    return host.strip("[]"), int(port)
+
+
+def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:
+    """Return the folders of the workspaces by name, the default one first. Raises UsageError."""
+    folders = {DEFAULT_WORKSPACE: cwd} if not texts or cwd != "." else {}
+    for text in texts:
+        name, equals, folder = text.partition("=")
+        if not (equals and name.strip() and folder) or name in folders:
+            raise UsageError(
+                f"{text!r} is no workspace, or its name is used already",
+                where="--workspace",
+                remedy="Use NAME=DIR, each name once.",
+            )
+        folders[name] = folder
+    for folder in folders.values():
+        require_folder(folder)
+    return {name: os.path.realpath(folder) for name, folder in folders.items()}
+
+
+def has_tokens(home: str) -> bool:
+    """Return whether a client can use the server."""
+    state = StateFile(home)
+    try:
+        return bool(TokenRecords(state).list())
+    finally:
+        state.close()

@@ -1,0 +1,178 @@
+"""The command `serve`: sessions over HTTP, and the tokens of its clients."""
+
+from __future__ import annotations
+
+import click
+
+from ..actions.load_permissions import MODES
+from ._options import (
+    CONTEXT_SETTINGS,
+    complete_folders,
+    json_option,
+    quiet_option,
+    rules_option,
+    store_option,
+    value_option,
+)
+
+_COUNT = click.IntRange(1)
+_AMOUNT = click.FloatRange(0, min_open=True)
+
+
+@click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
+@click.option(
+    "-C",
+    "cwd",
+    default=".",
+    metavar="DIR",
+    shell_complete=complete_folders,
+    help='Folder of the workspace "default".',
+)
+@click.option("--workspace", "workspaces", multiple=True, metavar="NAME=DIR", help="A workspace.")
+@click.option(
+    "--listen", default="127.0.0.1:8700", show_default=True, metavar="HOST:PORT", help="Address."
+)
+@value_option("--tls-cert", "FILE", "Certificate for TLS (PEM).")
+@value_option("--tls-key", "FILE", "Its key (PEM).")
+@click.option("--behind-proxy", is_flag=True, help="A proxy does TLS; needs --host-name.")
+@click.option(
+    "--host-name", "host_names", multiple=True, metavar="NAME", help="A name of this server."
+)
+@click.option(
+    "--parallel",
+    type=click.IntRange(1, 10_000),
+    default=16,
+    show_default=True,
+    metavar="N",
+    help="Prompts at the same time; more wait.",
+)
+@value_option("--parallel-owner", "N", "Those of one owner (default: 3/4 of --parallel).", _COUNT)
+@click.option(
+    "--drain-seconds",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    metavar="N",
+    help="Time for prompts to end when the server stops.",
+)
+@value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
+@value_option("--child-model", "MODEL", "Model of child runs (default: as the prompt).")
+@value_option("--max-turns", "N", "Maximum number of model calls of a prompt.", _COUNT)
+@value_option("--max-minutes", "N", "Time limit of a prompt in minutes.", _AMOUNT)
+@value_option("--max-tokens", "N", "Token limit of a prompt (input + output).", _COUNT)
+@value_option("--max-budget-usd", "USD", "Spending limit of a prompt.", _AMOUNT)
+@click.option(
+    "--sandbox",
+    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
+    help='Sandbox for shell commands ("off" disables it).',
+)
+@click.option(
+    "--allow-net", is_flag=True, default=None, help="Let commands and web tools reach the network."
+)
+@click.option(
+    "--isolate", is_flag=True, default=None, help="Give children that may change files own copies."
+)
+@click.option("--permission-mode", type=click.Choice(MODES), help="Permission mode of sessions.")
+@rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')
+@rules_option("disallowed", 'Never allow: "Bash(git push:*)".')
+@click.option(
+    "--trust", is_flag=True, default=None, help="Trust agent files, MCP servers and hooks."
+)
+@store_option
+@quiet_option
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    cwd: str,
+    workspaces: tuple[str, ...],
+    listen: str,
+    tls_cert: str | None,
+    tls_key: str | None,
+    behind_proxy: bool,
+    host_names: tuple[str, ...],
+    parallel: int,
+    parallel_owner: int | None,
+    drain_seconds: float,
+    quiet: bool,
+    **flags: object,
+) -> int | None:
+    """Serve sessions over HTTP: events in, a stream of events out, and OpenAI's API.
+
+    Clients need a token. Work of a server that was killed continues when it is started again.
+
+    \b
+    mudroom serve token add alice --usd-per-day 5
+    mudroom serve -C ~/project --max-budget-usd 1
+    """
+    if ctx.invoked_subcommand:
+        return None
+    from ..actions.http.serve import ServeFlags, serve_http
+
+    chosen = ServeFlags(
+        listen=listen,
+        workspaces=workspaces,
+        parallel=parallel,
+        per_owner=parallel_owner,
+        drain_seconds=drain_seconds,
+        tls_cert=tls_cert or "",
+        tls_key=tls_key or "",
+        is_behind_proxy=behind_proxy,
+        host_names=host_names,
+        is_quiet=quiet,
+    )
+    return serve_http(cwd, flags, chosen)
+
+
+@serve.group("token", context_settings=CONTEXT_SETTINGS)
+def token() -> None:
+    """Make, list and remove the tokens of clients."""
+
+
+@token.command("add", context_settings=CONTEXT_SETTINGS)
+@click.argument("owner")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(["read", "run", "answer", "admin"]),
+    multiple=True,
+    help="A right (default: read, run and answer). Can be given several times.",
+)
+@value_option("--usd-per-day", "USD", "Spending limit of the owner each day (UTC).", _AMOUNT)
+@value_option("--tokens-per-day", "N", "Token limit of the owner each day (UTC).", _COUNT)
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Allow this agent only.")
+@click.option(
+    "--mode", "modes", multiple=True, type=click.Choice(MODES), help="Let clients choose this mode."
+)
+@click.option(
+    "--workspace", "workspaces", multiple=True, metavar="NAME", help="Allow this workspace only."
+)
+@json_option
+def add_token(owner: str, as_json: bool, **fields: object) -> int:
+    """Make a token for OWNER, the name of a user or a program, and print it once.
+
+    Sessions belong to owners: tokens of the same owner see the same sessions.
+    """
+    from ..actions.http import tokens
+
+    return tokens.add_token(owner, as_json=as_json, **fields)
+
+
+@token.command("list", context_settings=CONTEXT_SETTINGS)
+@json_option
+def list_tokens(as_json: bool) -> int:
+    """List the tokens without their secrets."""
+    from ..actions.http import tokens
+
+    return tokens.list_tokens(as_json=as_json)
+
+
+@token.command("remove", context_settings=CONTEXT_SETTINGS)
+@click.argument("token_id", metavar="ID")
+def remove_token(token_id: str) -> int:
+    """Remove a token; its owner keeps the sessions."""
+    from ..actions.http import tokens
+
+    return tokens.remove_token(token_id)
+
+
+COMMANDS: dict[str, click.Command] = {"serve": serve}

@@ -1,0 +1,97 @@
+"""Errors that clients get: one JSON form for all paths, which clients of OpenAI read, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from aiohttp import web
+from msgspec import Struct
+
+from ...errors import JournalBusy, MudroomError, UnknownName, UsageError
+
+
+class ErrorFields(Struct, frozen=True, kw_only=True):
+    """Fields of an error. `type` is a class of errors, `code` names one."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None = None
+
+
+class ErrorBody(Struct, frozen=True):
+    """The body of a response with an error."""
+
+    error: ErrorFields
+
+
+class RequestError(Exception):
+    """A request that cannot be answered as the client wants.
+
+    Arguments:
+        code: short name, such as "not_found".
+        message: what is wrong and what to do.
+        param: the field or parameter that is wrong, "" for none.
+        headers: more headers of the response.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        param: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.param = param
+        self.headers = dict(headers or {})
+
+
+def make_not_found(kind: str, name: str) -> RequestError:
+    """Return the error for a thing that does not exist, or belongs to another owner."""
+    return RequestError(404, "not_found", f"there is no {kind} {name!r}")
+
+
+def make_wrong_request(message: str, param: str = "") -> RequestError:
+    """Return the error for a request that never works."""
+    return RequestError(400, "wrong_request", message, param=param)
+
+
+def convert_error(error: MudroomError) -> RequestError:
+    """Return the error that a client gets for an error of mudroom."""
+    match error:
+        case JournalBusy():
+            headers = {"Retry-After": "1"}
+            return RequestError(409, "session_busy", str(error), headers=headers)
+        case UnknownName():
+            return RequestError(400, f"unknown_{error.kind.replace(' ', '_')}", str(error))
+        case UsageError():
+            return make_wrong_request(str(error))
+        case _:
+            return RequestError(500, "failed", str(error))
+
+
+def make_error_response(error: RequestError) -> web.Response:
+    """Return the response for an error."""
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    if error.status == 401:
+        kind = "authentication_error"
+    elif error.status == 403:
+        kind = "permission_error"
+    elif error.status == 429:
+        kind = "rate_limit_error"
+    fields = ErrorFields(
+        message=error.message, type=kind, code=error.code, param=error.param or None
+    )
+    return web.Response(
+        status=error.status,
+        body=msgspec.json.encode(ErrorBody(fields)),
+        content_type="application/json",
+        headers=error.headers,
+    )

@@ -1,0 +1,317 @@
+"""HostedSession: one session at work: it takes the prompts of its clients, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from ..._core.events import AnyEvent, Delta, RunFinished, RunStarted, TurnFailed, TurnFinished
+from ..._core.ports import SessionStore
+from ..._core.run_ids import is_child_id
+from ..._core.runs import Report
+from ...errors import JournalDamaged, JournalError, JournalNewer, MudroomError, UnknownName
+from ...journals.sessions import stream_events
+from ...permissions.approved_rules import ApprovedRules
+from ...session import Session
+from ...tools import make_builtin_tools
+from .charges import SessionCharges
+from .fair_slots import FairSlots
+from .feed import SessionFeed
+from .observed_store import ObservedStore
+from .questions import QuestionList
+from .records.inputs import PROMPT, Input, InputRecords, InputResult
+from .records.sessions import SessionRecord
+from .records.spending import SpendingRecords
+from .setup import CommandLine, ServerOptions, SessionPlan
+
+Status = Literal["idle", "waiting", "working", "asking"]
+CANCELLED_BEFORE = "it was cancelled before it started"
+
+
+class ServerParts(Struct, frozen=True):
+    """Parts of the server that all sessions use. `notify`: takes a line for stderr."""
+
+    options: ServerOptions
+    command_line: CommandLine
+    store: SessionStore
+    inputs: InputRecords
+    spending: SpendingRecords
+    slots: FairSlots
+    notify: Callable[[str], object]
+
+
+class HostedSession:
+    """One session.
+
+    Arguments:
+        on_spent: called with the owner after charges.
+
+    Attributes:
+        run: root run of the prompt that works, "" if none.
+        watchers: called with each event, streamed text included.
+        woken: set when there may be a new prompt.
+        session: None while it is not open.
+    """
+
+    def __init__(
+        self,
+        record: SessionRecord,
+        parts: ServerParts,
+        feed: SessionFeed,
+        on_spent: Callable[[str], object],
+    ) -> None:
+        self.record = record
+        self.feed = feed
+        self.run = ""
+        self.session: Session | None = None
+        self.watchers: list[Callable[[AnyEvent], None]] = []
+        self.woken = asyncio.Event()
+        self.questions = QuestionList(parts.options.answer_seconds, feed.notify)
+        self.charges = SessionCharges(record, parts.store, parts.spending)
+        self._parts = parts
+        self._on_spent = on_spent
+        self._store = ObservedStore(parts.store, feed.observe, feed.forget)
+        self._spent = asyncio.Event()
+        self._prompt_count = 0
+        self._current: Input | None = None
+        self._is_sealed = False
+
+    @property
+    def status(self) -> Status:
+        """State of the session, as clients read it."""
+        if self.questions.list():
+            return "asking"
+        if self._current is None:
+            return "idle"
+        return "working" if self.run else "waiting"
+
+    async def serve(self) -> None:
+        """Run the prompts until none comes for some time. Raises JournalError."""
+        item = await self._find_prompt()
+        async with AsyncExitStack() as stack:
+            while item:
+                self._current = item
+                self.feed.notify()
+                async with self._parts.slots.hold(self.record.owner):
+                    try:
+                        if self.session is None:
+                            await stack.enter_async_context(self._open())
+                        await self._use(item)
+                    except MudroomError as error:
+                        if may_work_later(error):
+                            raise  # the prompt is not done: a process continues it
+                        await self._finish(item, InputResult(run=self.run, error=str(error)))
+                    except Exception as error:  # noqa: BLE001  (the client waits for a result)
+                        text = f"{type(error).__name__}: {error}"
+                        self._parts.notify(f"session {self.record.id}: {text}")
+                        await self._finish(item, InputResult(run=self.run, error=text))
+                self.run = ""
+                self._current = None
+                self.feed.notify()
+                item = await self._wait_for_prompt()
+
+    async def apply(self, item: Input) -> InputResult:
+        """Act as an event that is no prompt says, and note the result."""
+        try:
+            is_applied = await self._act(item.type, item.body)
+            result = InputResult(is_applied=is_applied)
+        except MudroomError as error:
+            result = InputResult(is_applied=False, error=str(error))
+        await self._parts.inputs.finish(item.number, result)
+        self.feed.notify()
+        return result
+
+    def seal(self) -> None:
+        """Stop all work at once; a later process continues it."""
+        self._is_sealed = True
+        self._store.seal()
+        if self.session:
+            self.session.cancel()
+
+    async def update_budget(self) -> None:
+        """Limit the runs to what the owner may spend today."""
+        if self.session and self.charges.has_limits:
+            budget = await self.charges.make_budget()
+            if self.session:
+                self.session.budget = budget
+
+    async def _find_prompt(self) -> Input | None:
+        for item in await self._parts.inputs.list_open(self.record.id):
+            if item.type == PROMPT:
+                return item
+        return None
+
+    async def _wait_for_prompt(self) -> Input | None:
+        while True:
+            self.woken.clear()
+            if item := await self._find_prompt():
+                return item
+            try:
+                async with asyncio.timeout(self._parts.options.idle_seconds):
+                    await self.woken.wait()
+            except TimeoutError:
+                if not (self.session and self.session.interrupted_run):
+                    return None
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncGenerator[None]:
+        """Open the session in the `async with` block. Raises UsageError, JournalError."""
+        options = self._parts.options
+        choices = self.record.choices
+        folder = options.workspaces.get(choices.workspace, "")
+        if not folder:
+            raise UnknownName("workspace", choices.workspace, options.workspaces)
+        self._prompt_count = await count_prompts(self._parts.store, self.record.id)
+        plan = SessionPlan(
+            id=self.record.id,
+            is_recorded=await is_recorded(self._parts.store, self.record.id),
+            cwd=folder,
+            agent=choices.agent,
+            mode=choices.mode,
+            budget=choices.budget,
+        )
+        planned = self._parts.command_line.prepare(plan, self.questions, self._store)
+        async with planned.session as session:
+            self.questions.use_rules(
+                ApprovedRules(
+                    planned.permissions,
+                    workspace=session.cwd,
+                    user_home=options.user_home,
+                    tools=make_builtin_tools(),
+                )
+            )
+            session.watch(self._observe)
+            charging = asyncio.create_task(self._charge())
+            self.session = session
+            try:
+                yield
+            finally:
+                self.session = None
+                charging.cancel()
+                await asyncio.gather(charging, return_exceptions=True)
+
+    async def _use(self, item: Input) -> None:
+        """Run a prompt, or its rest if a process ended while it worked."""
+        session = self.session
+        current = await self._parts.inputs.find(item.number)
+        if session is None or current is None or current.state == "done":
+            return
+        if why := await self.charges.explain_used_up():
+            await self._finish(item, InputResult(error=why))
+            return
+        await self.update_budget()
+        if current.state == "working" and self._prompt_count > current.runs_before:
+            report = await session.resume_unfinished() or await self._read_last_report()
+        else:
+            await self._parts.inputs.start(item.number, self._prompt_count)
+            report = await session.run(item.body["text"], outputs=item.body.get("outputs"))
+        if self._is_sealed:
+            return
+        await self.charges.update()
+        self._on_spent(self.record.owner)
+        await self._finish(item, InputResult(run=report.run_id, reason=report.reason.value))
+
+    async def _finish(self, item: Input, result: InputResult) -> None:
+        if not self._is_sealed:
+            await self._parts.inputs.finish(item.number, result)
+
+    async def _read_last_report(self) -> Report[Any]:
+        """Return the report of the last prompt. Raises JournalError."""
+        last: Report[Any] | None = None
+        async for event in stream_events(self._parts.store, self.record.id, (RunFinished,)):
+            if isinstance(event, RunFinished) and not is_child_id(event.run):
+                last = event.report
+        if last is None:
+            raise JournalError("the prompt has no report", where=self.record.id)
+        return last
+
+    async def _act(self, kind: str, body: dict[str, Any]) -> bool:
+        from .bodies import parse_answer
+
+        session = self.session
+        if kind == "run.cancel" and not body.get("run"):
+            return await self._cancel_all()
+        if session is None:
+            return False
+        run = str(body.get("run") or self.run)
+        match kind:
+            case "question.answer":
+                return self.questions.answer(parse_answer(body))
+            case "user.interrupt":
+                return session.interrupt()
+            case "run.cancel":
+                return session.cancel(run)
+            case "run.wrap_up":
+                return bool(run) and session.wrap_up(run)
+            case "run.steer":
+                return bool(run) and await session.send_durably(run, str(body["text"]))
+            case _:
+                return False
+
+    async def _cancel_all(self) -> bool:
+        """Cancel the prompt that works, and all that wait."""
+        is_applied = bool(self.session and self.session.cancel())
+        for item in await self._parts.inputs.list_open(self.record.id):
+            if item.type == PROMPT and item.state == "waiting":
+                result = InputResult(reason="CANCELLED", error=CANCELLED_BEFORE)
+                await self._parts.inputs.finish(item.number, result)
+                is_applied = True
+        return is_applied
+
+    def _observe(self, event: AnyEvent) -> None:
+        match event:
+            case Delta():
+                self.feed.show_delta(event)
+            case RunStarted() if event.brief.depth == 0 and not event.brief.is_compaction:
+                self._prompt_count += 1
+                self.run = event.run
+            case TurnFinished() | TurnFailed():
+                self._spent.set()
+            case _:
+                pass
+        if not self.run and event.run and not isinstance(event, Delta):
+            self.run = event.run.partition(".")[0]  # a prompt that continues
+        for watch in list(self.watchers):
+            watch(event)
+
+    async def _charge(self) -> None:
+        """Charge turns as they end."""
+        while True:
+            await self._spent.wait()
+            self._spent.clear()
+            try:
+                await self.charges.update()
+            except MudroomError as error:
+                self._parts.notify(f"session {self.record.id}: not charged yet: {error}")
+            self._on_spent(self.record.owner)
+
+
+def may_work_later(error: MudroomError) -> bool:
+    """Return whether the same prompt may work later, such as when a disk is not full any more."""
+    is_permanent = isinstance(error, JournalDamaged | JournalNewer)
+    return isinstance(error, JournalError) and not is_permanent
+
+
+async def is_recorded(store: SessionStore, session: str) -> bool:
+    """Return whether a store has a session."""
+    try:
+        await store.read_info(session)
+    except UnknownName:
+        return False
+    return True
+
+
+async def count_prompts(store: SessionStore, session: str) -> int:
+    """Return the number of prompts that the record of a session has."""
+    count = 0
+    try:
+        async for event in stream_events(store, session, (RunStarted,)):
+            if isinstance(event, RunStarted):
+                count += event.brief.depth == 0 and not event.brief.is_compaction
+    except UnknownName:
+        return 0
+    return count

@@ -1,0 +1,200 @@
+"""HostedSessions: the sessions at work in this process, and the streams of all sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from ...errors import JournalBusy, MudroomError
+from .feed import SessionFeed
+from .hosted_session import CANCELLED_BEFORE, HostedSession, ServerParts
+from .records.inputs import PROMPT, Input, InputResult
+from .records.sessions import SessionRecord, SessionRecords
+from .records.state_file import StateFile
+
+_RETRY_SECONDS = 5.0
+"""Seconds until a session is opened again whose journal could not be used."""
+_BUSY_SECONDS = 1.0
+"""Seconds until a session is opened again that another process had open."""
+
+
+class HostedSessions:
+    """The sessions of one server process.
+
+    Attributes:
+        elsewhere: ids of sessions at which another process works.
+    """
+
+    def __init__(self, parts: ServerParts, state: StateFile, records: SessionRecords) -> None:
+        self.elsewhere: set[str] = set()
+        self._parts = parts
+        self._state = state
+        self._records = records
+        self._hosts: dict[str, HostedSession] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._feeds: dict[str, SessionFeed] = {}
+        self._retries: dict[str, float] = {}
+        self._limiting: set[asyncio.Task[None]] = set()
+        self._change_number = -1
+        self._is_closed = False
+
+    def find(self, session: str) -> HostedSession | None:
+        """Return a session at work in this process."""
+        return self._hosts.get(session)
+
+    def count_open(self) -> int:
+        """Return the number of open sessions."""
+        return sum(host.session is not None for host in self._hosts.values())
+
+    def start(self, record: SessionRecord) -> HostedSession | None:
+        """Let a session take its prompts; return it, None while the server stops."""
+        host = self._hosts.get(record.id)
+        if host:
+            host.woken.set()
+            return host
+        if self._is_closed:
+            return None
+        feed = self._feeds.setdefault(record.id, SessionFeed(record.id))
+        host = HostedSession(record, self._parts, feed, self._limit_owner)
+        self._hosts[record.id] = host
+        self._tasks[record.id] = asyncio.create_task(self._serve(host))
+        return host
+
+    async def apply(self, record: SessionRecord, item: Input) -> InputResult | None:
+        """Act as an event says that is no prompt; None if another process must."""
+        if host := self._hosts.get(record.id):
+            return await host.apply(item)
+        is_elsewhere = bool(await self._parts.store.find_writer(record.id))
+        if is_elsewhere:
+            return None
+        result = InputResult(is_applied=await self._cancel_waiting(record, item))
+        await self._parts.inputs.finish(item.number, result)
+        return result
+
+    async def _cancel_waiting(self, record: SessionRecord, item: Input) -> bool:
+        """Cancel the prompts of a session that no process has opened."""
+        is_applied = False
+        if item.type == "run.cancel" and not item.body.get("run"):
+            for each in await self._parts.inputs.list_open(record.id):
+                if each.type == PROMPT and each.state == "waiting":
+                    result = InputResult(reason="CANCELLED", error=CANCELLED_BEFORE)
+                    await self._parts.inputs.finish(each.number, result)
+                    is_applied = True
+        return is_applied
+
+    @asynccontextmanager
+    async def follow(self, session: str) -> AsyncGenerator[SessionFeed]:
+        """Return the feed of a session for a stream in the `async with` block."""
+        feed = self._feeds.setdefault(session, SessionFeed(session))
+        feed.streams += 1
+        try:
+            yield feed
+        finally:
+            feed.streams -= 1
+            self._drop_feed(feed)
+
+    def count_streams(self) -> int:
+        """Return the number of streams."""
+        return sum(feed.streams for feed in self._feeds.values())
+
+    async def watch_others(self) -> None:
+        """Take over sessions whose process has ended, and notice what others do, for ever."""
+        while True:
+            try:
+                await self._look()
+            except MudroomError as error:
+                self._parts.notify(str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(self._parts.options.poll_seconds)
+
+    async def _look(self) -> None:
+        number = await self._state.read_change_number()
+        retries = self._list_due_retries()
+        if number == self._change_number and not self.elsewhere and not retries:
+            return
+        self._change_number = number
+        still_elsewhere: set[str] = set()
+        for session in await self._parts.inputs.list_open_sessions():
+            record = await self._records.read(session)
+            if record is None:
+                continue
+            if host := self._hosts.get(session):
+                await self._pass_on(host)
+            elif await self._parts.store.find_writer(session):
+                still_elsewhere.add(session)
+            elif session not in self._retries or session in retries:
+                self._retries.pop(session, None)
+                self.start(record)
+        for session in self.elsewhere | still_elsewhere:
+            if feed := self._feeds.get(session):
+                feed.notify()
+        self.elsewhere = still_elsewhere
+
+    async def _pass_on(self, host: HostedSession) -> None:
+        """Use the events that other processes received for a session at work here."""
+        for item in await self._parts.inputs.list_open(host.record.id):
+            if item.type != PROMPT:
+                await host.apply(item)
+        host.woken.set()
+
+    def _list_due_retries(self) -> set[str]:
+        now = asyncio.get_running_loop().time()
+        return {session for session, when in self._retries.items() if when <= now}
+
+    async def _serve(self, host: HostedSession) -> None:
+        session = host.record.id
+        try:
+            while True:
+                host.woken.clear()
+                await host.serve()
+                if not host.woken.is_set():
+                    break
+        except JournalBusy:  # another process works at it
+            self._retries[session] = asyncio.get_running_loop().time() + _BUSY_SECONDS
+        except MudroomError as error:
+            self._retries[session] = asyncio.get_running_loop().time() + _RETRY_SECONDS
+            self._parts.notify(f"session {session}: {error}")
+        finally:
+            self._hosts.pop(session, None)
+            self._tasks.pop(session, None)
+            host.feed.forget()
+            host.feed.notify()
+            self._drop_feed(host.feed)
+
+    def _drop_feed(self, feed: SessionFeed) -> None:
+        if feed.streams == 0 and feed.session not in self._hosts:
+            self._feeds.pop(feed.session, None)
+
+    def _limit_owner(self, owner: str) -> None:
+        """Limit the sessions of an owner to what is left of the day's budget."""
+        for host in self._hosts.values():
+            if host.record.owner == owner and host.charges.has_limits:
+                task = asyncio.create_task(host.update_budget())
+                self._limiting.add(task)
+                task.add_done_callback(self._limiting.discard)
+
+    async def stop(self, session: str) -> None:
+        """Stop the work of a session and close it."""
+        host = self._hosts.get(session)
+        task = self._tasks.get(session)
+        if host is None or task is None:
+            return
+        if host.session:
+            host.session.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Stop all work so that a later process continues it."""
+        self._is_closed = True
+        for host in list(self._hosts.values()):
+            host.seal()
+        tasks: list[asyncio.Task[Any]] = [*self._tasks.values(), *self._limiting]
+        for task in tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for feed in self._feeds.values():
+            feed.notify()

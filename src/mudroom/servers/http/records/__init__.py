@@ -1,0 +1,8 @@
+"""What the server keeps beside the journals, in one SQLite file below the state folder.
+
+state_file.py   the file: its tables, and work on it in a thread
+tokens.py       bearer tokens: only their digests are stored
+sessions.py     owners and options of sessions
+inputs.py       events that clients sent: each is used once, also across a crash
+spending.py     amounts that owners have spent, day by day
+"""

@@ -1,0 +1,165 @@
+"""Events that clients sent: durable before they are accepted, and used once."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from .state_file import StateFile
+
+State = Literal["waiting", "working", "done"]
+_COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
+PROMPT = "user.message"
+
+
+class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of an event.
+
+    Arguments:
+        run: root run of a prompt, "" if none started.
+        reason: why the run ended; "" without a run.
+        is_applied: of an event that is no prompt: false if there was nothing to act on.
+        error: why it could not be used, "" if it was.
+    """
+
+    run: str = ""
+    reason: str = ""
+    is_applied: bool | None = None
+    error: str = ""
+
+
+class Input(Struct, frozen=True, kw_only=True):
+    """An event of a client.
+
+    Arguments:
+        number: its place among all events.
+        key: unique in the session.
+        digest: of the request.
+        runs_before: prompts that the record of the session had before this one started.
+    """
+
+    number: int
+    session: str
+    key: str
+    digest: bytes
+    type: str
+    body: dict[str, Any]
+    state: State = "waiting"
+    runs_before: int = 0
+    result: InputResult = InputResult()
+
+
+class InputRecords:
+    """The events of a state file."""
+
+    def __init__(self, state: StateFile) -> None:
+        self._state = state
+
+    async def add(
+        self, session: str, key: str, digest: bytes, type: str, body: dict[str, Any]
+    ) -> tuple[Input, bool]:
+        """Store an event unless one has the key; return it, and whether it is new."""
+        text = msgspec.json.encode(body).decode()
+
+        def insert(connection: sqlite3.Connection) -> tuple[tuple[Any, ...], bool]:
+            cursor = connection.execute(
+                "INSERT OR IGNORE INTO inputs (session, key, digest, type, body, state)"
+                " VALUES (?, ?, ?, ?, ?, 'waiting')",
+                (session, key, digest, type, text),
+            )
+            row = connection.execute(
+                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?", (session, key)
+            ).fetchone()
+            return row, cursor.rowcount == 1
+
+        row, is_new = await self._state.run(insert)
+        return _make_input(row), is_new
+
+    async def list_open(self, session: str) -> Sequence[Input]:
+        """Return the events of a session that are not done, in their order."""
+        rows = await self._state.read(
+            lambda connection: connection.execute(
+                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND state <> 'done'"
+                " ORDER BY number",
+                (session,),
+            ).fetchall()
+        )
+        return [_make_input(row) for row in rows]
+
+    async def list_open_sessions(self) -> Sequence[str]:
+        """Return the ids of sessions with events that are not done, the oldest event first."""
+        rows = await self._state.read(
+            lambda connection: connection.execute(
+                "SELECT session FROM inputs WHERE state <> 'done'"
+                " GROUP BY session ORDER BY min(number)"
+            ).fetchall()
+        )
+        return [session for (session,) in rows]
+
+    async def count_waiting(self, owner: str) -> int:
+        """Return the number of prompts of an owner that are not done."""
+        row = await self._state.read(
+            lambda connection: connection.execute(
+                "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
+                " WHERE owner = ? AND state <> 'done' AND type = ?",
+                (owner, PROMPT),
+            ).fetchone()
+        )
+        return row[0]
+
+    async def find(self, number: int) -> Input | None:
+        """Return an event by its number, None if there is none."""
+        row = await self._state.read(
+            lambda connection: connection.execute(
+                f"SELECT {_COLUMNS} FROM inputs WHERE number = ?", (number,)
+            ).fetchone()
+        )
+        return _make_input(row) if row else None
+
+    async def find_last_prompt(self, session: str) -> Input | None:
+        """Return the last prompt of a session, None if there is none."""
+        row = await self._state.read(
+            lambda connection: connection.execute(
+                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type = ?"
+                " ORDER BY number DESC LIMIT 1",
+                (session, PROMPT),
+            ).fetchone()
+        )
+        return _make_input(row) if row else None
+
+    async def start(self, number: int, runs_before: int) -> None:
+        """Note that a prompt starts now. It does not start twice, also after a crash."""
+        await self._state.run(
+            lambda connection: connection.execute(
+                "UPDATE inputs SET state = 'working', runs_before = ? WHERE number = ?",
+                (runs_before, number),
+            )
+        )
+
+    async def finish(self, number: int, result: InputResult) -> None:
+        """Note what became of an event."""
+        text = msgspec.json.encode(result).decode()
+        await self._state.run(
+            lambda connection: connection.execute(
+                "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", (text, number)
+            )
+        )
+
+
+def _make_input(row: tuple[Any, ...]) -> Input:
+    number, session, key, digest, kind, body, state, runs_before, result = row
+    return Input(
+        number=number,
+        session=session,
+        key=key,
+        digest=digest,
+        type=kind,
+        body=msgspec.json.decode(body),
+        state=state,
+        runs_before=runs_before,
+        result=msgspec.json.decode(result, type=InputResult) if result else InputResult(),
+    )

@@ -1,0 +1,147 @@
+"""The file with the state of the server, shared by all server processes of a state folder."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+from ...._platform.private_files import make_private_file, make_private_folder
+from ....errors import MudroomError
+
+_T = TypeVar("_T")
+
+FILE_NAME = "serve.sqlite3"
+_VERSION = 1
+_BUSY_SECONDS = 10.0
+"""Seconds that a change waits for another process."""
+
+_TABLES = """
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY, owner TEXT NOT NULL, digest BLOB NOT NULL, body TEXT NOT NULL
+) STRICT;
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
+    digest BLOB NOT NULL, body TEXT NOT NULL, created REAL NOT NULL,
+    charged INTEGER NOT NULL DEFAULT 0, usd REAL NOT NULL DEFAULT 0,
+    tokens INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX sessions_of_owner ON sessions (owner, number);
+CREATE TABLE inputs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, key TEXT NOT NULL,
+    digest BLOB NOT NULL, type TEXT NOT NULL, body TEXT NOT NULL, state TEXT NOT NULL,
+    runs_before INTEGER NOT NULL DEFAULT 0, result TEXT NOT NULL DEFAULT '',
+    UNIQUE (session, key)
+) STRICT;
+CREATE INDEX open_inputs ON inputs (session, number) WHERE state <> 'done';
+CREATE TABLE spending (
+    owner TEXT NOT NULL, day TEXT NOT NULL, usd REAL NOT NULL, tokens INTEGER NOT NULL,
+    PRIMARY KEY (owner, day)
+) STRICT;
+"""
+
+
+class StateFile:
+    """The file. Its work runs in one thread, one transaction at a time.
+
+    Arguments:
+        home: mudroom's state folder.
+
+    Raises MudroomError if the file cannot be used.
+    """
+
+    def __init__(self, home: str) -> None:
+        self.path = Path(home) / FILE_NAME
+        self._thread = ThreadPoolExecutor(1, "serve-state")
+        try:
+            self._connection = self._connect()
+        except (sqlite3.Error, OSError) as error:
+            raise self._make_error(error) from error
+
+    async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run a function in a transaction, which is durable when this returns.
+
+        Raises MudroomError.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self.run_now, work)
+
+    def run_now(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run a function in a transaction, and block. Raises MudroomError."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                value = work(self._connection)
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._make_error(error) from error
+        return value
+
+    async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run a function that changes nothing. Raises MudroomError."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self.read_now, work)
+
+    def read_now(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run a function that changes nothing, and block. Raises MudroomError."""
+        try:
+            return work(self._connection)
+        except sqlite3.Error as error:
+            raise self._make_error(error) from error
+
+    async def read_change_number(self) -> int:
+        """Return a number that differs after each change by another process."""
+        return await self.read(
+            lambda connection: connection.execute("PRAGMA data_version").fetchone()[0]
+        )
+
+    def close(self) -> None:
+        """Finish the work and close the file."""
+        self._thread.submit(self._connection.close).result()
+        self._thread.shutdown()
+
+    def _connect(self) -> sqlite3.Connection:
+        make_private_folder(self.path.parent)
+        if not self.path.exists():
+            try:
+                make_private_file(self.path)
+            except FileExistsError:
+                pass  # another process has made it
+        connection = sqlite3.connect(
+            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN IMMEDIATE")
+            self._make_tables(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        with closing(connection.execute("PRAGMA user_version")) as cursor:
+            version = cursor.fetchone()[0]
+        if version > _VERSION:
+            raise MudroomError(
+                "the state of the server was written by a newer version",
+                where=str(self.path),
+                remedy="Update mudroom.",
+            )
+        if version == 0:
+            for statement in filter(str.strip, _TABLES.split(";")):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _make_error(self, error: Exception) -> MudroomError:
+        return MudroomError(
+            f"the state of the server cannot be used: {error}", where=str(self.path)
+        )

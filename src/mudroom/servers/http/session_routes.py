@@ -1,0 +1,305 @@
+"""The paths of sessions: create, list, read, delete, and events in."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from msgspec.structs import asdict
+
+from ..._core.agents import Mode
+from .bodies import (
+    BudgetFields,
+    ClientEvent,
+    NewSession,
+    UserMessage,
+    check_prompt,
+    compute_digest,
+    get_type,
+    limit_budget,
+    parse_body,
+    parse_event,
+)
+from .charges import explain_used_up
+from .cursors import make_cursor, parse_cursor
+from .errors import RequestError, make_not_found, make_wrong_request
+from .hosted_session import ServerParts, is_recorded
+from .hosted_sessions import HostedSessions
+from .records.inputs import PROMPT, Input
+from .records.sessions import SessionChoices, SessionRecord, SessionRecords
+from .records.tokens import Token
+from .route import Call
+from .views import (
+    Deleted,
+    SessionCreated,
+    SessionPage,
+    SessionView,
+    make_input_view,
+)
+
+_NAMESPACE = uuid.UUID("5b0c0a52-5a7e-4d0c-9d67-7b0c3e1d9a11")
+_DEFAULT_PAGE = 50
+_MAX_PAGE = 500
+_ANSWER_EVENT = "question.answer"
+DEFAULT_AGENT = "mudroom"
+"""Name of the default agent for clients that must name one."""
+
+
+class SessionRoutes:
+    """The sessions of all owners; each request sees those of its own.
+
+    Arguments:
+        find_agents: returns the names of the agents of a workspace.
+        is_draining: returns whether the server stops.
+    """
+
+    def __init__(
+        self,
+        parts: ServerParts,
+        records: SessionRecords,
+        hosts: HostedSessions,
+        find_agents: Callable[[str], Awaitable[list[str]]],
+        is_draining: Callable[[], bool],
+    ) -> None:
+        self._parts = parts
+        self._records = records
+        self._hosts = hosts
+        self._find_agents = find_agents
+        self._is_draining = is_draining
+
+    async def create(self, call: Call) -> web.Response:
+        """Create a session, and start its first prompt if it has one."""
+        body = parse_body(NewSession, call.body)
+        record, item, is_new = await self.add_session(call, body)
+        view = await self.describe(record)
+        fields: Any = {name: getattr(view, name) for name in view.__struct_fields__}
+        created = SessionCreated(**fields, input=make_input_view(item) if item else None)
+        return respond(created, 201 if is_new else 200)
+
+    async def add_session(
+        self, call: Call, body: NewSession, *, kind: str = ""
+    ) -> tuple[SessionRecord, Input | None, bool]:
+        """Store a session and its first prompt; return them, and whether the session is new.
+
+        Arguments:
+            kind: of the request, so that its keys differ from those of other paths.
+        """
+        self.check_ready()
+        choices = await self._make_choices(call.token, body)
+        if body.prompt is not None:
+            check_prompt(body.prompt, body.outputs)
+        key = read_idempotency_key(call)
+        session = str(uuid.uuid4())
+        if key:
+            session = str(uuid.uuid5(_NAMESPACE, f"{call.token.owner}\n{kind}\n{key}"))
+        digest = compute_digest(kind, body)
+        known = await self._records.read(session) if key else None
+        if known is None and body.prompt is not None:
+            await self.check_amounts(call.token)
+        record, is_new = await self._records.add(session, call.token.owner, digest, choices)
+        if record.digest != digest:
+            raise make_conflict(key)
+        item: Input | None = None
+        if body.prompt is not None:
+            message = UserMessage(body.prompt, body.outputs)
+            item = await self._add_input(record, message, "first", digest)
+        return record, item, is_new
+
+    async def list(self, call: Call) -> web.Response:
+        """Return the sessions of the owner."""
+        limit = parse_count(call, "limit", _DEFAULT_PAGE, _MAX_PAGE)
+        before = parse_cursor("", call.get("after"))
+        records = await self._records.list(call.token.owner, before, limit + 1)
+        views = [await self.describe(record) for record in records[:limit]]
+        has_more = len(records) > limit
+        cursor = make_cursor("", records[limit - 1].number) if has_more else ""
+        return respond(SessionPage(data=tuple(views), next=cursor))
+
+    async def read(self, call: Call) -> web.Response:
+        """Return one session."""
+        return respond(await self.describe(await self.find(call)))
+
+    async def delete(self, call: Call) -> web.Response:
+        """Stop the work of a session and delete it with its record."""
+        record = await self.find(call)
+        await self._hosts.stop(record.id)
+        if await is_recorded(self._parts.store, record.id):
+            await self._parts.store.delete(record.id)
+        await self._records.delete(record.id)
+        return respond(Deleted(id=record.id))
+
+    async def add_event(self, call: Call) -> web.Response:
+        """Take an event for a session."""
+        record = await self.find(call)
+        event = parse_event(call.body)
+        needed = "answer" if get_type(event) == _ANSWER_EVENT else "run"
+        if needed not in call.token.scopes:
+            raise RequestError(403, "wrong_scope", f"the token does not have the scope {needed}")
+        self.check_ready()
+        key = read_idempotency_key(call)
+        if isinstance(event, UserMessage):
+            check_prompt(event.text, event.outputs)
+            if not key:
+                await self.check_amounts(call.token)
+        item = await self._add_input(record, event, key, compute_digest(event))
+        return respond(make_input_view(item), 202)
+
+    async def add_prompt(self, call: Call, record: SessionRecord, message: UserMessage) -> Input:
+        """Store the next prompt of a session, once for each idempotency key."""
+        self.check_ready()
+        check_prompt(message.text, message.outputs)
+        await self.check_amounts(call.token)
+        key = read_idempotency_key(call)
+        return await self._add_input(record, message, key, compute_digest(message))
+
+    async def _add_input(
+        self, record: SessionRecord, event: ClientEvent, key: str, digest: bytes
+    ) -> Input:
+        kind = get_type(event)
+        body = msgspec.to_builtins(event)
+        item, is_new = await self._parts.inputs.add(
+            record.id, key or uuid.uuid4().hex, digest, kind, body
+        )
+        if item.digest != digest:
+            raise make_conflict(key)
+        if kind == PROMPT:
+            if item.state != "done":
+                self._hosts.start(record)
+            return item
+        if is_new:
+            await self._hosts.apply(record, item)
+        return await self._parts.inputs.find(item.number) or item
+
+    async def find(self, call: Call, session: str = "") -> SessionRecord:
+        """Return a session of the owner. Raises RequestError if there is none."""
+        name = session or call.session
+        record = await self._records.find(name, call.token.owner)
+        if record is None:
+            raise make_not_found("session", name)
+        return record
+
+    async def exists(self, session: str) -> bool:
+        """Return whether a session exists that no one has deleted."""
+        return await self._records.read(session) is not None
+
+    async def describe(self, record: SessionRecord) -> SessionView:
+        """Return a session as clients read it."""
+        host = self._hosts.find(record.id)
+        record = await self._records.read(record.id) or record
+        last = await self._parts.inputs.find_last_prompt(record.id)
+        status = host.status if host else "idle"
+        if status == "idle" and last and last.state != "done":
+            status = "waiting" if last.state == "waiting" else "working"
+        choices = record.choices
+        budget = {name: value for name, value in asdict(choices.budget).items() if value}
+        return SessionView(
+            id=record.id,
+            agent=choices.agent,
+            workspace=choices.workspace,
+            mode=choices.mode,
+            created=record.created,
+            status=status,
+            run=host.run if host else "",
+            questions=host.questions.list() if host else (),
+            budget=budget,
+            usd=record.usd,
+            tokens=record.tokens,
+            last=make_input_view(last) if last else None,
+        )
+
+    def check_ready(self) -> None:
+        """Raise RequestError while the server stops."""
+        if self._is_draining():
+            raise RequestError(
+                503,
+                "draining",
+                "the server stops; send it again soon",
+                headers={"Retry-After": "2"},
+            )
+
+    async def check_amounts(self, token: Token) -> None:
+        """Raise RequestError if the owner may not start a prompt now."""
+        spending = self._parts.spending
+        limits = (token.usd_per_day, token.tokens_per_day)
+        if why := await explain_used_up(spending, token.owner, *limits):
+            headers = {"Retry-After": str(spending.get_seconds_left())}
+            raise RequestError(429, "budget_used_up", why, headers=headers)
+        most = self._parts.options.max_waiting
+        if await self._parts.inputs.count_waiting(token.owner) >= most:
+            message = f"{most:,} prompts of {token.owner} wait already"
+            raise RequestError(429, "too_many_waiting", message, headers={"Retry-After": "10"})
+
+    async def _make_choices(self, token: Token, body: NewSession) -> SessionChoices:
+        options = self._parts.options
+        workspace = body.workspace or self._choose_workspace(token)
+        allowed = token.workspaces or tuple(options.workspaces)
+        if workspace not in options.workspaces or workspace not in allowed:
+            known = [name for name in options.workspaces if name in allowed]
+            raise make_choice_error("workspace", workspace, known)
+        mode = body.mode or ""
+        if mode and (mode not in token.modes or mode not in list(Mode)):
+            raise make_choice_error("mode", mode, token.modes)
+        agent = "" if body.agent in (None, DEFAULT_AGENT) else str(body.agent)
+        known = await self._find_agents(workspace)
+        if token.agents:
+            known = [name for name in known if name in token.agents]
+        is_allowed = agent in known if agent else not token.agents or DEFAULT_AGENT in token.agents
+        if not is_allowed:
+            raise make_choice_error("agent", agent or DEFAULT_AGENT, known)
+        budget: BudgetFields = body.budget
+        return SessionChoices(
+            agent=agent,
+            workspace=workspace,
+            mode=mode,
+            budget=limit_budget(budget, options.limits),
+            usd_per_day=token.usd_per_day,
+            tokens_per_day=token.tokens_per_day,
+        )
+
+    def _choose_workspace(self, token: Token) -> str:
+        names = list(self._parts.options.workspaces)
+        return next((name for name in names if name in token.workspaces), names[0])
+
+
+def make_choice_error(kind: str, name: str, known: Any) -> RequestError:  # noqa: ANN401  (names)
+    """Return the error for a name that does not exist or that the token may not use."""
+    names = ", ".join(known) or "none"
+    message = f"the token has no {kind} {name!r}; it may use: {names}"
+    return RequestError(400, f"unknown_{kind}", message, param=kind)
+
+
+def make_conflict(key: str) -> RequestError:
+    """Return the error for a key that another request had."""
+    message = f"another request had the Idempotency-Key {key!r}. Use a new key"
+    return RequestError(409, "key_used", message)
+
+
+def read_idempotency_key(call: Call) -> str:
+    """Return the idempotency key of a request, "" without one. Raises RequestError."""
+    key = call.request.headers.get("Idempotency-Key", "")
+    if len(key) > 255 or not key.isprintable():
+        raise make_wrong_request("Idempotency-Key must have at most 255 printable characters")
+    return f"key:{key}" if key else ""
+
+
+def parse_count(call: Call, name: str, default: int, maximum: int) -> int:
+    """Return a number of the query. Raises RequestError."""
+    text = call.get(name)
+    if not text:
+        return default
+    is_number = text.isascii() and text.isdecimal() and len(text) < 10
+    if not is_number or not 1 <= int(text) <= maximum:
+        raise make_wrong_request(f"{name} must be a number from 1 to {maximum}", name)
+    return int(text)
+
+
+def respond(value: object, status: int = 200) -> web.Response:
+    """Return a response with JSON."""
+    return web.Response(
+        status=status,
+        body=msgspec.json.encode(value, enc_hook=repr),
+        content_type="application/json",
+    )

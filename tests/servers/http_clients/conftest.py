@@ -1,0 +1,228 @@
+"""Clients of the HTTP server: a real server on loopback, its sessions, and their streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+from tests.waiting import SECONDS
+
+from mudroom import Session
+from mudroom._core.agents import Agent, Mode
+from mudroom._core.ports import Approver, SessionStore
+from mudroom.journals.sessions import open_store
+from mudroom.permissions.rules import Permissions
+from mudroom.servers.http.records.state_file import StateFile
+from mudroom.servers.http.records.tokens import TokenRecords
+from mudroom.servers.http.server import HttpServer, ServerAddress
+from mudroom.servers.http.setup import (
+    CommandLine,
+    ListedAgent,
+    PlannedSession,
+    ServerOptions,
+    SessionPlan,
+)
+from mudroom.testing import ScriptedModel
+
+Line = dict[str, Any]
+READER = Agent(name="reader", description="It reads.", instructions="Read.", tools=("read",))
+
+
+class Client:
+    """A client of the server with one token."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str, token: str) -> None:
+        self.url = url
+        self.token = token
+        self.headers = {"Authorization": f"Bearer {token}"}
+        self._http = http
+
+    async def send(
+        self, method: str, path: str, body: Any = None, *, key: str = "", **headers: str
+    ) -> tuple[int, Any]:
+        """Send a request; return its status and the JSON of its response."""
+        headers = {**self.headers, **headers}
+        if key:
+            headers["Idempotency-Key"] = key
+        data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        url = self.url + path
+        async with self._http.request(method, url, data=data, headers=headers) as response:
+            text = await response.text()
+            is_json = response.content_type == "application/json"
+            return response.status, json.loads(text) if is_json else text
+
+    async def get(self, path: str) -> Any:
+        """Return the JSON of a path."""
+        status, value = await self.send("GET", path)
+        assert status == 200, value
+        return value
+
+    async def create(self, **body: Any) -> Line:
+        """Create a session."""
+        status, session = await self.send("POST", "/v1/sessions", body)
+        assert status == 201, session
+        return session
+
+    async def post(self, session: str, kind: str, **fields: Any) -> Line:
+        """Send an event to a session."""
+        body = {"type": kind, **fields}
+        status, item = await self.send("POST", f"/v1/sessions/{session}/events", body)
+        assert status == 202, item
+        return item
+
+    @asynccontextmanager
+    async def open_stream(
+        self, session: str, *, last_id: str = "", **query: str
+    ) -> AsyncGenerator[AsyncIterator[Line]]:
+        """Open the stream of a session; each line has `event`, `data` and perhaps `id`."""
+        headers = {**self.headers, **({"Last-Event-ID": last_id} if last_id else {})}
+        url = f"{self.url}/v1/sessions/{session}/stream"
+        timeout = aiohttp.ClientTimeout(sock_read=SECONDS)
+        async with self._http.get(
+            url, headers=headers, params=query, timeout=timeout, read_bufsize=1 << 20
+        ) as response:
+            assert response.status == 200, await response.text()
+            yield read_messages(response)
+
+    async def wait_until(
+        self, session: str, is_last: Callable[[Line], bool], **query: str
+    ) -> list[Line]:
+        """Return the messages of a stream up to one."""
+        messages: list[Line] = []
+        async with asyncio.timeout(SECONDS), self.open_stream(session, **query) as stream:
+            async for message in stream:
+                messages.append(message)
+                if is_last(message):
+                    return messages
+        raise AssertionError(f"the stream has ended after {messages[-3:]}")
+
+    async def finish(self, session: str) -> Line:
+        """Wait until a session has no more to do, and return it."""
+        messages = await self.wait_until(session, is_idle)
+        return messages[-1]["data"]
+
+    async def list_events(self, session: str, query: str = "") -> list[Line]:
+        """Return the recorded events of a session."""
+        page = await self.get(f"/v1/sessions/{session}/events{query}")
+        return [each["event"] for each in page["data"]]
+
+
+async def read_messages(response: aiohttp.ClientResponse) -> AsyncIterator[Line]:
+    """Yield the messages of a stream."""
+    fields: Line = {}
+    async for raw in response.content:
+        line = raw.decode().rstrip("\n")
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = json.loads(value) if name == "data" else value
+        elif "data" in fields:
+            yield fields
+            fields = {}
+        else:
+            fields = {}
+
+
+def is_idle(message: Line) -> bool:
+    """Return whether a message says that all prompts have ended."""
+    data = message["data"]
+    is_status = message["event"] == "status" and data["status"] == "idle"
+    return bool(is_status and data["last"] and data["last"]["state"] == "done")
+
+
+class Site:
+    """A server with scripted sessions.
+
+    Arguments:
+        folder: has the state folder and the workspaces.
+        script: of the model.
+        options: of the server. session_options: of its sessions.
+    """
+
+    def __init__(
+        self, folder: Path, script: Any, options: dict[str, Any], session_options: dict[str, Any]
+    ) -> None:
+        self.model = ScriptedModel(script)
+        self.notices: list[str] = []
+        self.plans: list[SessionPlan] = []
+        self.home = str(folder / "home")
+        project = folder / "project"
+        project.mkdir(exist_ok=True)
+        self.project = project
+        base = ServerOptions(
+            home=self.home,
+            user_home=str(folder),
+            workspaces={"default": str(project), "other": str(project)},
+            port=0,
+            idle_seconds=5.0,
+            drain_seconds=5.0,
+        )
+        self.options = replace(base, **options)
+        self._session_options = session_options
+        self._state = StateFile(self.home)
+        self.tokens = TokenRecords(self._state)
+        self.server: HttpServer | None = None
+
+    def add_token(self, owner: str = "ada", **fields: Any) -> str:
+        """Make a token."""
+        return self.tokens.add(owner, **fields)[1]
+
+    def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
+        """Make the session of a plan, as the command line does."""
+        self.plans.append(plan)
+        permissions = Permissions(mode=Mode(plan.mode) if plan.mode else Mode.DEFAULT, can_ask=True)
+        options: Line = {"agents": [READER], "sandbox": "off", **self._session_options}
+        session = Session(
+            model=self.model,
+            cwd=plan.cwd,
+            home=self.home,
+            store=store,
+            permissions=permissions,
+            approver=approver,
+            agent=plan.agent,
+            prompt_budget=plan.budget,
+            resume=plan.id if plan.is_recorded else "",
+            id="" if plan.is_recorded else plan.id,
+            environ={"HOME": self.options.user_home},
+            **options,
+        )
+        return PlannedSession(session=session, permissions=permissions)
+
+    @asynccontextmanager
+    async def serve(self) -> AsyncGenerator[ServerAddress]:
+        """Run the server in the block."""
+        command_line = CommandLine(
+            prepare=self.prepare,
+            list_agents=lambda _: [ListedAgent(name="reader", description="It reads.")],
+        )
+        store = open_store(self.home)
+        self.server = HttpServer(command_line, self.options, store, self.notices.append)
+        async with self.server.open() as address:
+            yield address
+
+    @asynccontextmanager
+    async def connect(self, **fields: Any) -> AsyncGenerator[Client]:
+        """Run the server in the block, with one client."""
+        async with self.serve() as address, aiohttp.ClientSession() as http:
+            yield Client(http, address.url, self.add_token(**fields))
+
+
+MakeSite = Callable[..., Site]
+
+
+@pytest.fixture
+def make_site(tmp_path: Path) -> MakeSite:
+    """Return a function that makes a server with a script of the model."""
+
+    def make(script: Any, *, options: Line | None = None, **session_options: Any) -> Site:
+        return Site(tmp_path, script, options or {}, session_options)
+
+    return make

@@ -1,0 +1,360 @@
+"""Sessions over HTTP: prompts, events, streams, controls, questions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.waiting import SECONDS
+
+from mudroom.testing import Request, call
+
+from .conftest import Client, Line, MakeSite, is_idle
+
+
+def get_kinds(messages: list[Line]) -> list[str]:
+    """Return the types of the recorded events among messages."""
+    return [each["event"] for each in messages if "id" in each]
+
+
+class Gate:
+    """A model that answers only when it is opened."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def __call__(self, request: Request) -> str:
+        self.asked.set()
+        await self.opened.wait()
+        return f"Answer {request.number}."
+
+
+async def test_a_prompt_runs_and_its_events_are_streamed(make_site: MakeSite) -> None:
+    async with make_site(["It is about mud."]).connect() as client:
+        session = await client.create(prompt="What is it about?")
+        assert session["input"]["state"] == "waiting"
+        messages = await client.wait_until(session["id"], is_idle)
+        kinds = get_kinds(messages)
+        assert kinds[:2] == ["session_opened", "run_started"]
+        assert kinds[-1] == "run_finished"
+        last = messages[-1]["data"]["last"]
+        assert (last["run"], last["reason"], last["error"]) == ("1", "GOAL", "")
+        events = await client.list_events(session["id"])
+        assert [event["type"] for event in events] == kinds
+        assert events[-1]["report"]["text"] == "It is about mud."
+
+
+async def test_a_conversation_continues_after_its_session_was_closed(make_site: MakeSite) -> None:
+    site = make_site(["One.", "Two."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        session = (await client.create(prompt="First."))["id"]
+        await client.finish(session)
+        await client.post(session, "user.message", text="Second.")
+        assert (await client.finish(session))["last"]["run"] == "2"
+        assert [plan.is_recorded for plan in site.plans] == [False, True]
+        assert len(site.model.requests[1].messages) == 3
+
+
+async def test_a_stream_resumes_after_its_cursor(make_site: MakeSite) -> None:
+    async with make_site(["One.", "Two."]).connect() as client:
+        session = (await client.create(prompt="First."))["id"]
+        whole = await client.wait_until(session, is_idle)
+        stored = [each for each in whole if "id" in each]
+        for number, message in enumerate(stored[:-1]):
+            rest = await client.wait_until(
+                session, lambda each: each["event"] == "run_finished", last_id=message["id"]
+            )
+            assert [each["id"] for each in rest] == [each["id"] for each in stored[number + 1 :]]
+        last_id = stored[-1]["id"]
+        async with asyncio.timeout(SECONDS), client.open_stream(session, last_id=last_id) as stream:
+            await client.post(session, "user.message", text="Second.")
+            async for message in stream:
+                if "id" in message:
+                    assert message["data"]["run"] in ("", "2")
+                if message["event"] == "run_finished":
+                    break
+
+
+async def test_streamed_text_comes_on_demand(make_site: MakeSite) -> None:
+    gate = Gate()
+    async with make_site(gate).connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        async with (
+            asyncio.timeout(SECONDS),
+            client.open_stream(session, deltas="1") as loud,
+            client.open_stream(session) as quiet,
+        ):
+            await gate.asked.wait()
+            async for message in loud:
+                if message["event"] == "run_started":
+                    break
+            gate.opened.set()
+            text = ""
+            async for message in loud:
+                if message["event"] == "delta":
+                    text += message["data"]["text"]
+                    assert "id" not in message
+                if is_idle(message):
+                    break
+            assert text == "Answer 1."
+            async for message in quiet:
+                assert message["event"] != "delta"
+                if is_idle(message):
+                    break
+
+
+async def test_events_are_filtered(make_site: MakeSite) -> None:
+    script = [[call("task", prompt="Look.", agent="reader")], "Child.", "Parent."]
+    async with make_site(script).connect() as client:
+        session = (await client.create(prompt="Ask."))["id"]
+        await client.finish(session)
+        finished = await client.list_events(session, "?kinds=run_finished")
+        assert [event["report"]["text"] for event in finished] == ["Child.", "Parent."]
+        child = finished[0]["run"]
+        below = await client.list_events(session, f"?run={child}")
+        assert {event["run"] for event in below} == {child}
+        status, error = await client.send("GET", f"/v1/sessions/{session}/events?kinds=finish")
+        assert status == 400
+        assert "run_finished" in error["error"]["message"]
+
+
+async def test_pages_of_events_have_no_gap(make_site: MakeSite) -> None:
+    async with make_site(["One."]).connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await client.finish(session)
+        whole = await client.list_events(session)
+        pages: list[Line] = []
+        cursor = ""
+        has_more = True
+        while has_more:
+            page = await client.get(f"/v1/sessions/{session}/events?limit=2&after={cursor}")
+            pages += [each["event"] for each in page["data"]]
+            cursor = page["next"]
+            has_more = page["has_more"]
+        assert pages == whole
+
+
+async def test_a_running_prompt_is_steered(make_site: MakeSite) -> None:
+    asked = asyncio.Event()
+    steered = asyncio.Event()
+
+    async def answer(request: Request) -> Any:
+        if request.number == 1:
+            asked.set()
+            await steered.wait()
+            return call("read", path="x.md")
+        return "Done."
+
+    site = make_site(answer)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await asked.wait()
+        item = await client.post(session, "run.steer", text="Look at y.md, too.")
+        assert (item["state"], item["is_applied"]) == ("done", True)
+        steered.set()
+        await client.finish(session)
+        assert "y.md" in str(site.model.requests[1].messages)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("run.cancel", "CANCELLED"), ("user.interrupt", "CANCELLED")]
+)
+async def test_a_running_prompt_is_stopped(make_site: MakeSite, kind: str, reason: str) -> None:
+    gate = Gate()
+    async with make_site(gate).connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await gate.asked.wait()
+        assert (await client.post(session, kind))["is_applied"]
+        assert (await client.finish(session))["last"]["reason"] == reason
+
+
+async def test_a_running_prompt_is_wrapped_up(make_site: MakeSite) -> None:
+    gate = Gate()
+    async with make_site(gate).connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await gate.asked.wait()
+        assert (await client.post(session, "run.wrap_up"))["is_applied"]
+        gate.opened.set()
+        await client.finish(session)
+
+
+async def test_a_cancel_removes_the_prompts_that_wait(make_site: MakeSite) -> None:
+    gate = Gate()
+    async with make_site(gate, options={"parallel": 1, "per_owner": 1}).connect() as client:
+        first = (await client.create(prompt="One."))["id"]
+        await gate.asked.wait()
+        second = (await client.create(prompt="Two."))["id"]
+        assert (await client.get(f"/v1/sessions/{second}"))["status"] == "waiting"
+        assert (await client.post(second, "run.cancel"))["is_applied"]
+        gate.opened.set()
+        assert (await client.finish(first))["last"]["reason"] == "GOAL"
+        ended = await client.finish(second)
+        assert ended["last"]["error"] == "it was cancelled before it started"
+        assert await client.list_events(second) == []
+
+
+async def test_controls_of_an_idle_session_have_no_effect(make_site: MakeSite) -> None:
+    async with make_site([]).connect() as client:
+        session = (await client.create())["id"]
+        for kind in ("run.cancel", "user.interrupt", "run.wrap_up"):
+            assert (await client.post(session, kind))["is_applied"] is False
+        steered = await client.post(session, "run.steer", text="Faster.")
+        assert steered["is_applied"] is False
+
+
+async def test_a_client_answers_questions(make_site: MakeSite) -> None:
+    def write(request: Request) -> Any:
+        if request.number <= 3:
+            return call("write", file_path=f"f{request.number}.md", content="x")
+        return "Done."
+
+    site = make_site(write)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Write."))["id"]
+        asked: list[str] = []
+        async with asyncio.timeout(SECONDS), client.open_stream(session) as stream:
+            async for message in stream:
+                if message["event"] == "status" and message["data"]["questions"]:
+                    question = message["data"]["questions"][0]
+                    if question["id"] in asked:
+                        continue
+                    asked.append(question["id"])
+                    assert question["tool"] == "write"
+                    assert message["data"]["status"] == "asking"
+                    answer = {"question": question["id"], "allow": len(asked) > 1}
+                    if len(asked) == 2:
+                        answer["always"] = True
+                    item = await client.post(session, "question.answer", **answer)
+                    assert item["is_applied"] is True
+                if is_idle(message):
+                    break
+        assert len(asked) == 2
+        assert sorted(path.name for path in site.project.iterdir()) == ["f2.md", "f3.md"]
+        item = await client.post(session, "question.answer", question=asked[0], allow=True)
+        assert item["is_applied"] is False
+
+
+async def test_a_question_without_an_answer_is_denied(make_site: MakeSite) -> None:
+    script = [[call("write", file_path="f.md", content="x")], "Done."]
+    site = make_site(script, options={"answer_seconds": 0.05})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Write."))["id"]
+        await client.finish(session)
+        decided = await client.list_events(session, "?kinds=permission_decided")
+        assert decided[0]["answer"] == "no one answered within 0.05 s"
+
+
+async def test_outputs_are_emitted(make_site: MakeSite) -> None:
+    emit = call("self.emitvalue", emit_variable_name="title", emit_variable_value="On Mud")
+    script = [[emit], "Done."]
+    async with make_site(script).connect() as client:
+        session = await client.create(prompt="Title?", outputs={"title": "the title"})
+        await client.finish(session["id"])
+        events = await client.list_events(session["id"], "?kinds=run_finished")
+        assert events[0]["report"]["outputs"] == {"title": "On Mud"}
+
+
+async def test_a_session_is_deleted_with_its_record(make_site: MakeSite) -> None:
+    gate = Gate()
+    async with make_site(gate).connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await gate.asked.wait()
+        status, value = await client.send("DELETE", f"/v1/sessions/{session}")
+        assert (status, value["deleted"]) == (200, True)
+        assert (await client.send("GET", f"/v1/sessions/{session}"))[0] == 404
+        assert (await client.get("/v1/sessions"))["data"] == []
+
+
+async def test_lists_of_sessions_have_pages(make_site: MakeSite) -> None:
+    async with make_site([]).connect() as client:
+        created = [(await client.create())["id"] for _ in range(5)]
+        listed: list[str] = []
+        cursor = ""
+        for _ in range(3):
+            page = await client.get(f"/v1/sessions?limit=2&after={cursor}")
+            listed += [each["id"] for each in page["data"]]
+            cursor = page["next"]
+        assert not cursor
+        assert listed == created[::-1]
+
+
+async def test_an_agent_runs_the_prompts(make_site: MakeSite) -> None:
+    site = make_site(["Read."])
+    async with site.connect(modes=("plan",)) as client:
+        body = {"agent": "reader", "mode": "plan", "workspace": "other", "budget": {"turns": 3}}
+        session = await client.create(prompt="Go.", **body)
+        assert session["budget"] == {"turns": 3}
+        await client.finish(session["id"])
+        assert site.plans[0].agent == "reader"
+        assert site.plans[0].mode == "plan"
+        assert site.model.requests[0].tools == ("read",)
+
+
+async def test_a_slow_reader_is_cut_and_delays_no_one(make_site: MakeSite) -> None:
+    text = "x" * 400_000
+
+    def answer(request: Request) -> Any:
+        return text if request.number <= 40 else "End."
+
+    site = make_site(answer, options={"write_seconds": 0.3})
+    async with site.connect() as client:
+        session = (await client.create())["id"]
+        host, port = client.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
+        request = f"GET /v1/sessions/{session}/stream HTTP/1.1\r\nHost: {host}:{port}\r\n"
+        writer.write(f"{request}Authorization: Bearer {client.token}\r\n\r\n".encode())
+        await reader.readline()
+        for number in range(41):
+            await client.post(session, "user.message", text=f"{number}")
+        last = ""
+        async with asyncio.timeout(SECONDS), client.open_stream(session) as stream:
+            async for message in stream:
+                if message["event"] == "run_finished":
+                    last = message["data"]["report"]["text"]
+                if last == "End.":
+                    break
+        metrics = site.add_token("root", scopes=("admin",))
+        admin = Client(client._http, client.url, metrics)
+        async with asyncio.timeout(SECONDS):
+            while "mudroom_streams_cut_total 1" not in (await admin.get("/metrics")):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        writer.close()
+
+
+async def test_a_wrong_folder_is_an_error_of_the_prompt(make_site: MakeSite) -> None:
+    site = make_site(["Never."])
+    async with site.connect() as client:
+        session = (await client.create())["id"]
+        site.project.rmdir()
+        await client.post(session, "user.message", text="Go.")
+        ended = await client.finish(session)
+        assert "no such directory" in ended["last"]["error"]
+
+
+async def test_a_fault_of_the_program_is_an_error_of_the_prompt(make_site: MakeSite) -> None:
+    def fail(_: Request) -> str:
+        raise ZeroDivisionError("a defect")
+
+    site = make_site(fail)
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        ended = await client.finish(session)
+        assert "a defect" in ended["last"]["error"] + str(await client.list_events(session))
+
+
+async def test_unknown_paths_and_methods_are_json(make_site: MakeSite) -> None:
+    async with make_site([]).connect() as client:
+        for method, path, status in (
+            ("GET", "/v2/sessions", 404),
+            ("PUT", "/v1/sessions", 405),
+            ("GET", "/v1/sessions/none", 404),
+        ):
+            answer = await client.send(method, path)
+            assert answer[0] == status
+            assert answer[1]["error"]["message"]
+        url = f"{client.url}/health"
+        async with aiohttp.ClientSession() as http, http.get(url) as response:
+            assert (await response.json())["status"] == "ok"
