@@ -191,7 +191,7 @@ def test_s11_killed_at_any_point_each_end_of_background_work_is_read_once(
         points, report = undisturbed.run()
         assert report and report.text == "all five have ended"
         check_killed_record(undisturbed.events(), undisturbed.work)
-        kills = range(1, points + 1, 1 if LONG else 11)
+        kills = range(1, points + 1, 1 if LONG else 23)
         for point in kills:
             session = KilledSession(tmp_path / str(point), program)
             session.run(Kill(point))

@@ -109,7 +109,7 @@ def test_s12_tools_change_the_board_once_though_the_session_is_killed_at_any_poi
         points, report = undisturbed.run()
         assert report and report.text == "the board is done"
         check_board_of_killed_session(undisturbed)
-        kills = range(1, points + 1, 1 if LONG else 11)
+        kills = range(1, points + 1, 1 if LONG else 23)
         for point in kills:
             session = KilledSession(tmp_path / str(point), program)
             session.run(Kill(point))
@@ -131,7 +131,7 @@ def test_s12_a_child_completes_each_task_that_it_claims_once_though_it_is_killed
         points, report = undisturbed.run()
         assert report and report.text == "none works"
         check_claims(undisturbed)
-        kills = range(1, points + 1, 1 if LONG else 11)
+        kills = range(1, points + 1, 1 if LONG else 23)
         for point in kills:
             session = KilledSession(tmp_path / str(point), program)
             session.run(Kill(point))

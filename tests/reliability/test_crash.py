@@ -244,7 +244,7 @@ def test_s1_to_s4_killed_at_any_point_a_session_is_resumed(
 ) -> None:
     points, report = undisturbed
     assert points >= 300
-    cases = [(Kill(point),) for point in range(1, points + 1, 1 if LONG else 23)]
+    cases = [(Kill(point),) for point in range(1, points + 1, 1 if LONG else 47)]
     run_cases(tmp_path, list(cases), report)
     figure(
         "killed around every append and every effect",
@@ -263,7 +263,7 @@ def test_s1_to_s4_killed_at_any_disk_operation_a_session_is_resumed(
     assert operations >= 300
     cases = [
         (Kill(disk=operation),)
-        for operation in range(1, operations + 1, 1 if LONG else operations // 9)
+        for operation in range(1, operations + 1, 1 if LONG else operations // 5)
     ]
     run_cases(tmp_path / "cases", list(cases), undisturbed[1], shim)
     figure(
@@ -277,7 +277,7 @@ def test_s1_to_s4_killed_twice_a_session_is_resumed(
     undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure
 ) -> None:
     (points, report), chance = undisturbed, random.Random(11)
-    firsts = [chance.randrange(1, points - 20) for _ in range(2_000 if LONG else 6)]
+    firsts = [chance.randrange(1, points - 20) for _ in range(2_000 if LONG else 3)]
     pairs = [(Kill(first), Kill(chance.randrange(1, points - first))) for first in firsts]
     run_cases(tmp_path, list(pairs), report)
     figure("killed twice at random points", f"{len(pairs)} pairs, nothing lost or done twice")

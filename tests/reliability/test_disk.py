@@ -28,7 +28,7 @@ LONG = bool(os.environ.get("MUDROOM_LONG"))
 HERE = Path(__file__).parent
 SESSION = "00000000-0000-4000-8000-000000000000"
 WRITE, SYNC, TRUNCATE, RENAME, REMOVE = 1, 2, 3, 4, 5
-EVERY = 1 if LONG else 9
+EVERY = 1 if LONG else 17
 
 
 Figure = Callable[[str, str], None]
@@ -200,9 +200,9 @@ def test_s1_when_the_nth_operation_fails_nothing_unsaved_is_confirmed(
         assert all(
             (disk.work / path).exists() for event in written for path in event.result.changes
         )
-        nth += 1 if LONG else 31
+        nth += 1 if LONG else 61
     figure(
         "disk operations failed one by one",
-        f"{operations if LONG else operations // 31}, {stopped} clear stops, all went on",
+        f"{operations if LONG else operations // 61}, {stopped} clear stops, all went on",
     )
     assert stopped

@@ -100,7 +100,7 @@ def test_s13_killed_at_any_point_the_work_of_isolated_children_is_merged_once(
         merges = [event for event in session.events() if isinstance(event, WorkMerged)]
         assert [event.state for event in merges] == ["merged"] * 3
 
-    points = kill_at_points(tmp_path, "ISOLATED", LINES, 13, check_merges)
+    points = kill_at_points(tmp_path, "ISOLATED", LINES, 29, check_merges)
     figure("killed around every append and rename of merges", f"{points} points, merged once")
 
 
@@ -117,7 +117,7 @@ def test_s13_killed_at_any_point_work_that_comes_back_is_merged_once(
         assert sum(event.state == "merged" for event in merges) == 3
         assert all(event.returned for event in merges if event.state != "merged")
 
-    points = kill_at_points(tmp_path, "RETURNED", "head\ntail\n", 29, check_lines)
+    points = kill_at_points(tmp_path, "RETURNED", "head\ntail\n", 61, check_lines)
     figure("killed around every append and rename of hand-backs", f"{points} points, merged once")
 
 
@@ -138,7 +138,7 @@ def test_s13_killed_at_any_point_only_checked_work_is_merged(
         assert len({event.tree for event in checks}) == len(checks), "a check ran twice"
         assert any("1.1.3~2" in event.children for event in checks if event.is_green)
 
-    points = kill_at_points(tmp_path, "CHECKED", "", 29, check_files)
+    points = kill_at_points(tmp_path, "CHECKED", "", 61, check_files)
     figure("killed around every append and rename of checks", f"{points} points, merged once")
 
 
@@ -183,7 +183,7 @@ def test_s13_the_next_run_of_a_named_isolated_child_sees_the_merged_files_though
         points, report = undisturbed.run()
         assert report and report.text == "both are merged"
         check_team(undisturbed)
-        kills = range(1, points + 1, 1 if LONG else 13)
+        kills = range(1, points + 1, 1 if LONG else 29)
         for point in kills:
             session = start_session(tmp_path / str(point), program, LINES)
             session.run(Kill(point))

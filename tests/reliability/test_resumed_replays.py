@@ -211,7 +211,7 @@ async def test_a_record_cut_off_anywhere_is_resumed_and_replays(tmp_path: Path, 
     events = journal.events
     assert await replay(events) == events
     started = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(started, len(events) - 1, 1 if LONG or len(events) < 60 else 7):
+    for cut in range(started, len(events) - 1, 1 if LONG else 3 if len(events) < 60 else 13):
         journal = MemoryJournal()
         await journal.append(*events[:cut])
         async with scenario.open(tmp_path, journal, session.id) as resumed:

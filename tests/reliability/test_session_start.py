@@ -91,7 +91,7 @@ def test_a_kill_leaves_nothing_or_a_session_that_resume_runs(
         code, output = program.run("resume", "last")
         assert code == (0 if prompts else 2), output
         assert ("no session of this folder is recorded" in output) == (not prompts)
-        operation += 1 if LONG else 5
+        operation += 1 if LONG else 11
     figure("killed at every operation before the first prompt is recorded", f"{operation} points")
 
 

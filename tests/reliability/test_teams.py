@@ -161,7 +161,7 @@ async def test_s11_messages_are_read_once_after_a_cut_at_each_record(tmp_path: P
     events = read_record(home, session)
     assert check_team_record(events) == 30
     first = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
-    for cut in range(first, len(events) - 1, 1 if LONG else 5):
+    for cut in range(first, len(events) - 1, 1 if LONG else 11):
         await check_cut(tmp_path / str(cut), tmp_path, events[:cut], session, names, 2)
 
 
@@ -175,7 +175,7 @@ def test_s11_killed_at_any_point_each_message_of_a_team_is_read_once(
         points, report = undisturbed.run()
         assert report and report.text == "both have read"
         check_killed_team(undisturbed.events())
-        kills = range(1, points + 1, 1 if LONG else 13)
+        kills = range(1, points + 1, 1 if LONG else 29)
         for point in kills:
             session = KilledSession(tmp_path / str(point), program)
             session.run(Kill(point))
