@@ -35,19 +35,19 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["dcotor", "--json"], "Did you mean doctor?"),
         (["shwo", "last"], "Did you mean show?"),
         (["-C", ".", "veiw"], "Did you mean view?"),
-        (["serve"], "unknown command 'serve'. mudroom help lists the commands."),
+        (["knead"], "unknown command 'knead'. mudroom help lists the commands."),
         (["login"], 'To ask it as a prompt: mudroom -p "login"'),
         (
-            ["server", "list"],
-            "unknown command 'server'. mudroom help lists the commands. To ask it",
+            ["kneader", "list"],
+            "unknown command 'kneader'. mudroom help lists the commands. To ask it",
         ),
-        (["server", "list"], 'mudroom -p "server list"'),
-        (["serve", "me"], "unknown command 'serve'. mudroom help lists the commands. To ask it"),
-        (["serve", "me"], 'mudroom -p "serve me"'),
+        (["kneader", "list"], 'mudroom -p "kneader list"'),
+        (["knead", "me"], "unknown command 'knead'. mudroom help lists the commands. To ask it"),
+        (["knead", "me"], 'mudroom -p "knead me"'),
         (["login", "now", "--model", "offline"], "unknown command 'login'"),
         (["update"], "unknown command 'update'"),
         (["install", "--force"], "unknown command 'install'"),
-        (["-m", "offline", "serve"], "unknown command 'serve'"),
+        (["-m", "offline", "knead"], "unknown command 'knead'"),
         (["-o", "json", "upgrade"], "unknown command 'upgrade'"),
         (["fix", "the", "bug"], 'mudroom -p "fix the bug"'),
         (["-m", "offline", "runs"], "runs has no option --model"),
@@ -109,7 +109,7 @@ def test_a_folder_before_a_command_becomes_the_current_folder(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["fix the bug"], ["Hello"], ["你好"], ["-p", "serve"], ["serve", "-p"], ["--prompt=x"]],
+    [["fix the bug"], ["Hello"], ["你好"], ["-p", "knead"], ["knead", "-p"], ["--prompt=x"]],
 )
 def test_prompts_are_not_taken_as_commands(arguments: list[str]) -> None:
     context = root_command.make_context("mudroom", arguments)

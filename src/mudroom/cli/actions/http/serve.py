@@ -82,6 +82,8 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
     def show_address(address: ServerAddress) -> None:
         print(address.url, flush=True)
         show("Serving. Press Ctrl+C to stop.")
+        if not is_usable:
+            show("no client can use it yet: mudroom serve token add OWNER makes a token")
 
     async def serve() -> int:
         if notice := await delete_expired_sessions(settings):
@@ -91,8 +93,7 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
             await server.serve(show_address)
         return 128 + signals[0] if signals else 0
 
-    if not has_tokens(settings.home):
-        show("no client can use the server yet: mudroom serve token add OWNER makes a token")
+    is_usable = has_tokens(settings.home)
     return run_event_loop(serve())
 
 
