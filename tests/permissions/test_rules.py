@@ -15,7 +15,14 @@ from mudroom import ToolResult
 from mudroom._core.agents import Mode
 from mudroom._core.tools import Effect, Tool, ToolCategory
 from mudroom.errors import UsageError
-from mudroom.permissions.rules import Permissions, Verdict, matches_pattern, parse_rule, split_rules
+from mudroom.permissions.rules import (
+    Permissions,
+    Rule,
+    Verdict,
+    matches_pattern,
+    parse_rule,
+    split_rules,
+)
 from mudroom.tools import make_builtin_tools
 
 from .conftest import RuleJudge
@@ -661,3 +668,8 @@ def test_an_edit_outside_the_workspace_is_asked(
 @pytest.mark.parametrize("path", ["x", "src/../x", "./src/x"])
 def test_an_edit_inside_the_workspace_runs_unasked(judge_call: RuleJudge, path: str) -> None:
     assert judge_call("write", file_path=path, mode="acceptEdits").verdict == "allow"
+
+
+def test_a_rule_with_the_pattern_in_its_tool_is_an_error() -> None:
+    with pytest.raises(UsageError, match=r'Write Rule\(Verdict.ASK, "bash", "rm:\*"\)'):
+        Rule(Verdict.ASK, "bash(rm:*)")

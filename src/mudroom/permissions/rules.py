@@ -59,6 +59,8 @@ class Rule(Struct, frozen=True):
         pattern: the text in the brackets; "" matches every call.
         origin: the file and line, or the flag, that the rule comes from.
         base: the folder that a path pattern starting with `/` is relative to.
+
+    Raises UsageError for a tool with brackets, which would match no call.
     """
 
     verdict: Verdict
@@ -66,6 +68,15 @@ class Rule(Struct, frozen=True):
     pattern: str = ""
     origin: str = ""
     base: str = ""
+
+    def __post_init__(self) -> None:
+        if "(" in self.tool:
+            tool, _, pattern = self.tool.removesuffix(")").partition("(")
+            raise UsageError(
+                "a rule has its tool and its pattern apart",
+                where=self.tool,
+                remedy=f'Write Rule(Verdict.{self.verdict.name}, "{tool}", "{pattern}").',
+            )
 
     def __str__(self) -> str:
         pattern = f"{self.tool}({self.pattern})" if self.pattern else self.tool

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.viewer.sessions import SessionBuilder, build_large_session
 
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
-from mudroom.events import NoteInjected, RunStarted, ToolCallFinished, TurnFailed, TurnStarted
-from mudroom.projections.ledger import Ledger, describe_ledger
+from mudroom.events import (
+    NoteInjected,
+    RunFinished,
+    RunStarted,
+    ToolCallFinished,
+    TurnFailed,
+    TurnStarted,
+)
+from mudroom.projections.ledger import Ledger, PromptLedgers, describe_ledger
 from mudroom.testing.event_builders import tool_call_started
 
 from .conftest import Page
@@ -91,6 +100,31 @@ async def test_one_failure_has_one_line_of_what_to_look_at_first(page: Page) -> 
         lines = await page.run("findAttention(app.fold).map(line => `${line.words}: ${line.more}`)")
         assert lines == [f"main 1.1 failed: {error}"]
         assert (await read_texts(page, "#title"))[-1] == "Why is it slow?"
+
+
+async def test_each_of_several_prompts_has_the_share_that_its_children_saved(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 2, 3)
+    script.at += 5
+    script.start_run("2", "Nothing to delegate.", script.at, continues="1")
+    script.add_turn("2", 1, script.at, 1.0, (TextBlock("No."),), 4_000)
+    script.finish_run("2", script.at + 1, "No.")
+    script.at += 5
+    script.add_root("3", "And in the tests?", 1, 2, continues="2")
+    ledgers = PromptLedgers()
+    shares: dict[str, str] = {}
+    for event in script.events:
+        ledgers.apply(event)
+        if isinstance(event, RunFinished) and event.run in ("1", "2", "3"):
+            saved = re.search(r"\((\d+%) saved\)", describe_ledger(ledgers.prompt))
+            shares[event.run] = f" · {saved[1]} saved" if saved else ""
+    assert shares["1"] and shares["3"] and not shares["2"] and shares["1"] != shares["3"]
+    async with open_page(page, script):
+        ends = await read_texts(page, ".prompts .line em")
+        assert len(ends) == 3
+        for end, share in zip(ends, shares.values(), strict=True):
+            assert end.endswith(share) and ("saved" in end) == bool(share)
 
 
 async def test_a_calm_session_says_that_nothing_failed(page: Page) -> None:

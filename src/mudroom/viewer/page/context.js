@@ -191,6 +191,20 @@ const computeLedger = (fold) => {
   };
 };
 
+/** Return the largest context of one prompt, as it was and without its children, in tokens. */
+const computePromptLedger = (fold, root) => {
+  let [read, returned] = [0, 0];
+  for (const run of fold.runs.values()) {
+    if (!run.id.startsWith(`${root.id}.`)) continue;
+    read += run.read.bytes;
+    if (run.parent === root.id) returned += run.back.bytes;
+  }
+  const inputs = fold.growth.filter((step) => step.run === root).map((step) => step.input);
+  const parent = Math.max(0, ...inputs);
+  const own = Math.max(0, parent - Math.round(returned / BYTES_PER_TOKEN));
+  return { parent, without: parent ? own + Math.round(read / BYTES_PER_TOKEN) : 0 };
+};
+
 /** Return the parent's context size at each model call: as it was, and without children. */
 const computeGrowth = (fold) =>
   fold.growth.map((step) => ({

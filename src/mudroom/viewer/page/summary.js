@@ -195,7 +195,11 @@ const drawPrompts = (item) => {
   return drawSection(
     "prompts",
     roots.length > 1 ? "Prompts" : "Prompt",
-    h("ul", { class: "lines" }, (roots.length ? roots : [last]).map(drawPromptLine)),
+    h(
+      "ul",
+      { class: "lines" },
+      (roots.length ? roots : [last]).map((run) => drawPromptLine(item.fold, run, roots.length)),
+    ),
     text &&
       h(
         "div",
@@ -207,8 +211,10 @@ const drawPrompts = (item) => {
   );
 };
 
-const drawPromptLine = (run) =>
-  h(
+/** Return the line of a prompt; with several prompts each has the share that its children saved. */
+const drawPromptLine = (fold, run, count) => {
+  const share = count > 1 ? savedShare(computePromptLedger(fold, run)) : 0;
+  return h(
     "li",
     null,
     goButton(
@@ -219,12 +225,18 @@ const drawPromptLine = (run) =>
       h(
         "em",
         null,
-        [runOutcome(run), formatSeconds(runSeconds(run)), run.usd ? formatMoney(run.usd) : ""]
+        [
+          runOutcome(run),
+          formatSeconds(runSeconds(run)),
+          run.usd ? formatMoney(run.usd) : "",
+          share > 0 ? `${formatShare(share, 1)} saved` : "",
+        ]
           .filter(Boolean)
           .join(" · "),
       ),
     ),
   );
+};
 
 const drawSlowest = (item) => {
   const runs = [...item.fold.runs.values()].filter((run) => run.depth || !run.children.length);
