@@ -40,6 +40,20 @@ def test_each_line_has_one_result(stage: BatchStage) -> None:
     assert "3 of 3 done, 0 running" in stage.err
 
 
+def test_a_setting_that_a_batch_does_not_use_is_named(
+    stage: BatchStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.write("hi")
+    assert stage.run() == 0
+    assert "is not used" not in stage.err
+    monkeypatch.setenv("MUDROOM_MAX_CHILDREN", "2")
+    (stage.folder / ".mudroom.toml").write_text("max_turns = 9\n")
+    assert stage.run() == 0
+    assert "max_children ($MUDROOM_MAX_CHILDREN) is not used by a batch: --parallel" in stage.err
+    assert "max_turns (" in stage.err
+    assert "budget of a line" in stage.err
+
+
 def test_a_failed_line_makes_the_exit_code_1_and_retry_runs_it_again(stage: BatchStage) -> None:
     stage.write({"id": "a", "prompt": "hi"}, {"id": "b", "prompt": "what?"})
     assert stage.run() == 1

@@ -39,8 +39,19 @@ from ..session_start import NEW_SESSION, SessionStart
 from ..user_store import open_store
 from .signals import handle_batch_signals
 
+_LINE_LIMITS = "the key budget of a line and the budget of its agent limit the line"
+
 MAX_PARALLEL = 10_000
 """Lines of one process that can run at the same time."""
+
+_UNUSED_SETTINGS = {
+    "max_children": "--parallel limits the lines that run at the same time",
+    "max_budget_usd": "--max-budget-usd limits the costs of all lines",
+    "max_turns": _LINE_LIMITS,
+    "max_minutes": _LINE_LIMITS,
+    "max_tokens": _LINE_LIMITS,
+}
+"""Settings that a batch does not use, and what there is in place of each."""
 
 _POLL_SECONDS = 0.25
 """Seconds between two looks at the changes that other processes ask for."""
@@ -101,7 +112,7 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
     async with _create_session(settings, cwd, flags, start) as session:
         if not start.resume:
             await open_store(settings.home).rename(session.id, name)
-        for notice in [*session.notices, *_list_notices(facts)]:
+        for notice in [*session.notices, *_list_notices(facts, settings)]:
             screen.print_line(notice)
         _check_names(session, source, facts, flags)
         kind = cast("ResultFormat", flags.kind)
@@ -187,7 +198,10 @@ def _parse_reasons(text: str) -> set[Reason]:
     return {Reason(word) for word in words}
 
 
-def _list_notices(facts: InputFacts) -> Iterable[str]:
+def _list_notices(facts: InputFacts, settings: Settings) -> Iterable[str]:
+    for name, remedy in _UNUSED_SETTINGS.items():
+        if origin := settings.origins.get(name):
+            yield f"{name} ({origin}) is not used by a batch: {remedy}"
     for key, count in sorted(facts.ignored.items()):
         yield f"body.{key} of {count_noun(count, 'line')} is not used"
 
