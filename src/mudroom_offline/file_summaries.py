@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .children import run_children, split_batches
-from .file_outline import HEAD_LINES, MOST_LINES, describe_file
+from .file_outline import MOST_LINES, describe_file
 from .plans import CannotAnswer, Context, Plan, Request, Steps, combine
 from .requests import find_patterns
 from .tool_output import Listing, find_place, format_table, list_files, read_files
@@ -34,12 +34,12 @@ def summarize(request: Request, context: Context) -> Plan:
         lines = (yield from read_files(listing.rows)).items()
         table = format_table((), [(f"`{x}`", describe_file(file, say)) for x, file in lines])
         rows, problems = table.split("\n")[2:], ""
-    count = say.count(listing.total, "file")
-    texts |= {"rows": f"{len(rows):,}", "count": count}
-    lead = say("summary_of", head=HEAD_LINES, most=MOST_LINES, **texts)
+    texts |= {"rows": f"{len(rows):,}", "count": say.count(listing.total, "file")}
+    lead = "" if listed else say("summary_of", **texts)
     table = "\n".join([format_table((say("File"), say("summary")), []), *rows])
     note = context.describe_problems([listing.problem])
-    return combine(["" if listed else lead, table, problems, note])
+    limits = "" if listed else say("summary_limits", most=MOST_LINES)
+    return combine([lead, table, limits, problems, note])
 
 
 def _summarize_with_children(files: list[str], context: Context) -> Steps[tuple[list[str], str]]:
@@ -47,7 +47,9 @@ def _summarize_with_children(files: list[str], context: Context) -> Steps[tuple[
     say = context.say
     batches = split_batches(files)
     prompts = ["\n- ".join([say("summary_question"), *batch]) for batch in batches]
-    titles = [say("summarise_files", count=say.count(len(batch), "file")) for batch in batches]
+    ends = [dict.fromkeys((batch[0], batch[-1])) for batch in batches]
+    names = [" … ".join(file.rpartition("/")[2] for file in pair) for pair in ends]
+    titles = [say("summarise_files", files=name) for name in names]
     answers = yield from run_children(prompts, titles, context)
     rows = [row for answer in answers for row in answer.text.split("\n") if row[:3] == "| `"]
     problems = "\n".join(filter(None, (answer.problem for answer in answers)))

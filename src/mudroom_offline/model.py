@@ -10,14 +10,11 @@ from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelRefused
 
 from .next_step import FinalAnswer, find_next_step
-from .plans import CannotAnswer
+from .plans import CannotAnswer, Translator
+from .requests import is_chinese
 
 _CHUNK = 400
 _PACED_CHUNK = 24
-_REMEDY = (
-    "For everything else connect a model: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, "
-    "or point OPENAI_BASE_URL or OLLAMA_HOST at a local server."
-)
 
 
 class OfflineModel:
@@ -68,7 +65,8 @@ class RuleConversation:
         try:
             step = find_next_step(self._config, self._messages, allow_calls=tools)
         except CannotAnswer as error:
-            raise ModelRefused(str(error), remedy=_REMEDY) from None
+            say = Translator(is_chinese(str(error)))
+            raise ModelRefused(str(error), remedy=say("connect")) from None
         if isinstance(step, FinalAnswer):
             reason = StopReason.END if step.is_whole else StopReason.REFUSAL
             content = (TextBlock(step.text),)

@@ -6,6 +6,7 @@ import pytest
 
 from mudroom import config
 from mudroom.agent_catalog import parse_child_models
+from mudroom.cli.actions.doctor import _check_settings
 from mudroom.errors import UsageError
 
 
@@ -213,3 +214,18 @@ def test_a_blank_variable_is_named_without_quotes_to_write(
 ) -> None:
     with pytest.raises(UsageError, match=r"^child_model is blank \(\$MUDROOM_CHILD_MODEL\)"):
         load(tmp_path, env | {"MUDROOM_CHILD_MODEL": " "})
+
+
+def test_doctor_names_only_settings_that_are_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    user = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "etc")}
+    path = tmp_path / "etc" / "mudroom" / "config.toml"
+    result = _check_settings(user).result
+    assert result == f"{path} (no file): all settings have their defaults"
+    path.parent.mkdir(parents=True)
+    path.write_text('model = "openai:a"\n')
+    assert _check_settings(user).result == f"{path}: model from {path}:1"
+    moved = _check_settings(user | {"MUDROOM_HOME": str(tmp_path / "home")}).result
+    assert moved.endswith("config.toml (no file): home from $MUDROOM_HOME")

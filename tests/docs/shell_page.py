@@ -20,6 +20,7 @@ STEP = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 KILL = "timeout -s KILL 3 "  # on a page; a test waits for the record instead
+PROMPT = "mudroom >> "
 MARK = "exit-code-of-the-step:"
 SECONDS = 300  # the longest wait for one output
 
@@ -101,7 +102,7 @@ class PageShell:
                     command = command.replace(written, real)
                 if command == "mudroom":
                     output = self.type_at_prompt(shown)
-                    shown = re.sub(r"^> .*\n", "…", shown, flags=re.MULTILINE)
+                    shown = re.sub(rf"^{PROMPT}.*\n", "…", shown, flags=re.MULTILINE)
                 elif command == "mudroom view":
                     output = self.open_viewer()
                 elif command.endswith(" &"):
@@ -128,7 +129,7 @@ class PageShell:
         return process.stdout.readline()
 
     def type_at_prompt(self, shown: str) -> str:
-        """Run the interactive prompt, type the lines after "> ", and return all output."""
+        """Run the interactive prompt, type the lines after PROMPT, and return all output."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
             ["mudroom"],
@@ -142,7 +143,7 @@ class PageShell:
         os.close(theirs)
         output = b""
         try:
-            for line in re.findall(r"^> (.*)$", shown, re.MULTILINE):
+            for line in re.findall(rf"^{PROMPT}(.*)$", shown, re.MULTILINE):
                 seen = len(output)
                 while b">>" not in output[seen:]:
                     output += os.read(ours, 65536)

@@ -483,7 +483,7 @@ async def test_samples_and_tests_are_no_part_of_the_stack(ask: Ask) -> None:
 async def test_a_summary_of_a_folder_names_all_its_files(ask: Ask) -> None:
     tree = {"lib/a.py": "x = 1\n", "lib/b.xyz": "one\n", "lib/c.png": "\0\0\n", "d.py": "x = 1\n"}
     text = (await ask(tree, "Summarise each file in lib/")).text
-    assert text.startswith("3 of 3 files that match `**/*` in `lib/`;")
+    assert text.startswith("3 of 3 files that match `**/*` in `lib/`:")
     assert (
         all(f"`lib/{name}`" in text for name in ("a.py", "b.xyz", "c.png")) and "d.py" not in text
     )

@@ -25,6 +25,8 @@ from mudroom._engine.compaction.summary import make_summary_prompt
 from mudroom.errors import ModelRefused
 from mudroom.session import Session
 from mudroom_offline import OfflineModel
+from mudroom_offline.catalog import load_data
+from mudroom_offline.requests import parse_prompt
 
 CODE = {
     "src/a.py": "def load_settings(path):\n    return path\n",
@@ -175,22 +177,45 @@ async def test_anything_else_ends_in_an_error_that_says_what_it_can_do(
     ask: Ask, prompt: str
 ) -> None:
     report = await ask(CODE, prompt)
-    assert report.reason == "ERROR" and ("It can:" in report.error or "它可以" in report.error)
+    is_chinese = prompt == "修复测试"
+    words = (
+        ("它能完成以下", "其他请求需要")
+        if is_chinese
+        else ("It answers these", "For everything else")
+    )
+    assert report.reason == "ERROR" and all(each in report.error for each in words)
     assert "ANTHROPIC_API_KEY" in report.error and "OLLAMA_HOST" in report.error
 
 
 @pytest.mark.parametrize(
     ("prompt", "words"),
     [
-        ("hello", "It can:"),
-        ("What can you do?", "It can:"),
-        ("你好", "它可以"),
-        ("你能做什么?", "它可以"),
+        ("hello", "It answers these requests"),
+        ("What can you do?", "It answers these requests"),
+        ("你好", "它能完成以下"),
+        ("你能做什么?", "它能完成以下"),
     ],
 )
 async def test_a_greeting_is_answered_with_the_abilities(ask: Ask, prompt: str, words: str) -> None:
     report = await ask(CODE, prompt)
     assert report.ok and words in report.text
+    assert max(map(len, report.text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("language", [0, 1])
+@pytest.mark.parametrize("lead", [("", ""), ("use subtasks: ", "用子任务")])
+def test_each_listed_request_is_understood_as_it_is_written(
+    language: int, lead: tuple[str, str]
+) -> None:
+    text = load_data("texts")["abilities"][language]
+    requests = [line[2:] for line in text.splitlines() if line.startswith("- ")]
+    assert len(requests) == 10
+    if lead[language].isascii():
+        requests = requests[: -1 if lead[language] else None]
+    for request in requests:
+        understood, unsupported = parse_prompt(lead[language] + request)
+        assert len(understood) == 1 and not unsupported, request
+        assert understood[0].delegate is bool(lead[language]), request
 
 
 README = """<p align="center"><img src="logo.png"></p>
@@ -573,9 +598,10 @@ async def test_the_manifests_of_a_description_are_named_when_none_has_one(ask: A
     assert "Other manifests were not searched" in report.text
 
 
-async def test_the_legend_says_that_a_file_without_a_quotation_may_have_comments(ask: Ask) -> None:
+async def test_a_summary_says_in_one_short_line_what_it_may_lack(ask: Ask) -> None:
     report = await ask(CODE, "summarise all .py files")
-    assert "a file without one may have comments, too" in report.text
+    assert "Files can have more of both." in report.text
+    assert report.text.index("| File |") < report.text.index("Quoted: a comment")
 
 
 async def test_a_prompt_after_a_refused_one_is_read_alone(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def test_it_installs_with_hashes_and_then_the_project_itself(machine: Machine) -
     done = machine.run()
     assert (
         done.returncode == 0
-        and done.stderr == "installing into .venv (once; about half a minute)\n"
+        and done.stderr
+        == "installing mudroom and the packages it needs into .venv (only the first time)\n"
         and done.stdout == ""
     )
     assert (

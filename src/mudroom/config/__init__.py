@@ -70,8 +70,8 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
     Raises UsageError that names the file or variable, the line, the key and the nearest known key.
     """
     values: dict[str, Any] = {"home": find_home(environ)}
-    variables = (f"${name}" for name in ("MUDROOM_HOME", "XDG_STATE_HOME") if environ.get(name))
-    origins: dict[str, str] = {"home": next(variables, "default")}
+    variables = [f"${name}" for name in ("MUDROOM_HOME", "XDG_STATE_HOME") if environ.get(name)]
+    origins = {"home": variables[0]} if variables else {}
 
     def apply(setting: Setting) -> None:
         name, value, origin = setting

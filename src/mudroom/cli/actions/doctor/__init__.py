@@ -111,7 +111,8 @@ def _check_settings(environ: Mapping[str, str]) -> Check:
     path = config.find_user_file(environ)
     origins = ", ".join(f"{name} from {origin}" for name, origin in settings.origins.items())
     unused = " ".join(describe_unknown_variables(environ))
-    result = f"{path} ({origins or 'no settings'})"
+    note = "" if path.exists() else " (no file)"
+    result = f"{path}{note}: {origins or 'all settings have their defaults'}"
     return Check("settings", "warn" if unused else "ok", result, unused)
 
 
