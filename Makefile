@@ -1,4 +1,4 @@
-# `make demo` runs the main job, `make test` the tests. Both install what they need.
+# `make demo` runs four children on this repository, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 .PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits
@@ -6,7 +6,7 @@ PY := .venv/bin/python
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: .venv/installed ## run the main job on this repository
+demo: .venv/installed ## let four children read a part of this repository; needs no key
 	@scripts/demo
 
 install: .venv/installed ## create .venv with mudroom

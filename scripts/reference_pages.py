@@ -34,6 +34,9 @@ open `Session`. The tests run every example.
 SECTION = re.compile(r"^(?:Arguments|Attributes):\n((?: .*\n?|\n(?= ))+)", re.MULTILINE)
 INDENTED = re.compile(r"^((?:    .*\n?|\n(?=    ))+)", re.MULTILINE)
 MARKUP = re.compile(r"([*<])")
+FIRST_MEMBERS = {"Session": ("run", "stream", "run_sync", "task", "map", "stream_task", "watch")}
+"""Members that a reader of a class looks for first; the others keep the order of the source."""
+
 COMMON = {
     "after": "position in the journal; 0 is its beginning.",
     "agent": "the agent, or its name.",
@@ -207,16 +210,21 @@ def list_parameters(thing: griffe.Object) -> list[tuple[str, str, str]]:
     ]
 
 
-def list_members(thing: griffe.Class) -> Iterator[griffe.Object]:
-    """Yield the public methods and properties of a class, those of internal bases first."""
+def list_members(thing: griffe.Class) -> list[griffe.Object]:
+    """Return the public methods and properties of a class: FIRST_MEMBERS, then internal bases."""
     hidden = [base for base in thing.mro() if base.name not in list_classes()]
-    for name, member in (
-        (name, each) for cls in (*hidden, thing) for name, each in cls.members.items()
-    ):
-        if name.startswith("_") or isinstance(member, griffe.Alias):
-            continue
-        if isinstance(member, griffe.Function) or "property" in member.labels:
-            yield member
+    members = [
+        member
+        for cls in (*hidden, thing)
+        for name, member in cls.members.items()
+        if not name.startswith("_")
+        and not isinstance(member, griffe.Alias)
+        and (isinstance(member, griffe.Function) or "property" in member.labels)
+    ]
+    first = FIRST_MEMBERS.get(thing.name, ())
+    return sorted(
+        members, key=lambda each: first.index(each.name) if each.name in first else len(first)
+    )
 
 
 def describe_parameters(text: str) -> dict[str, str]:

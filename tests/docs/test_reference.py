@@ -67,6 +67,15 @@ def test_every_name_of_the_surface_has_an_entry(
     assert empty == []
 
 
+def test_a_session_begins_with_the_methods_that_start_runs(pages: dict[str, str]) -> None:
+    entries = [name for text in pages.values() for name in split_page(text)]
+    members = [name for name in entries if name.startswith("Session.")]
+    assert members[:5] == [
+        f"Session.{name}" for name in ("run", "stream", "run_sync", "task", "map")
+    ]
+    assert len(members) == len(set(members))
+
+
 def find_parameters(value: Any) -> list[str]:
     is_class = inspect.isclass(value)
     if is_class and (issubclass(value, Enum) or getattr(value, "_is_protocol", False)):

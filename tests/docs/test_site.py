@@ -18,6 +18,7 @@ def pages(site: ModuleType, tmp_path: Path) -> Path:
     return tmp_path / "build" / "pages"
 
 
+@pytest.mark.timeout(600)  # the first test builds the site: slow on a busy machine
 def test_the_site_builds_without_faults(built_site: BuiltSite) -> None:
     assert built_site.done.returncode == 0, built_site.done.stdout
     assert built_site.done.stdout.strip().endswith("build/site/index.html")

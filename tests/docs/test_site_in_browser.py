@@ -21,6 +21,7 @@ async def page(tmp_path: Path) -> AsyncGenerator[Page]:
         yield tab
 
 
+@pytest.mark.timeout(600)  # the first test builds the site: slow on a busy machine
 async def test_search_works_from_disk(built_site: BuiltSite, page: Page) -> None:
     assert built_site.done.returncode == 0, built_site.done.stdout
     await page.send("Page.navigate", url=(built_site.folder / "docs" / "budgets.html").as_uri())
