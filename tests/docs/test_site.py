@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -10,12 +12,29 @@ from tests.docs.conftest import BuiltSite
 
 import mudroom
 
+ROOT = Path(__file__).parents[2]
+
+MENU = re.compile(r"^nav = \[\n.*?^\]\n", re.MULTILINE | re.DOTALL)
+PAGES = {
+    "README.md": "# mudroom\n",
+    "docs/budgets.md": "# Budgets\n\n[Tools](tools.md#read-files)\n",
+    "docs/tools.md": "# Tools\n\n## Read files\n",
+}
+
 
 @pytest.fixture
-def pages(site: ModuleType, tmp_path: Path) -> Path:
-    """Copy the pages and return their folder."""
-    site.copy_pages(tmp_path)
-    return tmp_path / "build" / "pages"
+def pages(tmp_path: Path) -> Path:
+    """Write a few pages and the settings of the site with a menu of them; return their folder."""
+    folder = tmp_path / "build" / "pages"
+    for name, text in PAGES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    settings, count = MENU.subn(
+        f"nav = {json.dumps(list(PAGES))}\n", (ROOT / "zensical.toml").read_text()
+    )
+    assert count == 1
+    (tmp_path / "zensical.toml").write_text(settings)
+    return folder
 
 
 @pytest.mark.timeout(600)  # the first test builds the site: slow on a busy machine
@@ -24,6 +43,10 @@ def test_the_site_builds_without_faults(built_site: BuiltSite) -> None:
     assert built_site.done.stdout.strip().endswith("build/site/index.html")
     reference = (built_site.folder / "docs" / "reference" / "mudroom.html").read_text("utf-8")
     assert all(f'id="{name.lower()}"' in reference for name in mudroom.__all__)
+
+
+def test_pages_without_broken_links_have_no_faults(site: ModuleType, pages: Path) -> None:
+    assert site.build_site(pages.parents[1]) == []
 
 
 def test_broken_links_between_pages_are_errors(site: ModuleType, pages: Path) -> None:
