@@ -18,9 +18,10 @@ from ._core.tool_names import normalize_tool_name
 from ._core.tool_patterns import parse_tool_pattern, parse_tool_patterns
 from ._core.tools import Tool, ToolCategory
 from ._engine.changes.versions import FileVersions, find_versions_folder
-from ._engine.children.task_tool import list_agents, make_task_tool
+from ._engine.children.child_brief import list_agents
+from ._engine.children.task_tool import make_task_tool
 from ._engine.run_tools import RUN_TOOLS
-from ._engine.run_tools.merge_work import MERGE_TOOL
+from ._engine.run_tools.merge_tool import MERGE_TOOL
 from ._engine.session_context import SessionServices
 from .agent_files import Skill
 from .agent_files.locations import list_project_folders

@@ -22,8 +22,8 @@ from mudroom import (
 )
 from mudroom._core.budgets import Limit
 from mudroom._core.events import ToolCallFinished, TurnFailed
+from mudroom._engine.call_batch import INTERRUPTED
 from mudroom._engine.finish import GRACE_SECONDS, NOT_RUN
-from mudroom._engine.resume import INTERRUPTED
 from mudroom.errors import UsageError
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call

@@ -11,6 +11,11 @@ from .._core.messages import ToolCallBlock
 from .._core.tool_names import choose_result_name
 from .._core.tools import ToolResult
 
+INTERRUPTED = (
+    "Interrupted before it gave a result; whether it had an effect is unknown. "
+    "Check before you repeat it."
+)
+
 
 class CallOutcome(Struct, frozen=True):
     """Outcome of a tool call. `refused`: the call never acted."""

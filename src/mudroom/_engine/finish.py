@@ -16,13 +16,11 @@ from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
 from ..errors import BoardError, ModelError, MudroomError
-from .call_batch import CallOutcome
-from .compaction.record_file import ConversationRecord
+from .call_batch import INTERRUPTED, CallOutcome
 from .compaction.requests import finish_compaction
 from .file_writes import WriteBarrier
 from .model_call import call_model, reserve_request
 from .phase import Phase
-from .resume import INTERRUPTED
 from .run_context import RunContext
 
 log = logging.getLogger("mudroom")
@@ -290,6 +288,8 @@ async def end_interrupted_turn(run: RunContext, turn: int, counted_turns: int) -
         event = run.recorder.make_event(RunWaiting, runs=work, is_interrupted=True)
         await run.recorder.record(event)
         if is_unanswered:
+            from .compaction.record_file import ConversationRecord
+
             context = await ConversationRecord(run).read_context()
             run.conversation.reopen_last_request(context.sent_messages, context.waiting_blocks)
 

@@ -14,8 +14,7 @@ from .._core.ports.hooks import check_hook_result
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError, StoppedByHook, shorten_text
 from .call_batch import CallOutcome
-from .children.checks import find_failed_check
-from .children.task_tool import prepare_team, restart_background_work
+from .children.open_team import prepare_team
 from .compaction.requests import call_within_window, prepare_request
 from .finish import (
     INCOMPLETE_ANSWER,
@@ -26,10 +25,10 @@ from .finish import (
     wait_for_next_prompt,
 )
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
+from .meters.meter import NEAR_LIMIT
 from .model_call import reserve_request
-from .resume import NEAR_LIMIT, Resumption, restore_run
+from .phase import Resumption
 from .run_context import RunContext
-from .tool_calls.run_calls import run_tool_calls
 
 EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
 STOPPED_ANSWER = (
@@ -101,6 +100,9 @@ async def start_or_resume(run: RunContext) -> Resumption:
     """Record that the run starts; or restore it from the events of an earlier process."""
     past = run.services.past_events.get(run.run_id)
     if past:
+        from .children.start_child import restart_background_work
+        from .resume import restore_run
+
         resumption = await restore_run(run, past)
         await run.recorder.record(run.recorder.make_event(RunResumed, head=run.describe_head()))
         await restart_background_work(run)
@@ -150,6 +152,8 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
             pending = None
             if answer is None:
                 continue
+            from .tool_calls.run_calls import run_tool_calls  # after the first request is sent
+
             outcomes = await run_tool_calls(run)
             ending = judge(run, answer, outcomes)
             if ending and ending.reason is Reason.GOAL:
@@ -192,6 +196,8 @@ async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
         run.add_note(note, origin="hook")
     if note or run.inbox.has_unread:
         return None
+    from .children.checks import find_failed_check
+
     error = await find_failed_check(run)
     return Ending(Reason.ERROR, error) if error else goal
 

@@ -6,8 +6,25 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
 
+from msgspec import Struct
+
+from .._core.messages import AssistantMessage
 from .._core.runs import Reason, Report
 from .file_writes import WriteBarrier
+
+
+class Resumption(Struct, frozen=True):
+    """The point at which a run starts or continues.
+
+    Arguments:
+        pending_answer: the last answer, if tool calls of it are open or no turn followed it.
+        summary_reason: the reason why the run ends, if the summary was requested already.
+        is_interrupted: true if the user interrupted the run: it waits for the next prompt.
+    """
+
+    pending_answer: AssistantMessage | None = None
+    summary_reason: Reason | None = None
+    is_interrupted: bool = False
 
 
 class Phase(Enum):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from .._core.agents import WorkspaceKind
 from .._core.budgets import Limit
 from .._core.events import (
@@ -35,48 +33,26 @@ from .._core.messages import (
 from .._core.run_ids import is_child_id, is_next_run, join_run_id, make_first_id
 from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
-from .call_batch import CallOutcome
+from .call_batch import INTERRUPTED, CallOutcome
 from .call_context import CallContext
 from .changes.content_hashes import hash_present
 from .compaction.record_file import rebuild_context
-from .compaction.requests import apply_edit
+from .compaction.shortening import apply_edit
 from .compaction.summary import find_summary_runs
 from .inbox.notification import is_notification, make_notification
+from .meters.meter import NEAR_LIMIT
 from .meters.run_timer import sum_worked_seconds
 from .model_call import append_answer, charge
-from .phase import Phase
+from .phase import Phase, Resumption
 from .recorded_conversations import find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, OutputRefusal
 from .team_registry import list_next_ids
 
-NEAR_LIMIT = (
-    "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
-)
-
 NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for limit in Limit}
 
 UNKNOWN_AFTER_CRASH = "a call was interrupted"
 """Reason why the changes of an interrupted call are not known."""
-
-INTERRUPTED = (
-    "Interrupted before it gave a result; whether it had an effect is unknown. "
-    "Check before you repeat it."
-)
-
-
-class Resumption(Struct, frozen=True):
-    """The point at which a run starts or continues.
-
-    Arguments:
-        pending_answer: the last answer, if tool calls of it are open or no turn followed it.
-        summary_reason: the reason why the run ends, if the summary was requested already.
-        is_interrupted: true if the user interrupted the run: it waits for the next prompt.
-    """
-
-    pending_answer: AssistantMessage | None = None
-    summary_reason: Reason | None = None
-    is_interrupted: bool = False
 
 
 async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumption:

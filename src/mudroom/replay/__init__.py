@@ -24,7 +24,7 @@ from .._engine.phase import RunControl
 from .._engine.recorded_conversations import rebuild_briefs, rebuild_conversations
 from .._engine.run_context import RunContext
 from .._engine.run_tools import RUN_TOOLS
-from .._engine.run_tools.merge_work import MERGE_TOOL
+from .._engine.run_tools.merge_tool import MERGE_TOOL
 from .._engine.session_context import SessionServices, SingleEnvironment
 from .._platform.scratch_dirs import ScratchDir
 from .._platform.system_clock import SystemClock

@@ -37,7 +37,7 @@ from .._engine.call_context import CallContext
 from .._engine.children.merge import find_recorded_merge
 from .._engine.children.task_arguments import TaskArguments
 from .._engine.recorded_conversations import RecordedRuns
-from .._engine.run_tools.merge_work import MergeArguments
+from .._engine.run_tools.merge_arguments import MergeArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
 from .recorded_events import ReplayDiverged, wait_for_stop

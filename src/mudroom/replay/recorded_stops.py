@@ -29,13 +29,14 @@ from .._core.messages import Usage
 from .._core.run_ids import list_above
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
+from .._engine.call_batch import INTERRUPTED
 from .._engine.changes.watch import ChangeWindow
 from .._engine.finish import SUMMARY_REQUEST
 from .._engine.meters.meter import Meter, ParentMeter
 from .._engine.meters.registry import Meters
 from .._engine.meters.request_plan import Permit
 from .._engine.phase import Phase
-from .._engine.resume import INTERRUPTED, NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
+from .._engine.resume import NEAR_LIMIT_NOTES, UNKNOWN_AFTER_CRASH
 from .._engine.run_context import RunContext
 from ..errors import ModelError
 

@@ -19,8 +19,8 @@ from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
 from .._core.run_ids import is_next_run
 from .._core.runs import Brief, Reason
 from .._core.tools import ToolResult
+from .._engine.call_batch import INTERRUPTED
 from .._engine.inbox.notification import make_end_id
-from .._engine.resume import INTERRUPTED
 from ..projections.transcript import build_transcript
 
 

@@ -27,13 +27,11 @@ from .._engine.loop import execute
 from .._engine.meters.meter import Meter
 from .._engine.phase import OPEN_PHASES, RunControl
 from .._engine.recorded_conversations import find_report
-from .._engine.resume import sum_estimates, walk_descendants
 from .._engine.run_context import RunContext
 from .._engine.server_tools.run_servers import RunServers, list_granted
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
-from .past_report import make_past_report
 
 LOST_COPY = (
     "Your copy of the folder was lost in an interruption and made again: "
@@ -107,6 +105,8 @@ class TaskHandle(ABC):
                 self.task.exception()  # read it, or asyncio logs it as never retrieved
             raise asyncio.CancelledError
         if self.task.cancelled():  # before the run began or continued
+            from .past_report import make_past_report
+
             return make_past_report(self._services, self.run_id, self.stop_reason)
         return self.task.result()
 
@@ -335,6 +335,8 @@ class LocalWorker:
         return RunContext(brief, meter, self._services, self._child_worker, control, environment)
 
     def _charge_past_run(self, meter: Meter, report: Report) -> None:
+        from .._engine.resume import sum_estimates, walk_descendants
+
         past = self._services.past_events
         below = (past[run][0] for run in walk_descendants(past, report.run_id))
         children = sum(

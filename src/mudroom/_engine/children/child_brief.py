@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -20,11 +21,13 @@ from ..._core.tool_patterns import (
 )
 from ..._core.tools import Tool, ToolCategory
 from ...projections.team import MESSAGE_TOOL
-from ..call_context import CallContext
 from ..inbox.inbox import format_message
 from ..run_context import RunContext
 from .return_text import make_return_prompt
 from .task_arguments import TaskArguments
+
+if TYPE_CHECKING:
+    from ..call_context import CallContext
 
 _MAX_DESCRIPTION = 60
 """Maximum characters of the prompt's first line, the description if the call has none."""
@@ -57,6 +60,11 @@ def narrow_tools(
     if is_named:
         chosen.add(MESSAGE_TOOL)
     return tuple(name for name in tools if name in chosen)
+
+
+def list_agents(agents: Mapping[str, Agent]) -> list[tuple[str, str]]:
+    """Return names and descriptions of agents."""
+    return [(agent.name, agent.description) for agent in agents.values()]
 
 
 def select_agents(run: RunContext) -> dict[str, Agent]:

@@ -276,12 +276,3 @@ class Team:
         if self._run.control.phase not in _READING_PHASES:
             return "your parent is ending."
         return ""
-
-
-def open_team(run: RunContext) -> Team:
-    """Return the team of a run that works."""
-    team = run.services.teams.get(run.run_id)
-    if not isinstance(team, Team):
-        team = Team(run)
-        run.services.teams.open(run.run_id, team)
-    return team

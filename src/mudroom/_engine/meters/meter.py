@@ -14,6 +14,9 @@ from .request_plan import Admission, Permit, RequestPlan
 
 WARNING_FRACTION = 0.9
 """Used fraction of a limit at which a note warns the run."""
+NEAR_LIMIT = (
+    "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
+)
 
 
 class ParentMeter(Protocol):

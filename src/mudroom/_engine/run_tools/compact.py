@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
-from ..call_context import CallContext
 from ..context_policy import DEFAULT_THRESHOLDS
 from ..conversation import REQUESTED_FOCUS
+
+if TYPE_CHECKING:
+    from ..call_context import CallContext
 
 MIN_PERCENT = 30
 """Percent of the context window that a conversation must have to be compacted by its model."""

@@ -1,51 +1,27 @@
-"""The merge tool: decides what becomes of the work of a child that is not merged."""
+"""Decision on the work of a child that is not merged, as a call of the merge tool asks."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.events import WorkMerged
 from ..._core.ports import MergeChoice
 from ..._core.runs import Brief, Work
-from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
+from ..._core.tools import ToolResult
 from ...errors import suggest_names
 from ..call_context import CallContext
 from ..children.child_run import ChildRun, make_start_result, prepare_return
 from ..children.merge import find_recorded_merge, merge_once
-from ..children.team import open_team
-
-_DESCRIPTION = (
-    "Decide on unmerged work. return: to the child; clean: all but conflicts; side: one version"
-)
+from ..children.open_team import open_team
+from .merge_arguments import MergeArguments
 
 _DROPPED = "[merge: nothing is merged; all work of the child is kept as run {run}]"
 
 
-class MergeArguments(Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of the merge tool."""
-
-    run: str
-    how: Literal["return", "retry", "clean", "side", "drop"] = "return"
-    side: Literal["", "parent", "child"] = ""
-    paths: tuple[str, ...] = ()
-    background: bool = False
-
-
-def _parse(arguments: dict[str, Any]) -> MergeArguments:
-    parsed = msgspec.convert(arguments, MergeArguments, strict=False)
-    if parsed.how == "side" and not parsed.side:
-        raise ValueError("side: say whose version to take: parent or child")
-    if parsed.how != "side" and (parsed.side or parsed.paths):
-        raise ValueError(f"how: {parsed.how!r} takes no side and no paths; use side")
-    return parsed
-
-
-async def _run(context: CallContext, arguments: MergeArguments) -> ToolResult:
+async def merge_work(context: CallContext, arguments: MergeArguments) -> ToolResult:
+    """Merge or drop the work, or give it back to the child; return the result of the call."""
     run = context.run
     if run.background.is_reported(context.place):
         return make_start_result(context.place)
@@ -120,27 +96,3 @@ async def _return_work(context: CallContext, merged: WorkMerged) -> ChildRun | s
     if team:
         team.members.begin(brief)
     return ChildRun(context, brief, grant, team)
-
-
-MERGE_TOOL = Tool(
-    name="merge",
-    description=_DESCRIPTION,
-    parameters={
-        "type": "object",
-        "properties": {
-            "run": {"type": "string"},
-            "how": {"type": "string", "enum": ["return", "retry", "clean", "side", "drop"]},
-            "side": {"type": "string", "enum": ["parent", "child"]},
-            "paths": {"type": "array", "items": {"type": "string"}},
-        },
-        "required": ["run"],
-    },
-    parse=_parse,
-    run=_run,
-    effect=Effect.KEYED,
-    category=ToolCategory.AGENT,
-    title_argument="run",
-    needs_children=True,
-    argument_aliases={"name": "run", "task_id": "run", "to": "run", "child": "run"},
-)
-"""The tool; only sessions whose agents or options isolate children offer it."""

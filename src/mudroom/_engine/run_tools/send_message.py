@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -13,11 +13,13 @@ from ..._core.runs import InboxMessage
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from ...projections.team import MESSAGE_TOOL, normalize_name
-from ..call_context import CallContext
-from ..children.team import open_team
+from ..children.open_team import open_team
 from ..run_context import RunContext
 from ..team_registry import ALL, PARENT_NAMES, TeamRequest
 from ..team_text import add_answer
+
+if TYPE_CHECKING:
+    from ..call_context import CallContext
 
 MAX_CHARACTERS = 8_000
 """Maximum characters of a message."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -10,8 +10,11 @@ from msgspec import Struct
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from ...projections.team import normalize_name
-from ..call_context import CallContext
-from ..children.team import Team, open_team
+from ..children.open_team import open_team
+
+if TYPE_CHECKING:
+    from ..call_context import CallContext
+    from ..children.team import Team
 
 
 class Arguments(Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -12,10 +12,12 @@ from ..._core.run_ids import is_run_above
 from ..._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ...errors import suggest_names
 from ...projections.team import normalize_name
-from ..call_context import CallContext
-from ..children.members import TeamMembers
-from ..children.team import open_team
+from ..children.open_team import open_team
 from ..team_registry import PARENT_NAMES
+
+if TYPE_CHECKING:
+    from ..call_context import CallContext
+    from ..children.members import TeamMembers
 
 MAX_SECONDS = 600.0
 """Longest wait of one call."""
