@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
+from types import MappingProxyType
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec import Meta
@@ -256,7 +257,31 @@ def use_signature(
 
     def decorate(function: Callable[Concatenate[A, ...], R]) -> Callable[Concatenate[A, P], R]:
         first, _ = signature(function).parameters.values()
-        vars(function)["__signature__"] = Signature([first, *signature(struct).parameters.values()])
+        vars(function)["__signature__"] = _StructSignature(first, struct)
         return function
 
     return decorate
+
+
+class _StructSignature(Signature):
+    """A first parameter, and the parameters of a struct, which are read when they are needed.
+
+    Editors and help need them, a start does not.
+    """
+
+    def __init__(self, first: Parameter, struct: Callable[..., object]) -> None:
+        super().__init__()
+        self._first = first
+        self._struct = struct
+
+    @property
+    def parameters(self) -> MappingProxyType[str, Parameter]:
+        """The parameters by name."""
+        return self._make().parameters
+
+    def replace(self, **changes: Any) -> Signature:
+        """Return a usual signature with changes."""
+        return self._make().replace(**changes)
+
+    def _make(self) -> Signature:
+        return Signature([self._first, *signature(self._struct).parameters.values()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from typing import (
@@ -143,6 +142,8 @@ def _read_type(kind: type[Any]) -> tuple[dict[str, Any], _Converter]:
 
 def _list_parts(kind: object) -> list[Any]:
     """Return a type, its arguments, its metadata and the types of its fields, at all levels."""
+    import dataclasses
+
     parts: list[Any] = [kind]
     classes: set[type] = set()
     for part in parts:  # the list grows while it is read

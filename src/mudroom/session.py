@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import build, recorded_options
 from ._core.agents import Agent
@@ -20,23 +20,24 @@ from .options import Plugin, SessionOptions, make_options, use_signature
 from .projections.open_events import OpenEvents
 from .prompts import Prompt
 from .run_stream import RunStream
-from .scope import (
-    ContextState,
-    ModelConfig,
-    OutputConfig,
-    OutputObject,
-    PromptConfig,
-    RunConfig,
-    SubAgentScope,
-    ToolConfig,
-)
-from .scope.subagent import ScopeRuntime
 from .session_runs.controls import RunControls
 from .session_runs.requests import OutputSpec
 from .session_runs.runner import SessionRunner
 from .session_runs.server_controls import ServerControls
 from .session_runs.task_calls import TaskCalls
 from .session_runs.tasks import run_task
+
+if TYPE_CHECKING:
+    from .scope import (
+        ContextState,
+        ModelConfig,
+        OutputConfig,
+        OutputObject,
+        PromptConfig,
+        RunConfig,
+        ToolConfig,
+    )
+    from .scope.subagent import ScopeRuntime
 
 
 class Session(RunControls, ServerControls, TaskCalls):
@@ -308,6 +309,8 @@ class Session(RunControls, ServerControls, TaskCalls):
 
         Raises the errors of `SubAgentScope.create` and `SubAgentScope.run`.
         """
+        from .scope import ContextState, ModelConfig, RunConfig, SubAgentScope
+
         scope = await SubAgentScope.create(
             name,
             self,
@@ -367,6 +370,8 @@ class Session(RunControls, ServerControls, TaskCalls):
         return asyncio.run(run_once())
 
     def _make_scope_runtime(self) -> ScopeRuntime:
+        from .scope.subagent import ScopeRuntime
+
         runner = self._require_open()
         services = runner.resources.services
         return ScopeRuntime(
