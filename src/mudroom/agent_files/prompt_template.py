@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -110,6 +109,8 @@ class _Filler:
 def split_arguments(text: str) -> list[str]:
     """Split arguments as a shell does; at blanks if a quotation mark is left open."""
     try:
+        import shlex
+
         return shlex.split(text)
     except ValueError:
         return text.split()

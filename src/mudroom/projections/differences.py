@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 
 from .._core.tools import PreviewLine
@@ -54,6 +53,8 @@ def _compare_lines(
     if len(old) + len(new) > _MAX_COMPARED_LINES:
         groups = [[("replace", 0, len(old), 0, len(new))]]
     else:
+        import difflib
+
         matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
         groups = list(matcher.get_grouped_opcodes(context))
     for n, group in enumerate(groups):

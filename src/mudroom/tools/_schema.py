@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -51,10 +52,15 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
     It converts "5" to 5, "true" to true, and a JSON text to the list or object it holds; it drops
     null values. It raises ValueError with the place and the reason.
     """
-    schema = build_schema(cast(Any, arguments))
-    properties: dict[str, Any] = schema["properties"]
+
+    @cache
+    def get_schema() -> dict[str, Any]:
+        # Most tools of a session are called late or never, and each schema takes a millisecond.
+        return build_schema(cast(Any, arguments))
 
     def parse(sent: dict[str, Any]) -> T:
+        schema = get_schema()
+        properties: dict[str, Any] = schema["properties"]
         unknown = [name for name in sent if name not in properties]
         if unknown:
             names = ", ".join(properties)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -172,6 +171,8 @@ def _describe_similar(text: str, old: str) -> str:
                 return f"Only white space differs; lines {start + 1}-{start + count} are:\n{quoted}"
     longest = max(range(count), key=lambda n: len(wanted[n]))
     compared = [line[:200] for line in stripped[:_MAX_COMPARED]]
+    import difflib
+
     nearest = difflib.get_close_matches(wanted[longest][:200], compared, n=1, cutoff=0.6)
     if not nearest:
         return "Nothing in it is similar. Read the file again and quote it exactly."
