@@ -15,8 +15,6 @@ from ...permissions import settings as permission_files
 from ...permissions.approved_rules import load_approved
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
 
-MODES = [mode.value for mode in Mode]
-
 
 class LoadedPermissions(NamedTuple):
     """Permissions of files and flags, and notices for the user about them."""

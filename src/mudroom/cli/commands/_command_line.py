@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
@@ -143,6 +142,8 @@ def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> Non
     """
     if not words or not _BARE_WORD.fullmatch(words[0]):
         return
+    import difflib
+
     similar = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.6)
     hint = f"Did you mean {similar[0]}?" if similar else "mudroom help lists the commands."
     prompt = " ".join(words[:_WORDS_SHOWN])

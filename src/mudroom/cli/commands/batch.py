@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.core import ParameterSource
 
-from ..actions.load_permissions import MODES
+from ..actions.permission_modes import MODES
 from ._options import CONTEXT_SETTINGS, folder_option, quiet_option, value_option
 
 CONTROL_WORDS = ("status", "pause", "resume", "set")

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import click
 
-from ..actions.load_permissions import MODES
-from ._options import CONTEXT_SETTINGS, complete_folders, quiet_option, rules_option, value_option
+from ..actions.permission_modes import MODES
+from ._options import (
+    CONTEXT_SETTINGS,
+    complete_folders,
+    quiet_option,
+    rules_option,
+    value_option,
+)
 
 _COUNT = click.IntRange(1)
 _AMOUNT = click.FloatRange(0, min_open=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import click
 
 from ...errors import UnknownName, UsageError
-from ..actions.load_permissions import MODES
+from ..actions.permission_modes import MODES
 from ._command_line import reject_blank_texts, reject_unknown_command
 from ._command_table import ALL_COMMANDS
 from ._options import (

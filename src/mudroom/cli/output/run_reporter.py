@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable
 from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,11 +18,7 @@ from ...config import Settings
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree
-from ...projections.stream_json import StreamJson, encode_line
 from ...session import Session
-from .answer_stream import AnswerStream
-from .live_tree import LiveTree
-from .markdown import format_unfinished, render_markdown
 from .notices.start import OFFLINE_LINE, describe_sandbox, select_new_notices
 from .plain_progress import PlainProgress
 from .progress import (
@@ -33,6 +30,10 @@ from .progress import (
 )
 from .report import describe_changed_files, encode_answer, explain_failure
 from .standard_output import StandardOutput
+
+if TYPE_CHECKING:
+    from ...projections.stream_json import StreamJson
+    from .answer_stream import AnswerStream
 
 EXIT_TRY_LATER = 75
 """Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""
@@ -64,6 +65,8 @@ def open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Pro
     if quiet:
         return Progress(RunTree())
     if supports_cursor(sys.stderr) and not plain:
+        from .live_tree import LiveTree
+
         return LiveTree(sys.stderr, RunTree(), color=should_color(sys.stderr, color))
     return PlainProgress(sys.stderr, RunTree(), verbose=verbose)
 
@@ -109,25 +112,15 @@ class RunReporter:
         self._answer: AnswerStream | None = None
         if self._format == "text" and not as_json and sys.stdout.isatty():
             self._stream_answer(should_color(sys.stdout, settings.color))
-        self._lines = StreamJson(
-            session=session.id,
-            cwd=session.cwd,
-            model=session.model,
-            tools=session.tools,
-            agents=[agent.name for agent in session.agents],
-            cost=calculate_cost,
-            sandbox=session.sandbox.tier,
-            output_style=session.output_style,
-            mode=mode,
-        )
+        self._lines = None if self._format == "text" else _open_lines(session, mode)
         notices = list(select_new_notices(settings.home, session.cwd, session.notices))
         if verbose or session.sandbox.tier != "full":
             notices.insert(0, describe_sandbox(session, network=settings.allow_net))
         for notice in notices:
             if notice and not quiet:
                 print_notice(notice)
-        if streams_json:
-            self._output.write(encode_line(self._lines.make_init_line()))
+        if self._lines and streams_json:
+            self._write_line(self._lines.make_init_line())
         session.watch(self._apply)
 
     def add_past_events(self, events: Iterable[StoredEvent], roots: Collection[str]) -> None:
@@ -142,7 +135,7 @@ class RunReporter:
                 continue
             self._ledger.apply(event)
             self.screen.tree.apply(event)
-            if self._format != "text":
+            if self._lines:
                 list(self._lines.make_event_lines(event))
 
     def print_notice(self, text: str) -> None:
@@ -157,12 +150,12 @@ class RunReporter:
             signals: numbers of the signals that came during the run.
         """
         ledger = self._ledger.ledger
-        if self._format != "text":
+        if self._lines:
             has_value = self._as_json and report.ok
             result = self._lines.make_result_line(
                 report, msgspec.to_builtins(ledger), has_value=has_value
             )
-            self._output.write(encode_line(result))
+            self._write_line(result)
         elif not self._answer:
             self._output.write(encode_answer(report, as_json=self._as_json))
         if failure := explain_failure(report):
@@ -183,6 +176,8 @@ class RunReporter:
 
     def _stream_answer(self, color: bool) -> None:
         """Render the answer on the terminal while it streams."""
+        from .answer_stream import AnswerStream  # slow to import, as is the next one
+        from .markdown import format_unfinished, render_markdown
 
         def write(markdown: str, ends: bool = True) -> None:
             columns = get_terminal_size().columns
@@ -203,7 +198,29 @@ class RunReporter:
         self.screen.on_event(event)
         if self._answer:
             self._answer.apply(event)
-        if self._format != "text":
+        if self._lines:
             for line in self._lines.make_event_lines(event):
                 if self._format == "stream-json":
-                    self._output.write(encode_line(line))
+                    self._write_line(line)
+
+    def _write_line(self, line: dict[str, Any]) -> None:
+        from ...projections.stream_json import encode_line
+
+        self._output.write(encode_line(line))
+
+
+def _open_lines(session: Session, mode: Mode) -> StreamJson:
+    """Return the projection of a session to lines of JSON."""
+    from ...projections.stream_json import StreamJson
+
+    return StreamJson(
+        session=session.id,
+        cwd=session.cwd,
+        model=session.model,
+        tools=session.tools,
+        agents=[agent.name for agent in session.agents],
+        cost=calculate_cost,
+        sandbox=session.sandbox.tier,
+        output_style=session.output_style,
+        mode=mode,
+    )

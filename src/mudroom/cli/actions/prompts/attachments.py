@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -16,13 +15,9 @@ from ...._platform.lazy_pattern import compile_later
 from ...._platform.regular_files import read_regular_file
 from ....config import Settings
 from ....errors import WorkspaceError
-from ....output_filters.redaction import Redactor
 from ....permissions.rules import Verdict
 from ....projections.safe_text import sanitize_line
 from ....tools._image_files import MAX_IMAGE_BYTES, parse_image
-from ....tools.read import READ
-from ..load_permissions import load_permissions
-from ..permissions import make_policy
 from .mentions import find_mentions
 
 if TYPE_CHECKING:
@@ -70,6 +65,10 @@ def load_attachments(
     paths = [each for each in _find_paths(session.cwd, line) if each[0] not in without]
     if not paths:
         return attachments
+    from ....tools.read import READ  # slow to import, as are the next two
+    from ..load_permissions import load_permissions
+    from ..permissions import make_policy
+
     permissions, _ = load_permissions(settings, session.cwd, can_ask=True)
     policy = make_policy(permissions, session.cwd)
     for word, path in paths:
@@ -99,6 +98,8 @@ def _find_paths(folder: str, line: str) -> Iterator[tuple[str, str]]:
     if "\n" in line:
         return
     for match in _IMAGE_PATH.finditer(line):
+        import shlex
+
         path = os.path.expanduser("".join(shlex.split(match[0])))
         if path not in seen and os.path.isfile(os.path.join(folder, path)):
             seen.add(path)
@@ -134,6 +135,8 @@ def _attach(attachments: Attachments, session: Session, word: str, path: str) ->
     if "\0" in text:
         _add_note(attachments, path, "only the path is sent: not text in UTF-8")
     else:
+        from ....output_filters.redaction import Redactor
+
         lines = count_noun(len(text.splitlines()), "line")
         attachments.words.append(word)
         content = Redactor(os.environ)(text).rstrip("\n")
@@ -146,6 +149,8 @@ def _read(session: Session, path: str) -> bytes:
     try:
         return session.workspace.read(path, 0, MAX_IMAGE_BYTES + 1)
     except WorkspaceError:
+        import shlex
+
         if not _IMAGE_PATH.fullmatch(shlex.quote(path)):
             raise
         return read_regular_file(path, max_bytes=MAX_IMAGE_BYTES)
