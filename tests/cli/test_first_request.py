@@ -91,3 +91,35 @@ def test_no_module_compiles_a_pattern_when_it_is_imported(start: Start) -> None:
         if at_import and module.partition(".")[0] == "mudroom"
     ]
     assert not own
+
+
+MAX_OWN_MODULES = 330
+"""Modules of mudroom that a start may import. Each costs about 0.3 ms."""
+
+LATER = {
+    "aiohttp",
+    "dataclasses",
+    "prompt_toolkit",
+    "rich",
+    "shlex",
+    "yaml",
+    "mudroom._engine.children.start_child",
+    "mudroom._engine.children.team",
+    "mudroom._engine.compaction.shortening",
+    "mudroom._engine.resume",
+    "mudroom._engine.tool_calls",
+    "mudroom.cli.actions.permissions",
+    "mudroom.cli.commands.sessions",
+    "mudroom.cli.output.live_tree",
+    "mudroom.cli.output.markdown",
+    "mudroom.integrations.usable_programs",
+    "mudroom.projections.stream_json",
+    "mudroom.scope",
+    "mudroom.viewer",
+}
+"""Modules that are imported when a command, an answer or a file needs them."""
+
+
+def test_a_start_imports_few_modules(start: Start) -> None:
+    assert not LATER.intersection(start.modules)
+    assert len(start.list_own_modules()) <= MAX_OWN_MODULES
