@@ -24,6 +24,7 @@ from mudroom.viewer.sources import StoredSessions
 
 from .conftest import Page
 from .test_lanes import record_team
+from .test_page import open_page
 from .test_work import record
 
 ROOT = Path(__file__).parents[3]
@@ -140,3 +141,29 @@ async def test_axe_has_no_serious_findings(page: Page, tmp_path: Path, window: s
     async for view in visit_views(page, tmp_path, window):
         await page.run(f"{axe}; 1")
         assert await page.run(VIOLATIONS) == [], view
+
+
+async def test_a_user_of_the_keyboard_sees_and_keeps_the_focus(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 1, 4)
+    focus = (
+        "(e => e.closest('#tabs') ? e.dataset.tab : e.id || e.className)(document.activeElement)"
+    )
+    async with open_page(page, script):
+        for selector in ("#rows", "#body"):
+            await page.press("Tab")  # the focus that follows is one of the keyboard
+            await page.run(f"document.querySelector('{selector}').focus()")
+            style = f"getComputedStyle(document.querySelector('{selector}')).outlineStyle"
+            assert await page.run(style) == "solid"
+        await page.run("document.querySelector('.attention .line').focus()")
+        await page.run("document.activeElement.click()")
+        assert await page.run(focus) == "body"
+        await page.run("document.querySelector('[data-tab=context]').focus()")
+        await page.run("document.activeElement.click()")
+        assert await page.run(focus) == "context"
+        await page.run("document.querySelector('.chip.errors').focus()")
+        await page.run("document.activeElement.click()")
+        assert await page.run(focus) == "chip errors"
+        await page.run("document.querySelector('#head .copy').focus(); app.draw()")
+        assert await page.run(focus) == "copy"

@@ -215,7 +215,11 @@ const app = {
     });
   },
 
-  draw({ seek = false, item = null } = {}) {
+  draw(how) {
+    keepFocus(() => app.drawPanes(how));
+  },
+
+  drawPanes({ seek = false, item = null } = {}) {
     const { fold } = app;
     if (!fold) return;
     const run = fold.runs.get(app.selection.run) ?? fold.roots.at(-1);

@@ -160,3 +160,17 @@ const installDivider = () => {
     if (by) app.setDivider($("runs").offsetWidth + by);
   });
 };
+
+const CONTROLS = "button, select, input, a";
+
+/** Draw, and give the focus back to the place where a control that has it is drawn again. */
+const keepFocus = (draw) => {
+  const control = document.activeElement;
+  const place = control?.closest("#tabs, #head, #filters, #body");
+  const index = place ? [...place.querySelectorAll(CONTROLS)].indexOf(control) : -1;
+  draw();
+  if (!place || document.activeElement !== document.body) return;
+  const drawn = place.querySelectorAll(CONTROLS);
+  const next = place.id === "tabs" ? place.querySelector("[aria-selected=true]") : drawn[index];
+  (place.id === "body" || !next ? $("body") : next).focus({ preventScroll: true });
+};
