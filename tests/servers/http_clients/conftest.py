@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -53,7 +54,8 @@ class Client:
             headers["Idempotency-Key"] = key
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         url = self.url + path
-        async with self._http.request(method, url, data=data, headers=headers) as response:
+        sent = None if data is None else io.BytesIO(data)
+        async with self._http.request(method, url, data=sent, headers=headers) as response:
             text = await response.text()
             is_json = response.content_type == "application/json"
             return response.status, json.loads(text) if is_json else text

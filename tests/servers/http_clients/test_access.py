@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from .conftest import Client, MakeSite
 
 BODIES: dict[str, Any] = {
     "/v1/sessions": {},
+    "/v1/chat/completions": {"model": "mudroom", "messages": [{"role": "user", "content": "x"}]},
+    "/v1/responses": {"model": "mudroom", "input": "x"},
     "/v1/sessions/{session}/events": {"type": "user.message", "text": "Hello."},
 }
 """A body for each path that takes one."""
@@ -29,6 +32,11 @@ BODIES: dict[str, Any] = {
 def fill(route: Route, **names: str) -> str:
     """Return the path of a route with these names."""
     return route.path.format(**{"model": "mudroom", "session": "none", "response": "none", **names})
+
+
+def make_response_id(session: str) -> str:
+    """Return the id of the answer to the first prompt of a site."""
+    return f"resp_{session.replace('-', '')}_1"
 
 
 def list_routes(site: Any) -> list[Route]:
@@ -46,15 +54,21 @@ async def test_sessions_of_others_do_not_exist(make_site: MakeSite) -> None:
         eve = Client(ada._http, ada.url, site.add_token("eve", scopes=scopes))
         tried = 0
         for route in list_routes(site):
-            if "{session}" not in route.path:
+            if not re.search(r"\{(session|response)\}", route.path):
                 continue
             tried += 1
             body = BODIES.get(route.path)
-            others = await eve.send(route.method, fill(route, session=session), body)
-            missing = await eve.send(route.method, fill(route, session=str(uuid.uuid4())), body)
+            other = str(uuid.uuid4())
+            names = {"session": session, "response": make_response_id(session)}
+            wrong = {"session": other, "response": make_response_id(other)}
+            assert (await ada.send("GET", f"/v1/responses/{names['response']}"))[0] == 200
+            others = await eve.send(route.method, fill(route, **names), body)
+            missing = await eve.send(route.method, fill(route, **wrong), body)
             assert others[0] == missing[0] == 404, route.path
             assert others[1]["error"]["code"] == missing[1]["error"]["code"]
-        assert tried >= 5
+        assert tried >= 6
+        previous = {"model": "mudroom", "input": "x", "previous_response_id": names["response"]}
+        assert (await eve.send("POST", "/v1/responses", previous))[0] == 404
         assert (await eve.get("/v1/sessions"))["data"] == []
         assert (await ada.get(f"/v1/sessions/{session}"))["last"]["reason"] == "GOAL"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import aiohttp
@@ -294,34 +295,23 @@ async def test_an_agent_runs_the_prompts(make_site: MakeSite) -> None:
 
 
 async def test_a_slow_reader_is_cut_and_delays_no_one(make_site: MakeSite) -> None:
-    text = "x" * 400_000
-
-    def answer(request: Request) -> Any:
-        return text if request.number <= 40 else "End."
-
-    site = make_site(answer, options={"write_seconds": 0.3})
+    site = make_site(["One.", "Two."], options={"write_seconds": 0.2, "max_body": 32 << 20})
     async with site.connect() as client:
-        session = (await client.create())["id"]
+        session = (await client.create(prompt="x" * (5 << 20)))["id"]
+        await client.wait_until(session, is_idle, kinds="run_finished")
         host, port = client.url.removeprefix("http://").split(":")
-        reader, writer = await asyncio.open_connection(host, int(port), limit=4096)
-        request = f"GET /v1/sessions/{session}/stream HTTP/1.1\r\nHost: {host}:{port}\r\n"
-        writer.write(f"{request}Authorization: Bearer {client.token}\r\n\r\n".encode())
-        await reader.readline()
-        for number in range(41):
-            await client.post(session, "user.message", text=f"{number}")
-        last = ""
-        async with asyncio.timeout(SECONDS), client.open_stream(session) as stream:
-            async for message in stream:
-                if message["event"] == "run_finished":
-                    last = message["data"]["report"]["text"]
-                if last == "End.":
-                    break
-        metrics = site.add_token("root", scopes=("admin",))
-        admin = Client(client._http, client.url, metrics)
-        async with asyncio.timeout(SECONDS):
-            while "mudroom_streams_cut_total 1" not in (await admin.get("/metrics")):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        writer.close()
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            reader.connect((host, int(port)))
+            request = f"GET /v1/sessions/{session}/stream HTTP/1.1\r\nHost: {host}:{port}\r\n"
+            reader.sendall(f"{request}Authorization: Bearer {client.token}\r\n\r\n".encode())
+            other = (await client.create(prompt="Go."))["id"]
+            assert (await client.finish(other))["last"]["reason"] == "GOAL"
+            token = site.add_token("root", scopes=("admin",))
+            admin = Client(client._http, client.url, token)
+            async with asyncio.timeout(SECONDS):
+                while "mudroom_streams_cut_total 1" not in (await admin.get("/metrics")):  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
 
 
 async def test_a_wrong_folder_is_an_error_of_the_prompt(make_site: MakeSite) -> None:

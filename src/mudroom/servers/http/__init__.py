@@ -12,6 +12,8 @@ fair_slots.py         places for prompts, shared fairly between owners
 charges.py            amounts that sessions spend, charged to their owners
 observed_store.py     a store that shows each event when it is durable
 feed.py               the newest events of a session, for its streams
+timed_writer.py       writes to clients that may read slowly
+openai/               OpenAI's API as a second way to sessions
 records/              what the server keeps beside the journals: tokens, owners, events of clients
 setup.py              what the command line provides
 

@@ -24,6 +24,7 @@ from .records.sessions import SessionRecord
 from .records.tokens import TokenRecords
 from .route import Call
 from .session_routes import SessionRoutes, parse_count, respond
+from .timed_writer import TimedWriter
 from .views import EventPage, RecordedEvent
 
 _MAX_PAGE = 1_000
@@ -189,30 +190,6 @@ class EventRoutes:
             if await self._sessions.exists(record.id):
                 return  # nothing is recorded yet
             raise make_not_found("session", record.id) from None
-
-
-class TimedWriter:
-    """Writer to a client that may read slowly.
-
-    Arguments:
-        seconds: time for one write. Then the connection is cut; the client continues with its last
-            cursor.
-    """
-
-    def __init__(self, request: web.Request, response: web.StreamResponse, seconds: float) -> None:
-        self._request = request
-        self._response = response
-        self._seconds = seconds
-
-    async def write(self, data: bytes) -> None:
-        """Write data. Raises TimeoutError, ConnectionError."""
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._response.write(data)
-        except TimeoutError:
-            if self._request.transport:
-                self._request.transport.abort()
-            raise
 
 
 def parse_filter(call: Call) -> EventFilter:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ..._core.events import AnyEvent, Delta, RunFinished, RunStarted, TurnFailed, TurnFinished
 from ..._core.ports import SessionStore
 from ..._core.run_ids import is_child_id
-from ..._core.runs import Report
+from ..._core.runs import Reason, Report
 from ...errors import JournalDamaged, JournalError, JournalNewer, MudroomError, UnknownName
 from ...journals.sessions import stream_events
 from ...permissions.approved_rules import ApprovedRules
@@ -88,6 +88,11 @@ class HostedSession:
         if self._current is None:
             return "idle"
         return "working" if self.run else "waiting"
+
+    @property
+    def current(self) -> int:
+        """Number of the prompt that works or waits for a place, 0 for none."""
+        return self._current.number if self._current else 0
 
     async def serve(self) -> None:
         """Run the prompts until none comes for some time. Raises JournalError."""
@@ -201,7 +206,7 @@ class HostedSession:
         if session is None or current is None or current.state == "done":
             return
         if why := await self.charges.explain_used_up():
-            await self._finish(item, InputResult(error=why))
+            await self._finish(item, InputResult(reason=Reason.BUDGET.value, error=why))
             return
         await self.update_budget()
         if current.state == "working" and self._prompt_count > current.runs_before:
@@ -257,7 +262,7 @@ class HostedSession:
         is_applied = bool(self.session and self.session.cancel())
         for item in await self._parts.inputs.list_open(self.record.id):
             if item.type == PROMPT and item.state == "waiting":
-                result = InputResult(reason="CANCELLED", error=CANCELLED_BEFORE)
+                result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
                 await self._parts.inputs.finish(item.number, result)
                 is_applied = True
         return is_applied

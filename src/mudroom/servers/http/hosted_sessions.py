@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from ..._core.runs import Reason
 from ...errors import JournalBusy, MudroomError
 from .feed import SessionFeed
 from .hosted_session import CANCELLED_BEFORE, HostedSession, ServerParts
@@ -36,7 +37,7 @@ class HostedSessions:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._feeds: dict[str, SessionFeed] = {}
         self._retries: dict[str, float] = {}
-        self._limiting: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
         self._change_number = -1
         self._is_closed = False
 
@@ -79,7 +80,7 @@ class HostedSessions:
         if item.type == "run.cancel" and not item.body.get("run"):
             for each in await self._parts.inputs.list_open(record.id):
                 if each.type == PROMPT and each.state == "waiting":
-                    result = InputResult(reason="CANCELLED", error=CANCELLED_BEFORE)
+                    result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
                     await self._parts.inputs.finish(each.number, result)
                     is_applied = True
         return is_applied
@@ -167,13 +168,25 @@ class HostedSessions:
         if feed.streams == 0 and feed.session not in self._hosts:
             self._feeds.pop(feed.session, None)
 
+    def cancel_prompt(self, record: SessionRecord, number: int) -> None:
+        """Stop a prompt that no client waits for."""
+        host = self._hosts.get(record.id)
+        if host and host.session and host.current == number and host.run:
+            host.session.cancel()
+            return
+        result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
+        self._start_aside(self._parts.inputs.finish(number, result))
+
+    def _start_aside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
     def _limit_owner(self, owner: str) -> None:
         """Limit the sessions of an owner to what is left of the day's budget."""
         for host in self._hosts.values():
             if host.record.owner == owner and host.charges.has_limits:
-                task = asyncio.create_task(host.update_budget())
-                self._limiting.add(task)
-                task.add_done_callback(self._limiting.discard)
+                self._start_aside(host.update_budget())
 
     async def stop(self, session: str) -> None:
         """Stop the work of a session and close it."""
@@ -191,7 +204,7 @@ class HostedSessions:
         self._is_closed = True
         for host in list(self._hosts.values()):
             host.seal()
-        tasks: list[asyncio.Task[Any]] = [*self._tasks.values(), *self._limiting]
+        tasks: list[asyncio.Task[Any]] = [*self._tasks.values(), *self._aside]
         for task in tasks:
             task.cancel()
         with suppress(asyncio.CancelledError):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .bodies import ClientEvent, NewSession
 from .event_stream import KINDS, EventRoutes
 from .information_routes import InformationRoutes
+from .openai.chat import ChatRoutes
+from .openai.requests import ChatRequest, ResponseRequest
+from .openai.responses import ResponseRoutes
 from .route import Parameter, Route
 from .session_routes import SessionRoutes
 from .views import (
@@ -121,6 +126,41 @@ def _make_paths_of_events(sessions: SessionRoutes, events: EventRoutes) -> list[
                     name="Last-Event-ID", description="Cursor: begin after it.", place="header"
                 ),
             ),
+        ),
+    ]
+
+
+def make_openai_routes(chat: ChatRoutes, responses: ResponseRoutes) -> list[Route]:
+    """Return the paths of OpenAI's API."""
+    return [
+        Route(
+            method="POST",
+            path="/v1/chat/completions",
+            summary="Run a prompt as a chat completion of OpenAI's API; `model` is an agent.",
+            action=chat.complete,
+            scope="run",
+            body=ChatRequest,
+            answer=dict[str, Any],
+            media="text/event-stream",
+            parameters=(_KEY,),
+        ),
+        Route(
+            method="POST",
+            path="/v1/responses",
+            summary="Run a prompt as a response of OpenAI's API; `model` is an agent.",
+            action=responses.create,
+            scope="run",
+            body=ResponseRequest,
+            answer=dict[str, Any],
+            media="text/event-stream",
+            parameters=(_KEY,),
+        ),
+        Route(
+            method="GET",
+            path="/v1/responses/{response}",
+            summary="Return a response again, or its state.",
+            action=responses.read,
+            answer=dict[str, Any],
         ),
     ]
 

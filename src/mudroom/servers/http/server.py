@@ -20,6 +20,8 @@ from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
 from .information_routes import InformationRoutes
 from .metrics import Metrics
+from .openai.chat import ChatRoutes
+from .openai.responses import ResponseRoutes
 from .openapi import make_openapi
 from .records.inputs import InputRecords
 from .records.sessions import SessionRecords
@@ -27,7 +29,7 @@ from .records.spending import SpendingRecords
 from .records.state_file import StateFile
 from .records.tokens import TokenRecords
 from .route import Route
-from .routes import make_information_routes, make_session_routes
+from .routes import make_information_routes, make_openai_routes, make_session_routes
 from .session_routes import SessionRoutes
 from .setup import CommandLine, ServerOptions
 
@@ -87,6 +89,10 @@ class HttpServer:
         )
         self.routes: list[Route] = [
             *make_session_routes(sessions, events),
+            *make_openai_routes(
+                ChatRoutes(sessions, parts, self._hosts, self._closing),
+                ResponseRoutes(sessions, parts, self._hosts, self._closing),
+            ),
             *make_information_routes(information),
         ]
         information.description = make_openapi(self.routes)

@@ -1,0 +1,163 @@
+"""PromptFollower: one prompt while it runs, for a client that waits for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+
+from ...._core.events import AnyEvent, RunFinished
+from ...._core.runs import Reason, Report
+from ....journals.sessions import stream_events
+from ..errors import RequestError
+from ..feed import SessionFeed
+from ..hosted_session import HostedSession, ServerParts
+from ..hosted_sessions import HostedSessions
+from ..records.inputs import Input
+from ..records.sessions import SessionRecord
+from .run_text import RunText
+
+_CUT = (Reason.BUDGET, Reason.TIMEOUT, Reason.MAX_TURNS, Reason.LOOP, Reason.CANCELLED)
+
+
+class PromptFollower:
+    """The text of a prompt, and its report.
+
+    Arguments:
+        has_outputs: true if the answer is JSON of the outputs, which comes at the end.
+        closing: set when the server stops.
+    """
+
+    def __init__(
+        self,
+        parts: ServerParts,
+        hosts: HostedSessions,
+        record: SessionRecord,
+        item: Input,
+        *,
+        has_outputs: bool,
+        closing: asyncio.Event,
+    ) -> None:
+        self._parts = parts
+        self._hosts = hosts
+        self._record = record
+        self._item = item
+        self._has_outputs = has_outputs
+        self._closing = closing
+        self._events: deque[AnyEvent] = deque()
+        self._report: Report[Any] | None = None
+
+    @property
+    def report(self) -> Report[Any]:
+        """The report, after the last piece of text."""
+        assert self._report
+        return self._report
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the run reached its goal."""
+        return self.report.reason is Reason.GOAL
+
+    async def read_text(self) -> str:
+        """Return the whole answer. Raises RequestError."""
+        async for _ in self.stream_text():
+            pass
+        if self._has_outputs:
+            return msgspec.json.encode(self.report.outputs).decode()
+        return self.report.text
+
+    async def stream_text(self) -> AsyncGenerator[str]:
+        """Yield the pieces of the answer; "" if there is none for some time.
+
+        Raises RequestError if there is no answer.
+        """
+        text = RunText()
+        async with self._hosts.follow(self._record.id) as feed:
+            host = self._hosts.find(self._record.id)
+
+            def observe(event: AnyEvent) -> None:
+                if host and host.current == self._item.number:
+                    self._events.append(event)
+                    feed.notify()
+
+            if host:
+                host.watchers.append(observe)
+            try:
+                async for piece in self._follow(text, host, feed):
+                    yield piece
+            finally:
+                if host:
+                    host.watchers.remove(observe)
+        if self._has_outputs:
+            yield msgspec.json.encode(self.report.outputs).decode()
+        elif rest := text.end(self.report.text):
+            yield rest
+
+    async def _follow(
+        self, text: RunText, host: HostedSession | None, feed: SessionFeed
+    ) -> AsyncGenerator[str]:
+        while True:
+            change = feed.change
+            while self._events:
+                piece = text.add(self._events.popleft())
+                if piece and not self._has_outputs:
+                    yield piece
+            is_working = host is not None and host.current == self._item.number
+            if not is_working and await self._has_ended():
+                return
+            if self._closing.is_set():
+                message = "the server stops; the session continues when it is started again"
+                raise RequestError(503, "draining", f"{message}: {self._record.id}")
+            try:
+                async with asyncio.timeout(self._parts.options.keepalive_seconds):
+                    await change.wait()
+            except TimeoutError:
+                yield ""
+
+    async def _has_ended(self) -> bool:
+        """Return whether the prompt has ended; then read its report. Raises RequestError."""
+        item = await self._parts.inputs.find(self._item.number)
+        if item is None:
+            raise RequestError(409, "deleted", "the session was deleted")
+        if item.state != "done":
+            return False
+        if item.result.error:
+            raise make_failure(item.result.reason, item.result.error)
+        self._report = await read_report(self._parts, self._record.id, item.result.run)
+        check_report(self._report)
+        return True
+
+    def cancel(self) -> None:
+        """Stop the prompt: its client does not wait any more."""
+        self._hosts.cancel_prompt(self._record, self._item.number)
+
+
+async def read_report(parts: ServerParts, session: str, run: str) -> Report[Any]:
+    """Return the report of a root run. Raises RequestError."""
+    async for event in stream_events(parts.store, session, (RunFinished,)):
+        if isinstance(event, RunFinished) and event.run == run:
+            return event.report
+    raise RequestError(500, "failed", f"run {run} of session {session} has no report")
+
+
+def check_report(report: Report[Any]) -> None:
+    """Raise RequestError for a report without an answer."""
+    if report.reason is Reason.GOAL or (report.reason in _CUT and report.text):
+        return
+    raise make_failure(report.reason.value, report.error or f"the run ended: {report.reason}")
+
+
+def make_failure(reason: str, message: str) -> RequestError:
+    """Return the error for a prompt without an answer. `reason`: why it ended."""
+    match reason:
+        case "CANCELLED":
+            return RequestError(409, "cancelled", message)
+        case "BUDGET":
+            return RequestError(429, "budget_used_up", message)
+        case "ERROR":
+            return RequestError(502, "run_failed", message)
+        case _:
+            return RequestError(500, "failed", message)

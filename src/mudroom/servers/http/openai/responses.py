@@ -1,0 +1,151 @@
+"""`/v1/responses`: each conversation is a session, and each answer the report of a prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from ..bodies import UserMessage
+from ..errors import RequestError, make_not_found, make_wrong_request
+from ..hosted_session import ServerParts
+from ..hosted_sessions import HostedSessions
+from ..records.inputs import PROMPT, Input
+from ..records.sessions import SessionRecord
+from ..route import Call
+from ..session_routes import DEFAULT_AGENT, SessionRoutes, read_idempotency_key, respond
+from .chat import UNUSED_HEADER, send_stream
+from .prompt_follower import PromptFollower, check_report, make_failure, read_report
+from .requests import ResponseRequest, Wanted, parse_response
+from .response_object import (
+    ResponseEvents,
+    fail_response,
+    finish_response,
+    make_response,
+    split_response_id,
+)
+
+
+class ResponseRoutes:
+    """Answers of conversations.
+
+    Arguments:
+        closing: set when all streams must end.
+    """
+
+    def __init__(
+        self,
+        sessions: SessionRoutes,
+        parts: ServerParts,
+        hosts: HostedSessions,
+        closing: asyncio.Event,
+    ) -> None:
+        self._sessions = sessions
+        self._parts = parts
+        self._hosts = hosts
+        self._closing = closing
+
+    async def create(self, call: Call) -> web.StreamResponse:
+        """Run a prompt and return its answer, or stream it."""
+        request, wanted = parse_response(call.body)
+        record, item = await self._add_prompt(call, request, wanted)
+        follower = PromptFollower(
+            self._parts,
+            self._hosts,
+            record,
+            item,
+            has_outputs=wanted.outputs is not None,
+            closing=self._closing,
+        )
+        response = make_response(record, item, request.model, request.previous_response_id)
+        headers = {UNUSED_HEADER: ", ".join(wanted.unused)} if wanted.unused else {}
+        try:
+            if request.stream:
+                lines = self._stream(follower, response)
+                return await send_stream(call, lines, headers, self._parts.options.write_seconds)
+            text = await follower.read_text()
+        except (asyncio.CancelledError, ConnectionError, TimeoutError):
+            if not read_idempotency_key(call) and not self._closing.is_set():
+                follower.cancel()
+            raise
+        finished = finish_response(response, text, follower.report, is_whole=follower.is_whole)
+        answer = respond(finished)
+        answer.headers.update(headers)
+        return answer
+
+    async def read(self, call: Call) -> web.Response:
+        """Return an answer again, or its state."""
+        name = call.request.match_info["response"]
+        record, item = await self._find(call, name)
+        model = record.choices.agent or DEFAULT_AGENT
+        response = make_response(record, item, model, None)
+        if item.state != "done":
+            return respond(response)
+        result = item.result
+        try:
+            if result.error:
+                raise make_failure(result.reason, result.error)
+            report = await read_report(self._parts, record.id, result.run)
+            check_report(report)
+        except RequestError as error:
+            return respond(fail_response(response, error))
+        text = report.text
+        if item.body.get("outputs"):
+            text = msgspec.json.encode(report.outputs).decode()
+        return respond(finish_response(response, text, report, is_whole=report.ok))
+
+    async def _add_prompt(
+        self, call: Call, request: ResponseRequest, wanted: Wanted
+    ) -> tuple[SessionRecord, Input]:
+        if not request.previous_response_id:
+            record, item, _ = await self._sessions.add_session(
+                call, wanted.make_session(), kind="responses"
+            )
+            assert item
+            return record, item
+        record, previous = await self._find(call, request.previous_response_id)
+        agent = record.choices.agent or DEFAULT_AGENT
+        if request.model != agent:
+            message = f"this conversation has the agent {agent!r}; use it, or begin a new one"
+            raise make_wrong_request(message, "model")
+        message = UserMessage(wanted.prompt, wanted.outputs)
+        last = await self._parts.inputs.find_last_prompt(record.id)
+        if last and last.number != previous.number and not read_idempotency_key(call):
+            raise RequestError(
+                409,
+                "not_the_last",
+                "a later answer continues this conversation: use its id, or begin a new one",
+                param="previous_response_id",
+            )
+        return record, await self._sessions.add_prompt(call, record, message)
+
+    async def _find(self, call: Call, name: str) -> tuple[SessionRecord, Input]:
+        """Return the session and the prompt of an answer. Raises RequestError."""
+        session, number = split_response_id(name)
+        item = await self._parts.inputs.find(number) if session else None
+        if item is None or item.session != session or item.type != PROMPT:
+            raise make_not_found("response", name)
+        try:
+            return await self._sessions.find(call, session), item
+        except RequestError:
+            raise make_not_found("response", name) from None
+
+    async def _stream(
+        self, follower: PromptFollower, response: dict[str, Any]
+    ) -> AsyncGenerator[bytes]:
+        """Yield the events of an answer."""
+        events = ResponseEvents(response)
+        yield events.begin()
+        text = ""
+        try:
+            async for piece in follower.stream_text():
+                text += piece
+                yield events.add(piece) if piece else b":\n\n"
+        except RequestError as error:
+            yield events.encode("response.failed", response=fail_response(response, error))
+            return
+        finished = finish_response(response, text, follower.report, is_whole=follower.is_whole)
+        yield events.end(text, finished)
