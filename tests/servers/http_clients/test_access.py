@@ -53,13 +53,13 @@ async def test_sessions_of_others_do_not_exist(make_site: MakeSite) -> None:
         scopes = ("read", "run", "answer", "admin")
         eve = Client(ada._http, ada.url, site.add_token("eve", scopes=scopes))
         tried = 0
+        names = {"session": session, "response": make_response_id(session)}
         for route in list_routes(site):
             if not re.search(r"\{(session|response)\}", route.path):
                 continue
             tried += 1
             body = BODIES.get(route.path)
             other = str(uuid.uuid4())
-            names = {"session": session, "response": make_response_id(session)}
             wrong = {"session": other, "response": make_response_id(other)}
             assert (await ada.send("GET", f"/v1/responses/{names['response']}"))[0] == 200
             others = await eve.send(route.method, fill(route, **names), body)
@@ -67,7 +67,11 @@ async def test_sessions_of_others_do_not_exist(make_site: MakeSite) -> None:
             assert others[0] == missing[0] == 404, route.path
             assert others[1]["error"]["code"] == missing[1]["error"]["code"]
         assert tried >= 6
-        previous = {"model": "mudroom", "input": "x", "previous_response_id": names["response"]}
+        previous: Any = {
+            "model": "mudroom",
+            "input": "x",
+            "previous_response_id": names["response"],
+        }
         assert (await eve.send("POST", "/v1/responses", previous))[0] == 404
         assert (await eve.get("/v1/sessions"))["data"] == []
         assert (await ada.get(f"/v1/sessions/{session}"))["last"]["reason"] == "GOAL"

@@ -1,0 +1,158 @@
+"""`kill -9` of `mudroom serve`: streams continue without a gap, prompts run once, keys hold."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from tests.waiting import SECONDS
+
+from mudroom._core.messages import ToolCallBlock
+from mudroom.servers.http.records.state_file import StateFile
+from mudroom.servers.http.records.tokens import TokenRecords
+from mudroom.testing import ModelServer, ServerRequest
+from mudroom.testing.model_server import ServerAnswer
+
+from .conftest import Client, Line, is_idle
+
+CHILDREN = 2
+SESSIONS = 3
+
+
+@asynccontextmanager
+async def start_server(
+    folder: Path, model_url: str, *flags: str
+) -> AsyncGenerator[tuple[Process, str]]:
+    """Start `mudroom serve`; yield the process and its address."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "MUDROOM_HOME": str(folder / "home"),
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_BASE_URL": model_url,
+        "MUDROOM_MODEL": "anthropic:claude",
+    }
+    command = (sys.executable, "-m", "mudroom", "serve", "--listen", "127.0.0.1:0", *flags)
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=environ, cwd=folder)
+    assert process.stdout
+    try:
+        async with asyncio.timeout(SECONDS):
+            line = await process.stdout.readline()
+        yield process, line.decode().strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def make_token(folder: Path) -> str:
+    """Make a token."""
+    state = StateFile(str(folder / "home"))
+    try:
+        return TokenRecords(state).add("ada")[1]
+    finally:
+        state.close()
+
+
+async def read_until_cut(client: Client, session: str) -> list[Line]:
+    """Return the messages of a stream until its server dies."""
+    messages: list[Line] = []
+    try:
+        async with client.open_stream(session) as stream:
+            async for message in stream:
+                messages.append(message)
+    except aiohttp.ClientError:
+        pass
+    return messages
+
+
+async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
+    working = 0
+    all_work = asyncio.Event()
+    is_dead = False
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        nonlocal working
+        prompt = str(request.messages[0]["content"])
+        if "Ask." in prompt:
+            if len(request.messages) > 1:
+                return "".join(str(each["content"]) for each in request.messages[2:])
+            return [
+                ToolCallBlock(f"t{number}", "task", {"prompt": f"Slow {number}."})
+                for number in range(CHILDREN)
+            ]
+        if is_dead:
+            return "Slow result."
+        working += 1
+        if working == CHILDREN * SESSIONS:
+            all_work.set()
+        await asyncio.Event().wait()
+        return ""
+
+    token = make_token(tmp_path)
+    body = {"prompt": "Ask."}
+    async with ModelServer(answer) as model, aiohttp.ClientSession() as http:
+        async with start_server(tmp_path, model.url) as (process, url):
+            client = Client(http, url, token)
+            sessions: list[str] = []
+            for number in range(SESSIONS):
+                created = await client.send("POST", "/v1/sessions", body, key=f"k{number}")
+                assert created[0] == 201
+                sessions.append(created[1]["id"])
+            streams = [asyncio.create_task(read_until_cut(client, each)) for each in sessions]
+            waiting = await client.post(sessions[0], "user.message", text="Ask. Later.")
+            async with asyncio.timeout(SECONDS):
+                await all_work.wait()
+            process.kill()
+            await process.wait()
+            before = await asyncio.gather(*streams)
+        is_dead = True
+        async with start_server(tmp_path, model.url) as (process, url):
+            client = Client(http, url, token)
+            for number, session in enumerate(sessions):
+                status, again = await client.send("POST", "/v1/sessions", body, key=f"k{number}")
+                assert (status, again["id"]) == (200, session)
+                seen = [each for each in before[number] if "id" in each]
+                assert seen
+                rest = await continue_stream(client, session, seen[-1]["id"])
+                check_whole([*seen, *rest], await list_cursors(client, session))
+            events = await client.list_events(sessions[0], "?kinds=run_finished")
+            reports = [each["report"] for each in events if "." not in each["run"]]
+            assert [each["reason"] for each in reports] == ["GOAL", "GOAL"]
+            assert reports[0]["text"].count("Slow result.") == CHILDREN
+            view = await client.get(f"/v1/sessions/{sessions[0]}")
+            assert (view["last"]["id"], view["last"]["run"]) == (waiting["id"], "2")
+            process.terminate()
+            async with asyncio.timeout(SECONDS):
+                assert await process.wait() == 143
+
+
+async def continue_stream(client: Client, session: str, last_id: str) -> list[Line]:
+    """Return the rest of the recorded events, up to the end of all prompts."""
+    messages: list[Line] = []
+    async with asyncio.timeout(SECONDS), client.open_stream(session, last_id=last_id) as stream:
+        async for message in stream:
+            messages.append(message)
+            if is_idle(message):
+                return [each for each in messages if "id" in each]
+    raise AssertionError("the stream has ended")
+
+
+async def list_cursors(client: Client, session: str) -> list[tuple[str, Any]]:
+    """Return the cursors and events of a session."""
+    page = await client.get(f"/v1/sessions/{session}/events")
+    return [(each["cursor"], each["event"]) for each in page["data"]]
+
+
+def check_whole(messages: list[Line], recorded: list[tuple[str, Any]]) -> None:
+    """Check that a client has got each recorded event exactly once, in order."""
+    got = [(each["id"], each["data"]) for each in messages]
+    assert got == recorded[: len(got)]
+    assert len(got) >= len(recorded) - 1  # the session may have been closed since

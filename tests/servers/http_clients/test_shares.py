@@ -1,0 +1,254 @@
+"""Shares of owners: places for prompts, daily budgets, and the end of a server."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.waiting import SECONDS, wait_until
+
+from mudroom import Usage
+from mudroom._core.messages import AssistantMessage, TextBlock
+from mudroom.errors import MudroomError
+from mudroom.servers.http.fair_slots import FairSlots
+from mudroom.servers.http.records.spending import Amounts, SpendingRecords
+from mudroom.servers.http.records.state_file import StateFile
+from mudroom.testing import Request, call
+
+from .conftest import Client, MakeSite
+
+
+async def test_places_go_to_the_owner_with_the_fewest() -> None:
+    slots = FairSlots(4, 3)
+    order: list[str] = []
+    release = asyncio.Event()
+
+    async def work(owner: str) -> None:
+        async with slots.hold(owner):
+            order.append(owner)
+            await release.wait()
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(work("a")) for _ in range(20)]
+    await asyncio.sleep(0)
+    assert order == ["a"] * 3
+    tasks += [asyncio.create_task(work("b")) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    assert order == ["a"] * 3 + ["b"]
+    release.set()
+    await asyncio.gather(*tasks)
+    assert order[4] == "b" or order[5] == "b"
+    assert (slots.working, slots.waiting) == (0, 0)
+
+
+async def test_a_place_is_free_again_after_a_cancel() -> None:
+    slots = FairSlots(1, 1)
+    async with slots.hold("a"):
+        waiting = [asyncio.create_task(slots.hold("b").__aenter__()) for _ in range(3)]
+        await asyncio.sleep(0)
+        for task in waiting[:2]:
+            task.cancel()
+        await asyncio.gather(*waiting[:2], return_exceptions=True)
+        assert slots.waiting == 1
+    await waiting[2]
+    assert slots.working == 1
+
+
+async def test_many_prompts_of_one_owner_do_not_delay_another(make_site: MakeSite) -> None:
+    opened = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        if "Many" in request.prompt:
+            await opened.wait()
+        return "Done."
+
+    site = make_site(answer, options={"parallel": 4, "per_owner": 3})
+    async with site.connect(owner="many") as many:
+        few = Client(many._http, many.url, site.add_token("few"))
+        sessions = [(await many.create(prompt="Many."))["id"] for _ in range(12)]
+        for _ in range(5):
+            session = (await few.create(prompt="Few."))["id"]
+            assert (await few.finish(session))["last"]["reason"] == "GOAL"
+        opened.set()
+        for session in sessions:
+            assert (await many.finish(session))["last"]["reason"] == "GOAL"
+
+
+@pytest.mark.skipif(not os.environ.get("MUDROOM_LONG"), reason="5,000 prompts take minutes")
+@pytest.mark.timeout(1_800)
+async def test_five_prompts_beside_5000_take_at_most_twice_their_time(make_site: MakeSite) -> None:
+    async def answer(_: Request) -> str:
+        await asyncio.sleep(0.5)
+        return "Done."
+
+    site = make_site(answer, options={"parallel": 32, "per_owner": 24, "idle_seconds": 0.0})
+    async with site.connect(owner="many") as many:
+        few = Client(many._http, many.url, site.add_token("few"))
+
+        async def measure() -> float:
+            began = time.perf_counter()
+            own = [(await few.create(prompt="Few."))["id"] for _ in range(5)]
+            for session in own:
+                await few.finish(session)
+            return time.perf_counter() - began
+
+        alone = await measure()
+        for _ in range(5_000):
+            await many.create(prompt="Many.")
+        beside = await measure()
+        print(f"five prompts: {alone:.2f} s alone, {beside:.2f} s beside 5,000")
+        assert beside <= 2 * alone
+
+
+def spend(tokens: int) -> Any:
+    """Return an answer that costs tokens."""
+    return AssistantMessage((TextBlock("Done."),), model="m", usage=Usage(tokens, 0))
+
+
+async def test_the_budget_of_a_day_is_of_the_owner(make_site: MakeSite) -> None:
+    site = make_site([spend(120_000)])
+    async with site.connect(tokens_per_day=100_000) as client:
+        session = await client.create(prompt="Go.")
+        await client.finish(session["id"])
+        other = Client(client._http, client.url, site.add_token(tokens_per_day=100_000))
+        status, value = await other.send("POST", "/v1/sessions", {"prompt": "Go."})
+        assert (status, value["error"]["code"]) == (429, "budget_used_up")
+        assert "120,000 of 100,000 tokens" in value["error"]["message"]
+        free = Client(client._http, client.url, site.add_token("eve", tokens_per_day=100_000))
+        assert (await free.send("POST", "/v1/sessions", {}))[0] == 201
+
+
+async def test_the_budget_of_a_day_ends_a_run(make_site: MakeSite) -> None:
+    def read(request: Request) -> Any:
+        if request.number > 20:
+            return "Never."
+        block = call("read", path=f"f{request.number}.md")
+        return AssistantMessage((block,), model="m", usage=Usage(30_000, 0))
+
+    site = make_site(read)
+    async with site.connect(tokens_per_day=100_000) as client:
+        session = (await client.create(prompt="Go."))["id"]
+        ended = await client.finish(session)
+        assert ended["last"]["reason"] == "BUDGET"
+        assert 2 <= len(site.model.requests) < 10
+
+
+async def test_each_event_is_charged_once(tmp_path: Path) -> None:
+    state = StateFile(str(tmp_path))
+    now = 1_000_000.0
+    spending = SpendingRecords(state, lambda: now)
+    state.run_now(
+        lambda connection: connection.execute(
+            "INSERT INTO sessions (id, owner, digest, body, created) VALUES ('s','a',x'','{}',0)"
+        )
+    )
+    for _ in range(2):
+        await spending.charge("s", "a", 0, 5, Amounts(0.5, 10))
+    assert await spending.read_today("a") == Amounts(0.5, 10)
+    now += 86_400
+    assert await spending.read_today("a") == Amounts()
+    assert await spending.read_session("s") == (5, Amounts(0.5, 10))
+    state.close()
+
+
+async def test_too_many_waiting_prompts_are_refused(make_site: MakeSite) -> None:
+    async def wait(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with make_site(wait, options={"max_waiting": 2}).connect() as client:
+        for _ in range(2):
+            await client.create(prompt="Go.")
+        status, value = await client.send("POST", "/v1/sessions", {"prompt": "Go."})
+        assert (status, value["error"]["code"]) == (429, "too_many_waiting")
+
+
+@pytest.mark.parametrize("path", ["", "/events"])
+async def test_a_key_has_its_effect_once(make_site: MakeSite, path: str) -> None:
+    site = make_site(["One.", "Two."])
+    async with site.connect() as client:
+        body: Any = {"prompt": "Go."}
+        if path:
+            body = {"type": "user.message", "text": "Go."}
+            path = f"/{(await client.create())['id']}{path}"
+        answers = await asyncio.gather(
+            *[client.send("POST", f"/v1/sessions{path}", body, key="k") for _ in range(8)]
+        )
+        assert len({value["id"] for _, value in answers}) == 1
+        session = answers[0][1].get("session") or answers[0][1]["id"]
+        await client.finish(session)
+        assert len(site.model.requests) == 1
+        body |= {"prompt": "Other."} if "prompt" in body else {"text": "Other."}
+        status, value = await client.send("POST", f"/v1/sessions{path}", body, key="k")
+        assert (status, value["error"]["code"]) == (409, "key_used")
+
+
+@pytest.mark.parametrize("is_slow", [False, True])
+async def test_a_server_lets_prompts_end(make_site: MakeSite, is_slow: bool) -> None:
+    asked = asyncio.Event()
+    opened = asyncio.Event()
+
+    async def answer(_: Request) -> str:
+        asked.set()
+        await opened.wait()
+        return "Done."
+
+    options = {"drain_seconds": 0.05 if is_slow else SECONDS, "parallel": 1, "per_owner": 1}
+    site = make_site(answer, options=options)
+    addresses: list[Any] = []
+    from mudroom.journals.sessions import open_store
+    from mudroom.servers.http.server import HttpServer
+    from mudroom.servers.http.setup import CommandLine, ListedAgent
+
+    def make_server() -> HttpServer:
+        listed = [ListedAgent(name="reader", description="It reads.")]
+        line = CommandLine(prepare=site.prepare, list_agents=lambda _: listed)
+        return HttpServer(line, site.options, open_store(site.home), site.notices.append)
+
+    server = make_server()
+    serving = asyncio.create_task(server.serve(addresses.append))
+    await wait_until(lambda: addresses)
+    async with aiohttp.ClientSession() as http:
+        client = Client(http, addresses[0].url, site.add_token())
+        first = (await client.create(prompt="One."))["id"]
+        await asked.wait()
+        second = (await client.create(prompt="Two."))["id"]
+        assert server.stop()
+        assert not server.stop()
+        if not is_slow:
+            await check_draining(client)
+            opened.set()
+        async with asyncio.timeout(SECONDS):
+            await serving
+        opened.set()
+        addresses.clear()
+        serving = asyncio.create_task(make_server().serve(addresses.append))
+        await wait_until(lambda: addresses)
+        client.url = addresses[0].url
+        for session in (first, second):
+            assert (await client.finish(session))["last"]["reason"] == "GOAL"
+            finished = await client.list_events(session, "?kinds=run_finished")
+            assert [each["report"]["reason"] for each in finished] == ["GOAL"]
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+
+async def check_draining(client: Client) -> None:
+    """Check that a server that stops takes no more work, and says so."""
+    status, health = await client.send("GET", "/health")
+    assert (status, health["status"]) == (503, "draining")
+    status, value = await client.send("POST", "/v1/sessions", {"prompt": "Three."})
+    assert (status, value["error"]["code"]) == (503, "draining")
+
+
+def test_a_state_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    state = StateFile(str(tmp_path))
+    state.run_now(lambda connection: connection.execute("PRAGMA user_version = 9"))
+    state.close()
+    with pytest.raises(MudroomError, match="newer version"):
+        StateFile(str(tmp_path))
