@@ -6,7 +6,9 @@ from tests.viewer.sessions import SessionBuilder
 
 from mudroom._core.messages import TextBlock
 from mudroom._core.runs import Reason
-from mudroom.cli.interactive.recap import list_amounts
+from mudroom.cli.interactive.recap import list_amounts, print_recap
+from mudroom.cli.output.scrollback import Scrollback
+from mudroom.cli.output.text import UNICODE
 from mudroom.projections.run_tree import RunTree
 
 
@@ -24,3 +26,18 @@ def test_the_costs_of_a_run_without_an_end_are_not_claimed() -> None:
     tree.apply(builder.events[-1])
     assert list_amounts(tree.roots, 0.25) == [tokens, "$0.25", seconds]
     assert list_amounts(tree.roots, None) == [tokens, seconds]
+
+
+def test_a_recap_leaves_out_attached_files_and_the_state_of_a_finished_answer() -> None:
+    builder = SessionBuilder()
+    builder.open_session()
+    prompt = 'Look at @a.py\n\n<file path="a.py">\nx = 1\n</file>'
+    for run in ("1", "2"):
+        builder.start_run(run, prompt, builder.at)
+        builder.add_turn(run, 1, builder.at, 2.0, (TextBlock("It is short."),), 10_000)
+        builder.finish_run(run, builder.at + 2, "It is short.", Reason.GOAL, usd=0.25)
+    written: list[str] = []
+    scrollback = Scrollback(write=written.append, columns=lambda: 80, color=False, glyphs=UNICODE)
+    print_recap(scrollback, RunTree.from_events(builder.events), builder.session)
+    lines = [line.rstrip() for line in "".join(written).splitlines() if line.strip()]
+    assert lines == ["> Look at @a.py", "  Done", "> Look at @a.py", "It is short."]

@@ -184,12 +184,22 @@ async def test_esc_at_a_question_stops_the_run(tmux: Tmux, mudroom: Mudroom, key
         await ask(tmux, server)
         await tmux.expect("▸ 1. yes", "esc: stop")
         await tmux.press(key)
-        await tmux.expect("Stopped.", "the run ended with CANCELLED", gone="▸ 1. yes")
+        await tmux.expect("Stopped.", "Stopped after ", gone="▸ 1. yes")
         assert server.request_count == 1 and not list(mudroom.project.glob("made*"))
         await tmux.say("go on")
         await tmux.expect("▸ 1. yes")
         await tmux.say("n")
         await tmux.expect("Denied.", "Done.")
+
+
+async def test_a_command_at_a_question_is_no_answer(tmux: Tmux) -> None:
+    async with ModelServer(run_touch) as server:
+        await ask(tmux, server)
+        await tmux.expect("▸ 1. yes")
+        await tmux.say("/skills")
+        await tmux.expect("Answer this question first, then type /skills again.", "▸ 1. yes")
+        await tmux.say("/tmp is the better place")
+        await tmux.expect("Denied: /tmp is the better place", "Done.")
 
 
 async def test_a_question_without_a_drawn_screen_has_the_same_parts(

@@ -340,7 +340,7 @@ async def test_esc_stops_the_run_and_returns_the_queue_to_the_input_line(
         await tmux.say("later")
         await tmux.expect("queued: later")
         await tmux.press("Escape")
-        await tmux.expect("the run ended with CANCELLED", ">> later", gone="queued:")
+        await tmux.expect("Stopped after ", ">> later", gone="queued:")
         await tmux.press("C-c")
         three.go.set()
         await tmux.say("go on")
@@ -355,7 +355,7 @@ async def test_ctrl_x_ctrl_k_stops_everything(tmux: Tmux, three: ThreeTasks) -> 
         await start_prompt(tmux, server)
         await tmux.expect("3 running")
         await tmux.press("C-x", "C-k")
-        await tmux.expect("the run ended with CANCELLED")
+        await tmux.expect("Stopped after ")
 
 
 async def test_ctrl_c_at_ten_moments_keeps_the_session(tmux: Tmux) -> None:
@@ -383,7 +383,7 @@ async def test_ctrl_c_at_ten_moments_keeps_the_session(tmux: Tmux) -> None:
             await tmux.expect(f">> moment {n}\n")
             await asyncio.sleep(0.04 * n)
             await tmux.press("C-c")
-            await tmux.expect_scrolled("CANCELLED after", n + 1)
+            await tmux.expect_scrolled("Stopped after", n + 1)
         await tmux.say("are you there")
         await tmux.expect("still here")
         await tmux.press("C-c", "C-c")

@@ -55,7 +55,7 @@ async def test_vi_keys_edit_the_line_and_esc_still_stops(tmux: Tmux, mudroom: Mu
         await tmux.say("wait")
         await tmux.expect("esc: stop")
         await tmux.press("Escape")
-        await tmux.expect("the run ended with CANCELLED")
+        await tmux.expect("Stopped after ")
         go.set()
         await tmux.say("/vim")
         await tmux.expect("The keys of vi are off.")

@@ -39,7 +39,12 @@ from ..actions.prompts.prompt_calls import FilledPrompt
 from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
 from ..actions.prompts.shell_escape import ShellEscape
 from ..actions.user_store import open_store
-from ..output.report import describe_changed_files, describe_interrupt, explain_failure
+from ..output.report import (
+    describe_changed_files,
+    describe_interrupt,
+    describe_stop,
+    explain_failure,
+)
 from ..output.text import Line
 from .input_line.mentions import MentionCompletions
 from .prompts.file_prompts import run_prompt_file
@@ -348,7 +353,7 @@ class Conversation:
             work = describe_work(self.background_work)
             self.print_text(describe_interrupt(work), "yellow")
             return
-        failure = explain_failure(report)
+        failure = describe_stop(report) or explain_failure(report)
         has_children = bool(self.tree.children(report.run_id))
         if failure:
             self.print_text(failure, "yellow")

@@ -154,6 +154,11 @@ class KeyActions:
     def _answer(self, choice: Choice, line: str) -> None:
         """Answer the open question with a typed line, or say which answers there are."""
         answer = match_answer(choice.items, line)
+        if self.conversation and line.split()[0] in self.conversation.commands:
+            # As a free text, a command would deny the call.
+            choice.hint = f"Answer this question first, then type {line.split()[0]} again."
+            self._redraw()
+            return
         if answer is not None or choice.allows_free_text:
             self._panel.answer_choice(line if answer is None else answer)
             return

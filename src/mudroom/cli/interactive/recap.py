@@ -9,6 +9,7 @@ from ...journals.sessions import read_events
 from ...projections.run_tree import RunTree
 from ...projections.run_view import RunView
 from ...projections.safe_text import sanitize, sanitize_line
+from ..actions.prompts.attachments import remove_attachments
 from ..actions.session_store import describe_session, read_summaries_of_folder
 from ..actions.user_store import open_store
 from ..output.markdown import render_markdown
@@ -56,7 +57,8 @@ def print_recap(scrollback: Scrollback, tree: RunTree, session_id: str) -> None:
     if len(runs) > MAX_PROMPTS:
         scrollback.write_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")
     for run in runs[-MAX_PROMPTS:]:
-        scrollback.write_text(truncate(f"> {sanitize_line(run.title)}", columns - 1), "bold")
+        title = sanitize_line(remove_attachments(run.title))
+        scrollback.write_text(truncate(f"> {title}", columns - 1), "bold")
         if run is runs[-1]:
             _print_answer(scrollback, run, session_id)
         outcome = (
@@ -64,7 +66,8 @@ def print_recap(scrollback: Scrollback, tree: RunTree, session_id: str) -> None:
             or (run.is_interrupted and "interrupted; your next prompt continues it")
             or "interrupted; this run is finished before your next prompt"
         )
-        scrollback.write_text(f"  {outcome}", "dim")
+        if run is not runs[-1] or not (run.report and run.report.ok):
+            scrollback.write_text(f"  {outcome}", "dim")
 
 
 def _print_answer(scrollback: Scrollback, run: RunView, session_id: str) -> None:

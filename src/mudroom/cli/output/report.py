@@ -9,8 +9,10 @@ import msgspec
 from ..._core.budgets import Limit
 from ..._core.counts import count_noun
 from ..._core.merge_counts import describe_merges
-from ..._core.runs import Report
+from ..._core.runs import Reason, Report
 from ...projections.safe_text import sanitize, sanitize_line
+
+NEXT_PROMPT = "Your next prompt continues this conversation."
 
 MAX_LISTED_FILES = 10
 """Changed files that are named; more are counted."""
@@ -35,10 +37,17 @@ def explain_failure(report: Report) -> str:
     return f"the run ended with {reason} after {count_noun(turns, 'turn')}{limit}; {answer}"
 
 
+def describe_stop(report: Report) -> str:
+    """Return the text after a run that the user stopped at the prompt; "" for another ending."""
+    if report.reason is not Reason.CANCELLED or report.error:
+        return ""
+    return f"Stopped after {count_noun(report.turns, 'turn')}. {NEXT_PROMPT}"
+
+
 def describe_interrupt(work: str) -> str:
     """Return the text after an interrupt. `work`: what continues in the background, or ""."""
     if not work:
-        return "Interrupted. Your next prompt continues this conversation."
+        return f"Interrupted. {NEXT_PROMPT}"
     return (
         f"Interrupted; {work} in the background continue (/runs). Your next prompt continues this "
         "conversation and reads their reports. Ctrl-C again stops all."
