@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ..actions.load_permissions import MODES
+from ..actions.permission_modes import MODES
 from ._options import (
     CONTEXT_SETTINGS,
     complete_folders,
