@@ -110,6 +110,8 @@ async def test_every_step_of_a_guide_works(
     env: dict[str, Any] = {**make_environ(tmp_path / "home"), "PORT": port}
     async with ModelServer(answer) as server, open_local_server() as local:
         addresses = {"127.0.0.1:11434": local, "127.0.0.1:8080": local}
+        if page.stem == "serve":
+            addresses["127.0.0.1:8700"] = f"127.0.0.1:{port}"
         if page.stem == "postgresql":
             addresses[WRITTEN_STORE] = request.getfixturevalue("postgres_url")
         if page.stem != "local-model":
