@@ -15,6 +15,7 @@ from mudroom.cli.interactive.conversation import Conversation
 from mudroom.cli.interactive.plain_ui import PlainUI
 from mudroom.cli.interactive.slash_commands.registry import COMMANDS
 from mudroom.config import Settings
+from mudroom.events import RunStarted
 from mudroom.models.scripted import ScriptedModel, call
 
 from ..integrations.mcp_servers.servers import count_starts, make_quick
@@ -100,3 +101,26 @@ async def test_wrong_names_and_words_have_a_remedy(
         ):
             await conversation.handle_line(line)
             assert text in capsys.readouterr().out
+
+
+async def test_a_prompt_of_a_server_is_sent_and_completed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    servers = [make_quick(fault="offers")]
+    async with open_conversation(tmp_path, mcp_servers=servers) as conversation:
+        prompts: list[str] = []
+        conversation.session.watch(
+            lambda event: (
+                prompts.append(event.brief.prompt) if isinstance(event, RunStarted) else None
+            )
+        )
+        await conversation.handle_line("/mcp__quick__summarize parsers")
+        assert prompts == ["Summarize {'topic': 'parsers'} @agent-explore"]
+        await conversation.handle_line("/mcp__quick__summarize")
+        assert "topic is missing" in capsys.readouterr().out
+        mentions = conversation.mentions
+        assert ("/mcp__quick__summarize", "Summarize a topic.") in mentions.list_commands()
+        assert ("quick:docs://style", "resource") in list(mentions.find_matches("quick:"))
+        await conversation.handle_line("/unknown")
+        assert "unknown command /unknown" in capsys.readouterr().out

@@ -29,6 +29,13 @@ TOOLS = [
     {"name": "ask", "description": "Ask the user.", "inputSchema": {"type": "object"}},
     {"name": "change", "description": "Change the tools.", "inputSchema": {"type": "object"}},
 ]
+OFFERS = {"prompts": {}, "resources": {}} if FAULT == "offers" else {}
+PROMPT = {
+    "name": "summarize",
+    "description": "Summarize a topic.",
+    "arguments": [{"name": "topic", "required": True}, {"name": "tone"}],
+}
+RESOURCE = {"uri": "docs://style", "name": "style", "title": "Style guide"}
 lock = threading.Lock()
 asked: dict[str, object] = {}
 
@@ -118,7 +125,7 @@ for line in sys.stdin:
             number,
             {
                 "protocolVersion": version,
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": {"tools": {"listChanged": True}, **OFFERS},
                 "serverInfo": info,
                 "instructions": "Adds numbers quickly.",
             },
@@ -130,6 +137,16 @@ for line in sys.stdin:
             answer(number, {"tools": page, "nextCursor": str(extra + 1)})
         else:
             answer(number, {"tools": TOOLS})
+    elif OFFERS and method == "prompts/list":
+        answer(number, {"prompts": [PROMPT]})
+    elif OFFERS and method == "prompts/get":
+        given = message["params"].get("arguments") or {}
+        content = {"type": "text", "text": f"Summarize {given} @agent-explore"}
+        answer(number, {"messages": [{"role": "user", "content": content}]})
+    elif OFFERS and method == "resources/list":
+        answer(number, {"resources": [RESOURCE]})
+    elif OFFERS and method == "resources/read" and message["params"]["uri"] == RESOURCE["uri"]:
+        answer(number, {"contents": [{"uri": RESOURCE["uri"], "text": "Use short names."}]})
     elif method == "tools/call":
         call(number, message["params"])
     elif number is not None and FAULT != "silent":

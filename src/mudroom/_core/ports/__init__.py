@@ -21,7 +21,7 @@ from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .rate_limiter import RateLimited, RateLimiter, RequestSlot
 from .sandbox import CommandResult, Sandbox
-from .servers import ServerStatus, SessionServers
+from .servers import ServerPrompt, ServerResource, ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
 from .worker import RunHandle, Worker
 from .workspace import (
@@ -70,6 +70,8 @@ __all__ = [
     "RetryNotice",
     "RunHandle",
     "Sandbox",
+    "ServerPrompt",
+    "ServerResource",
     "ServerStatus",
     "SessionHeader",
     "SessionInfo",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -41,8 +41,59 @@ class ServerStatus(Struct, frozen=True):
     last_lines: str = ""
 
 
+class ServerPrompt(Struct, frozen=True):
+    """A prompt of an MCP server, for users.
+
+    Arguments:
+        name: `mcp__SERVER__PROMPT`.
+        arguments: their names. required: those that it needs.
+
+    Example:
+        prompts: tuple[ServerPrompt, ...] = session.mcp_prompts
+        print([prompt.name for prompt in prompts])
+    """
+
+    name: str
+    description: str = ""
+    arguments: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+
+class ServerResource(Struct, frozen=True):
+    """A resource of an MCP server, for users.
+
+    Example:
+        resources: tuple[ServerResource, ...] = session.mcp_resources
+        print([f"@{resource.server}:{resource.uri}" for resource in resources])
+    """
+
+    server: str
+    uri: str
+    title: str = ""
+
+
 class SessionServers(ToolServers, Protocol):
     """The servers of a session, in the process that has them."""
+
+    def list_prompts(self) -> Sequence[ServerPrompt]:
+        """Return the prompts that are known now."""
+        ...
+
+    def list_resources(self) -> Sequence[ServerResource]:
+        """Return the resources that are known now."""
+        ...
+
+    async def find_prompt(self, name: str) -> ServerPrompt:
+        """Return a prompt; start its server if it is unknown. Raises UnknownName, MudroomError."""
+        ...
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt. Raises UnknownName, MudroomError."""
+        ...
+
+    async def read_resource(self, server: str, uri: str) -> str:
+        """Return the text of a resource. Raises UnknownName, MudroomError."""
+        ...
 
     def list_states(self) -> Sequence[ServerStatus]:
         """Return the state of each server."""

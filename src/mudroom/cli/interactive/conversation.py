@@ -37,6 +37,7 @@ from ..actions.prompts import prepare_prompt, run_prepared
 from ..actions.prompts.mentions import split_message
 from ..actions.prompts.prompt_calls import FilledPrompt
 from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
+from ..actions.prompts.server_prompts import list_prompts
 from ..actions.prompts.shell_escape import ShellEscape
 from ..actions.user_store import open_store
 from ..output.report import (
@@ -49,6 +50,7 @@ from ..output.text import Line
 from .input_line.mentions import MentionCompletions
 from .prompts.file_prompts import run_prompt_file
 from .prompts.other_programs import describe_nearest
+from .prompts.server_prompts import run_server_prompt
 from .questions.approvals import ApprovalPrompt
 from .scrollback_writer import ScrollbackWriter
 from .status_line import StatusLine
@@ -112,6 +114,7 @@ class Conversation:
             self._list_agent_names,
             self._list_prompt_files,
             self.list_teammate_names,
+            lambda: [f"{each.server}:{each.uri}" for each in self.session.mcp_resources],
         )
         self.is_busy = False
         self.last_answer = ""
@@ -146,9 +149,9 @@ class Conversation:
 
     def _list_prompt_files(self) -> list[tuple[str, str]]:
         files = self.load_prompt_files().values()
-        return [
-            (file.name, file.source.description) for file in files if file.name not in self.commands
-        ]
+        named = [(each.name, each.source.description) for each in files]
+        own = [each for each in named if each[0] not in self.commands]
+        return own + list_prompts(self.session)
 
     def _list_agent_names(self) -> list[str]:
         return [agent.name for agent in self.session.agents]
@@ -255,7 +258,7 @@ class Conversation:
         files = await asyncio.to_thread(self.load_prompt_files)
         if file := find_prompt_file(files, name):
             await run_prompt_file(self, file, arguments.strip())
-        else:
+        elif not await run_server_prompt(self, name, arguments.strip()):
             nearest = describe_nearest(name) or suggest_names(name, [*self.commands, *files])
             if nearest.startswith("Known:"):
                 nearest = "/help lists the commands."

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ..._core.ports.servers import ServerState
 from ...errors import MudroomError
-from .call_limits import OpenCall
 from .elicitation import AskUser, Questions, decline
 from .headers import collect_headers
-from .listing import ListedTool, Listing, ServerResult
+from .limits import MAX_STARTS, START_WINDOW, OpenCall, PastStarts
+from .listing import Content, ListedTool, Listing, ServerResult
 from .server_process import ServerProcess, start_server_process
 from .spec import ServerSpec
 
@@ -27,16 +26,16 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 300.0
 """Seconds of a call without progress until it fails."""
-MAX_STARTS = 3
-"""Starts of a server within START_WINDOW until it counts as failed."""
-START_WINDOW = 60.0
-"""Seconds."""
 _END_SECONDS = 3.0
 """Longest time until a connection that is closed has ended."""
 
 log = logging.getLogger("mudroom")
 
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
+
+T = TypeVar("T")
+Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]]
+"""Function that sends one request; its argument takes lines about progress."""
 
 
 class ServerError(MudroomError):
@@ -62,29 +61,11 @@ class _Link:
 
     async def describe_end(self, error: Exception) -> str:
         """Return why the connection ended. `error`: of the request that noticed it."""
-        from . import package_client
-
         if self.transport and self.transport.fault:
             return self.transport.fault
-        if self.process and self.stop.is_set() and not package_client.is_refusal(error):
+        if self.process and self.stop.is_set() and not _get_package().is_refusal(error):
             return await self.process.describe_end()
-        return package_client.describe_error(error)
-
-
-class _PastStarts:
-    """Facts about the earlier starts of a server.
-
-    Attributes:
-        times: of the last starts. reported: the last reason that the user was told.
-        protocol: revision of the last connection, "" if it is not known.
-        is_era_wrong: true if the server refused that revision.
-    """
-
-    def __init__(self, protocol: str) -> None:
-        self.times: deque[float] = deque(maxlen=MAX_STARTS)
-        self.reported = ""
-        self.protocol = protocol
-        self.is_era_wrong = False
+        return _get_package().describe_error(error)
 
 
 class Connection:
@@ -126,7 +107,7 @@ class Connection:
         self._logins = logins
         self._idle_seconds = idle_seconds
         self._link: _Link | None = None
-        self._past = _PastStarts(protocol)
+        self._past = PastStarts(protocol)
         self._calls: set[OpenCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions = Questions(spec.name)
@@ -160,26 +141,47 @@ class Connection:
         A call that was sent is sent again only if the server ended and is trusted, and says that
         it may be repeated.
         """
-        may_repeat = self.spec.is_trusted and (tool.is_read_only or tool.is_idempotent)
+        return await self._request(
+            lambda client, report: _get_package().call_tool(client, tool.name, arguments, report),
+            on_progress,
+            ask,
+            may_repeat=self.spec.is_trusted and (tool.is_read_only or tool.is_idempotent),
+        )
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> list[Content]:
+        """Return the messages of a prompt. Raises ServerError."""
+        return await self._request(
+            lambda client, _: _get_package().get_prompt(client, name, arguments), may_repeat=True
+        )
+
+    async def read_resource(self, uri: str) -> list[Content]:
+        """Return the parts of a resource. Raises ServerError."""
+        return await self._request(
+            lambda client, _: _get_package().read_resource(client, uri), may_repeat=True
+        )
+
+    async def _request(
+        self,
+        send: Send[T],
+        on_progress: Callable[[str], object] = str,
+        ask: AskUser = decline,
+        *,
+        may_repeat: bool,
+    ) -> T:
+        """Send a request; once more if the server ended and that is safe. Raises ServerError."""
         try:
-            return await self._call_once(tool.name, arguments, on_progress, ask)
+            return await self._request_once(send, on_progress, ask)
         except _ConnectionLost as error:
             if not may_repeat:
                 raise ServerError(str(error)) from error
-        return await self._call_once(tool.name, arguments, on_progress, ask)
+        return await self._request_once(send, on_progress, ask)
 
-    async def _call_once(
-        self,
-        name: str,
-        arguments: dict[str, Any],
-        on_progress: Callable[[str], object],
-        ask: AskUser,
-    ) -> ServerResult:
+    async def _request_once(
+        self, send: Send[T], on_progress: Callable[[str], object], ask: AskUser
+    ) -> T:
         client = await self._get_client()
         link = self._link
         assert link
-        from . import package_client
-
         call = OpenCall(self.spec.call_timeout, self._idle_seconds)
 
         def report(line: str) -> None:
@@ -190,7 +192,7 @@ class Connection:
             async with call.timeout:
                 self._calls.add(call)
                 with self._questions.begin(ask, call.pause):
-                    return await package_client.call_tool(client, name, arguments, report)
+                    return await send(client, report)
         except TimeoutError as error:
             text = f"server {self.spec.name}: {call.describe_timeout()}"
             raise ServerError(text, remedy="Try a smaller step, or do without.") from error
@@ -201,11 +203,9 @@ class Connection:
 
     async def _raise_for(self, link: _Link, error: Exception) -> NoReturn:
         """Raise the error of a call, with the end of the server if that is the cause."""
-        from . import package_client
-
         name = self.spec.name
-        if not package_client.is_lost(error):
-            raise ServerError(f"server {name}: {package_client.describe_error(error)}") from error
+        if not _get_package().is_lost(error):
+            raise ServerError(f"server {name}: {_get_package().describe_error(error)}") from error
         link.stop.set()
         raise _ConnectionLost(
             f"server {name} ended ({await link.describe_end(error)})",
@@ -283,9 +283,7 @@ class Connection:
                 self.state = "not started"
 
     async def _fail_start(self, link: _Link, error: Exception) -> None:
-        from . import package_client
-
-        self._past.is_era_wrong = bool(self._past.protocol) and package_client.is_refusal(error)
+        self._past.is_era_wrong = bool(self._past.protocol) and _get_package().is_refusal(error)
         self._past.protocol = ""
         if isinstance(error, MudroomError):
             place = "" if error.where == self.spec.origin else error.where
@@ -331,10 +329,8 @@ class Connection:
             await link.stop.wait()
 
     async def _listen(self, client: package_client.Client) -> None:
-        from . import package_client
-
         with suppress(Exception):  # without it, a failed call shows that the tools changed
-            await package_client.listen_for_changes(client, self._refresh_soon)
+            await _get_package().listen_for_changes(client, self._refresh_soon)
 
     def _extend_calls(self) -> None:
         for call in self._calls:
@@ -347,11 +343,9 @@ class Connection:
         task.add_done_callback(self._tasks.discard)
 
     async def _refresh(self) -> None:
-        from . import package_client
-
         with suppress(Exception):  # the next start lists them
             client = await self._get_client()
-            self._on_listing(await package_client.list_tools(client))
+            self._on_listing(await _get_package().list_tools(client))
 
     async def restart(self) -> None:
         """End the server and start it again; its open calls fail. Raises ServerError."""
@@ -394,3 +388,10 @@ async def load_package() -> None:
     if find_spec("mcp") is None:
         raise ServerError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
     await asyncio.to_thread(import_module, f"{__package__}.package_client")
+
+
+def _get_package():
+    """Return the client of the package. Call this after a connection was opened."""
+    from . import package_client
+
+    return package_client

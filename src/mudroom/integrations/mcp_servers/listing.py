@@ -22,8 +22,24 @@ class ListedTool(Struct, frozen=True):
     is_idempotent: bool = False
 
 
+class ListedPrompt(Struct, frozen=True):
+    """One prompt of a server. `required`: those of its arguments that it needs."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+
+class ListedResource(Struct, frozen=True):
+    """One resource of a server."""
+
+    uri: str
+    title: str = ""
+
+
 class Listing(Struct, frozen=True):
-    """The tools of a server, and its instructions.
+    """The tools of a server, its instructions, and what users may use of it.
 
     Arguments:
         server: name and version of the program, "" if it does not say.
@@ -36,6 +52,8 @@ class Listing(Struct, frozen=True):
     server: str = ""
     protocol: str = ""
     fault: str = ""
+    prompts: tuple[ListedPrompt, ...] = ()
+    resources: tuple[ListedResource, ...] = ()
 
 
 class Content(Struct, frozen=True):

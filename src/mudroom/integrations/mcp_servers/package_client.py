@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,7 +27,14 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from ..._core.ports.input_forms import InputForm
 from ..._version import __version__
 from .elicitation import InputReply
-from .listing import Content, ListedTool, Listing, ServerResult
+from .listing import (
+    Content,
+    ListedPrompt,
+    ListedResource,
+    ListedTool,
+    Listing,
+    ServerResult,
+)
 from .oauth import LoginProvider
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
@@ -42,6 +49,11 @@ _READ_SECONDS = 3_600.0
 """Seconds without a byte of an open response; the limits of calls are those of the connection."""
 _LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
 _LOST_SESSION = "Session terminated"
+_CHANGES = (
+    mcp_types.ToolListChangedNotification,
+    mcp_types.PromptListChangedNotification,
+    mcp_types.ResourceListChangedNotification,
+)
 
 logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints to the terminal
 
@@ -117,7 +129,7 @@ def make_client(
     """
 
     async def handle_message(message: object) -> None:
-        if isinstance(message, mcp_types.ToolListChangedNotification):
+        if isinstance(message, _CHANGES):
             on_tools_changed()
         elif isinstance(message, mcp_types.LoggingMessageNotification):
             on_sign_of_life()
@@ -154,8 +166,11 @@ async def list_tools(client: Client) -> Listing:
     tools: dict[str, ListedTool] = {}
     cursor: str | None = None
     fault = ""
+    prompts = await _list_prompts(client)
+    resources = await _list_resources(client)
     if client.server_capabilities.tools is None:
-        return _make_listing(client, tools, "the server has no tools")
+        fault = "" if prompts or resources else "the server has no tools"
+        return _make_listing(client, tools, fault, prompts, resources)
     for page in range(MAX_PAGES + 1):
         if page == MAX_PAGES or len(tools) >= MAX_TOOLS:
             fault = f"the server lists more than {len(tools)} tools; the others are not used"
@@ -166,10 +181,63 @@ async def list_tools(client: Client) -> Listing:
         cursor = result.next_cursor
         if not cursor:
             break
-    return _make_listing(client, tools, fault)
+    return _make_listing(client, tools, fault, prompts, resources)
 
 
-def _make_listing(client: Client, tools: Mapping[str, ListedTool], fault: str) -> Listing:
+async def _list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
+    """Return the first page of prompts; none if the server cannot list them."""
+    if client.server_capabilities.prompts is None:
+        return ()
+    with suppress(MCPError):
+        listed = (await client.list_prompts()).prompts
+        return tuple(
+            ListedPrompt(
+                prompt.name,
+                prompt.description or prompt.title or "",
+                tuple(each.name for each in prompt.arguments or ()),
+                tuple(each.name for each in prompt.arguments or () if each.required),
+            )
+            for prompt in listed[:MAX_TOOLS]
+        )
+    return ()
+
+
+async def _list_resources(client: Client) -> tuple[ListedResource, ...]:
+    """Return the first page of resources; none if the server cannot list them."""
+    if client.server_capabilities.resources is None:
+        return ()
+    with suppress(MCPError):
+        listed = (await client.list_resources()).resources
+        return tuple(
+            ListedResource(str(each.uri), each.title or each.name) for each in listed[:MAX_TOOLS]
+        )
+    return ()
+
+
+async def get_prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[Content]:
+    """Return the messages of a prompt, one part for each."""
+    result = await client.get_prompt(name, dict(arguments))
+    return [_convert_content(message.content) for message in result.messages]
+
+
+async def read_resource(client: Client, uri: str) -> list[Content]:
+    """Return the parts of a resource."""
+    result = await client.read_resource(uri)
+    return [
+        Content(each.text)
+        if isinstance(each, mcp_types.TextResourceContents)
+        else _decode(each.blob, each.mime_type or "application/octet-stream")
+        for each in result.contents
+    ]
+
+
+def _make_listing(
+    client: Client,
+    tools: Mapping[str, ListedTool],
+    fault: str,
+    prompts: tuple[ListedPrompt, ...],
+    resources: tuple[ListedResource, ...],
+) -> Listing:
     info = client.server_info
     return Listing(
         tuple(tools.values()),
@@ -177,6 +245,8 @@ def _make_listing(client: Client, tools: Mapping[str, ListedTool], fault: str) -
         f"{info.name} {info.version}".strip() if info else "",
         client.protocol_version,
         fault,
+        prompts,
+        resources,
     )
 
 

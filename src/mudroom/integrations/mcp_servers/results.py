@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -37,6 +37,15 @@ def make_tool_result(
     if not text:
         text = "[image]" if images else "(no output)"
     return ToolResult(text, error=result.is_error, images=tuple(images))
+
+
+def join_text(parts: Iterable[Content]) -> str:
+    """Return the texts of parts for a prompt; a line stands for bytes, which are left out."""
+    texts = (
+        f"[{part.media_type}, {len(part.data):,} bytes: left out]" if part.data else part.text
+        for part in parts
+    )
+    return "\n\n".join(filter(None, texts))
 
 
 def _store(part: Content, context: ToolContext, number: int) -> str:

@@ -11,16 +11,23 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..._core.ports import ServerStatus, SessionServers, ToolContext
-from ..._core.tool_names import make_server_pattern
+from ..._core.ports import (
+    ServerPrompt,
+    ServerResource,
+    ServerStatus,
+    SessionServers,
+    ToolContext,
+)
+from ..._core.tool_names import make_server_pattern, make_server_tool_name
 from ..._core.tools import Tool, ToolResult
+from ...errors import UnknownName
 from .connection import Connection
 from .current_span import use_span
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
 from .own_servers import OwnServers
 from .progress import LineLimit
-from .results import ParseImage, make_tool_result
+from .results import ParseImage, join_text, make_tool_result
 from .server_tool import RunCall, make_tool, select_listed
 from .spec import ServerSpec
 from .stored_logins import LOGINS
@@ -149,6 +156,56 @@ class McpServers:
             for server in self._servers.values()
             if server.cached and fnmatchcase(name, server.pattern)
         ]
+
+    def list_prompts(self) -> list[ServerPrompt]:
+        """Return the prompts that are known now."""
+        return [
+            ServerPrompt(
+                make_server_tool_name(server.spec.name, prompt.name),
+                prompt.description,
+                prompt.arguments,
+                prompt.required,
+            )
+            for server in self._servers.values()
+            for prompt in (server.cached.listing.prompts if server.cached else ())
+        ]
+
+    def list_resources(self) -> list[ServerResource]:
+        """Return the resources that are known now."""
+        return [
+            ServerResource(server.spec.name, resource.uri, resource.title)
+            for server in self._servers.values()
+            for resource in (server.cached.listing.resources if server.cached else ())
+        ]
+
+    async def find_prompt(self, name: str) -> ServerPrompt:
+        """Return a prompt; start its server if it is not known. Raises UnknownName, ServerError."""
+        prompts = {prompt.name: prompt for prompt in self.list_prompts()}
+        if name not in prompts:
+            for server in self._servers.values():
+                if fnmatchcase(name, server.pattern):
+                    await server.connection.open()
+            prompts = {prompt.name: prompt for prompt in self.list_prompts()}
+        if name not in prompts:
+            raise UnknownName("prompt", name, prompts)
+        return prompts[name]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; start its server. Raises UnknownName, ServerError."""
+        for server in self._servers.values():
+            if not fnmatchcase(name, server.pattern):
+                continue
+            await server.connection.open()
+            for prompt in server.cached.listing.prompts if server.cached else ():
+                if make_server_tool_name(server.spec.name, prompt.name) == name:
+                    return join_text(await server.connection.get_prompt(prompt.name, arguments))
+        raise UnknownName("prompt", name, [prompt.name for prompt in self.list_prompts()])
+
+    async def read_resource(self, server: str, uri: str) -> str:
+        """Return the text of a resource; start its server. Raises UnknownName, ServerError."""
+        if server not in self._servers:
+            raise UnknownName("MCP server", server, self._servers)
+        return join_text(await self._servers[server].connection.read_resource(uri))
 
     def list_states(self) -> list[ServerStatus]:
         """Return the state of each server, those of the agent of the prompts included."""

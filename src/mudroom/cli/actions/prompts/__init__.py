@@ -14,6 +14,7 @@ from ....config import Settings
 from ....errors import UsageError
 from .attachments import load_attachments
 from .mentions import describe_unknown_mentions, expand_mentions
+from .server_prompts import fetch_resources
 
 if TYPE_CHECKING:
     from ....session import Session
@@ -46,15 +47,17 @@ async def prepare_prompt(
     attachments = await asyncio.to_thread(
         load_attachments, session, settings, line, without=teammates
     )
+    resources, mentioned = await fetch_resources(session, line, attachments.notes)
     text = expand_mentions(
         line,
         folder=session.cwd,
         agents=agents,
         teammates=teammates,
-        attached=attachments.words,
+        attached=[*attachments.words, *mentioned],
     )
     hints = describe_unknown_mentions(line, folder=session.cwd, agents=agents, teammates=teammates)
-    return PreparedPrompt(text, attachments.text, attachments.images, [*attachments.notes, *hints])
+    files = attachments.text + resources
+    return PreparedPrompt(text, files, attachments.images, [*attachments.notes, *hints])
 
 
 async def run_prepared(

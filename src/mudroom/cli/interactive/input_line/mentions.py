@@ -35,6 +35,7 @@ class MentionCompletions:
         agents: lists the names of the agents.
         commands: lists the slash commands of files, with descriptions.
         teammates: lists the names of the named children.
+        resources: lists the resources of MCP servers.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class MentionCompletions:
         agents: Callable[[], Iterable[str]],
         commands: Callable[[], Iterable[tuple[str, str]]] = list,
         teammates: Callable[[], Iterable[str]] = list,
+        resources: Callable[[], Iterable[str]] = list,
     ) -> None:
         self._files = files
         self._agents = agents
         self._teammates = teammates
+        self._resources = resources
         self.list_commands = commands
         self._known: list[str] = []
         self._listed_at = -CACHE_SECONDS
@@ -63,6 +66,9 @@ class MentionCompletions:
         for name in self._agents():
             if f"{AGENT_PREFIX}{name}".startswith(lower) or name.lower().startswith(lower):
                 yield f"{AGENT_PREFIX}{name}", "agent"
+        resources = (each for each in self._resources() if each.lower().startswith(lower))
+        for resource in islice(resources, MAX_OFFERS):
+            yield resource, "resource"
         for path in islice(_rank_paths(self._list_paths(), lower), MAX_OFFERS):
             yield path, "file"
 

@@ -1,8 +1,14 @@
-"""Time limits of one call of a server."""
+"""Limits of one server: the time of a call, and the number of starts."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+
+MAX_STARTS = 3
+"""Starts of a server within START_WINDOW until it counts as failed."""
+START_WINDOW = 60.0
+"""Seconds."""
 
 
 class OpenCall:
@@ -41,3 +47,19 @@ class OpenCall:
         if self._loop.time() >= self._last:
             return f"the call took more than {self._seconds:g} s"
         return f"it sent nothing for {self._idle_seconds:g} s"
+
+
+class PastStarts:
+    """Facts about the earlier starts of a server.
+
+    Attributes:
+        times: of the last starts. reported: the last reason that the user was told.
+        protocol: revision of the last connection, "" if it is not known.
+        is_era_wrong: true if the server refused that revision.
+    """
+
+    def __init__(self, protocol: str) -> None:
+        self.times: deque[float] = deque(maxlen=MAX_STARTS)
+        self.reported = ""
+        self.protocol = protocol
+        self.is_era_wrong = False

@@ -1,0 +1,24 @@
+"""Prompts of MCP servers at the prompt."""
+
+from __future__ import annotations
+
+from ...actions.prompts.prompt_calls import FilledPrompt
+from ...actions.prompts.server_prompts import fetch_prompt
+from .file_prompts import PromptScreen
+
+_MARK = "\x020\x03"
+
+
+async def run_server_prompt(conversation: PromptScreen, name: str, arguments: str) -> bool:
+    """Send the prompt of a server. Return False if there is none of this name.
+
+    A mention in the text of a server means nothing.
+    """
+    session = conversation.session
+    if not session.mcp_servers:
+        return False
+    fetched = await conversation.run_stoppable(fetch_prompt(session, name, arguments))
+    if fetched is None:
+        return name.startswith("/mcp__")
+    await conversation.run_prompt(_MARK, FilledPrompt(_MARK, outputs={_MARK: fetched}))
+    return True

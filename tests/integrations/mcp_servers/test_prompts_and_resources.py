@@ -1,0 +1,68 @@
+"""Prompts and resources of MCP servers: known from the cache, fetched for a line of the user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mudroom import Session
+from mudroom.cli.actions.prompts import prepare_prompt
+from mudroom.cli.actions.prompts.server_prompts import fetch_prompt, list_prompts
+from mudroom.config import Settings
+from mudroom.errors import MudroomError, UnknownName, UsageError
+from mudroom.models.scripted import ScriptedModel
+
+from .servers import count_starts, make_quick
+
+
+def open_session(folder: Path) -> Session:
+    (folder / "work").mkdir(exist_ok=True)
+    return Session(
+        model=ScriptedModel(["done"]),
+        cwd=str(folder / "work"),
+        home=str(folder / "home"),
+        environ={},
+        sandbox="off",
+        mcp_servers=[make_quick(fault="offers", log=folder / "log")],
+    )
+
+
+async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> None:
+    settings = Settings(home=str(tmp_path / "home"))
+    async with open_session(tmp_path) as session:
+        assert session.mcp_prompts == session.mcp_resources == ()
+        with pytest.raises(UnknownName, match="mcp__quick__sumarize"):
+            await fetch_prompt(session, "/mcp__quick__sumarize", "")  # starts the server
+        assert list_prompts(session) == [("/mcp__quick__summarize", "Summarize a topic.")]
+        text = await fetch_prompt(session, "/mcp__quick__summarize", "'two words' kind and short")
+        assert text == ("Summarize {'topic': 'two words', 'tone': 'kind and short'} @agent-explore")
+        with pytest.raises(UsageError, match=r"topic is missing.*summarize TOPIC \[TONE\]"):
+            await fetch_prompt(session, "/mcp__quick__summarize", "")
+        assert await fetch_prompt(session, "/summarize", "") is None
+
+        line = "Follow @quick:docs://style, and @quick:docs://none."
+        prepared = await prepare_prompt(session, settings, line, teammates=())
+        assert prepared.text == line
+        assert prepared.files == (
+            '\n\n<resource server="quick" uri="docs://style">\nUse short names.\n</resource>'
+        )
+        assert prepared.notes[0] == "@quick:docs://style: attached, 16 characters"
+        assert prepared.notes[1].startswith("@quick:docs://none: not attached: server quick: ")
+        with pytest.raises(UnknownName, match="absent"):
+            await session.read_mcp_resource("absent", "docs://style")
+    async with open_session(tmp_path) as session:
+        assert [prompt.required for prompt in session.mcp_prompts] == [("topic",)]
+        assert [(each.server, each.uri, each.title) for each in session.mcp_resources] == [
+            ("quick", "docs://style", "Style guide")
+        ]
+    assert count_starts(tmp_path / "log") == 1
+
+
+async def test_a_session_without_servers_has_no_prompts(tmp_path: Path) -> None:
+    async with Session(
+        model=ScriptedModel(["done"]), cwd=str(tmp_path), home=str(tmp_path / "h"), environ={}
+    ) as session:
+        assert await fetch_prompt(session, "/mcp__quick__summarize", "") is None
+        with pytest.raises(MudroomError, match="mcp__x__y"):
+            await session.get_mcp_prompt("mcp__x__y")
