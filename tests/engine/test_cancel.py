@@ -61,6 +61,23 @@ def answer_as_family(request: Request) -> Answer:
     )
 
 
+async def test_a_cancel_while_the_calls_of_an_answer_start_ends_all_of_them(stage: Stage) -> None:
+    def stop(event: AnyEvent) -> None:
+        if isinstance(event, ToolCallStarted):
+            session.cancel()
+
+    calls = [call("task", prompt=f"CHILD {n}") for n in range(200)]
+    async with stage.open({"PARENT": [calls], "CHILD": ["done"]}) as session:
+        session.watch(stop)
+        report = await session.run("PARENT")
+    assert report.reason is Reason.CANCELLED
+    results = [each for each in stage.events if isinstance(each, ToolCallFinished)]
+    assert len(results) == 200
+    started = [each for each in stage.events if isinstance(each, ToolCallStarted)]
+    assert 1 <= len(started) <= 64
+    assert len(stage.runs) <= 1 + 32
+
+
 async def test_a_run_that_is_cancelled_after_its_summary_stores_its_report(stage: Stage) -> None:
     def stop(event: AnyEvent) -> None:
         if isinstance(event, ToolCallFinished) and event.refused:

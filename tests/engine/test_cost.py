@@ -9,7 +9,7 @@ from types import FrameType
 from mudroom import Session
 from mudroom.models.scripted import Answer, ScriptedModel, call
 
-MAX_CALLS_PER_TURN = 170
+MAX_CALLS_PER_TURN = 168
 """Calls of one turn with one call of `read`. Raise it only for something that every turn needs."""
 
 COUNTED_FOLDERS = {"_engine", "journals", "permissions", "tools", "workers", "workspaces"}

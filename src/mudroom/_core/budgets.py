@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from ..errors import UsageError, quote_value
 from .named_fields import NamedFields
@@ -87,8 +88,27 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
 
     def with_defaults(self, defaults: Budget) -> Budget:
         """Return these limits, with those of `defaults` where a limit is None."""
-        pairs: Any = zip(astuple(self), astuple(defaults), strict=True)
-        return Budget(*[default if own is None else own for own, default in pairs])
+        return _add_defaults(self, defaults)
+
+    def limit_to(self, seconds: float | None, depth: int | None) -> Budget:
+        """Return these limits with at most this time and depth; None is no limit."""
+        return _limit_budget(self, seconds, depth)
+
+
+# The children of one agent have the same budget: it is computed and checked once.
+@lru_cache(maxsize=64)
+def _add_defaults(budget: Budget, defaults: Budget) -> Budget:
+    pairs: Any = zip(astuple(budget), astuple(defaults), strict=True)
+    return Budget(*[default if own is None else own for own, default in pairs])
+
+
+@lru_cache(maxsize=64)
+def _limit_budget(budget: Budget, seconds: float | None, depth: int | None) -> Budget:
+    return replace(
+        budget,
+        seconds=choose_smaller(budget.seconds, seconds),
+        depth=choose_smaller(budget.depth, depth),
+    )
 
 
 class Grant(Struct, frozen=True, gc=False):

@@ -29,6 +29,9 @@ from .task_arguments import TaskArguments
 if TYPE_CHECKING:
     from ..call_context import CallContext
 
+_CHILD_TOOLS = "task"
+"""Key in the memo of a run: the tools of its children."""
+
 _MAX_DESCRIPTION = 60
 """Maximum characters of the prompt's first line, the description if the call has none."""
 
@@ -218,6 +221,19 @@ def _choose_tools(
 
     A tool on request passes a parent that does not exclude it.
     """
+    depth = grant.budget.depth or 0
+    patterns = None if agent.tools is None else tuple(agent.tools)
+    key = (patterns, depth, is_named)
+    # The calls of one answer start many children of the same agent.
+    selected: dict[object, tuple[str, ...]] = run.memo.setdefault(_CHILD_TOOLS, {})
+    if key not in selected:
+        selected[key] = _select_child_tools(run, agent, depth, is_named=is_named)
+    return selected[key]
+
+
+def _select_child_tools(
+    run: RunContext, agent: Agent, depth: int, *, is_named: bool
+) -> tuple[str, ...]:
     toolbox = run.services.toolbox
     agent_of_parent = run.brief.agent
     on_request = [name for name, tool in toolbox.items() if tool.offered_to == "request"]
@@ -226,7 +242,7 @@ def _choose_tools(
     tools = narrow_tools(
         {name: toolbox[name] for name in parent_tools if name in toolbox},
         agent.tools,
-        depth=grant.budget.depth or 0,
+        depth=depth,
         is_named=is_named,
     )
     granted = list_server_patterns(run.brief.tools)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from msgspec.structs import replace
-
 from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
 from ..._core.messages import NO_USAGE, Usage
 from .request_plan import Admission, Permit, RequestPlan
@@ -212,11 +210,7 @@ class Meter:
         own = self.budget
         time_left = None if own.seconds is None else max(0.0, own.seconds - seconds)
         depth_left = None if own.depth is None else max(0, own.depth - 1)
-        return replace(
-            requested,
-            seconds=choose_smaller(requested.seconds, time_left),
-            depth=choose_smaller(requested.depth, depth_left),
-        )
+        return requested.limit_to(time_left, depth_left)
 
     def add_turns(self, count: int) -> None:
         """Count turns of this run, here and in the meter directly above."""

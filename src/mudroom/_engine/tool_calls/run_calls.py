@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from ..._core.events import ToolCallFinished, ToolCallStarted
+from ..._core.messages import ToolCallBlock
 from ..._core.ports.hooks import check_hook_result
 from ..._core.tools import Effect, ToolResult, clean_result
 from ...projections.safe_text import make_call_title
@@ -26,6 +27,12 @@ QUICK_SECONDS = 1.0
 Slower results are stored at once. After a crash a quick call may run again (S3).
 """
 
+STARTS_AT_ONCE = 32
+"""Calls of one answer that start in one iteration of the event loop.
+
+The first of thousands of children work while the others start, and timers come in between.
+"""
+
 ALL_FAILED = (
     "All tool calls of this turn failed. Read the errors, find the cause, and try another way."
 )
@@ -38,19 +45,13 @@ async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
     """
     if not run.batch.calls:
         return []
-    scheduler = CallScheduler()
-    tasks: list[Coroutine[Any, Any, None]] = []
-    for position, call in run.batch.list_open_calls():
-        prepared = prepare_call(run, call)
-        lane = choose_lane(prepared)
-        if lane is None:
-            tasks.append(_run_call(run, position, prepared))
-        else:
-            tasks.append(_run_in_order(run, position, prepared, scheduler.reserve(lane)))
-    if len(tasks) == 1:
-        await tasks[0]
-    elif tasks:
-        await _run_all(tasks)
+    open_calls = run.batch.list_open_calls()
+    if len(open_calls) == 1:
+        [(position, call)] = open_calls
+        await _run_call(run, position, prepare_call(run, call))
+    elif open_calls:
+        scheduler = CallScheduler()
+        await _run_all(_start_call(run, scheduler, *each) for each in open_calls)
     outcomes = run.close_batch()
     for note in collect_reminders(run):
         run.add_note(note)
@@ -60,11 +61,25 @@ async def run_tool_calls(run: RunContext) -> list[CallOutcome]:
     return outcomes
 
 
-async def _run_all(tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
+def _start_call(
+    run: RunContext, scheduler: CallScheduler, position: int, call: ToolCallBlock
+) -> Coroutine[Any, Any, None]:
+    """Return the work of a call, with its place in the order of the calls."""
+    prepared = prepare_call(run, call)
+    lane = choose_lane(prepared)
+    if lane is None:
+        return _run_call(run, position, prepared)
+    return _run_in_order(run, position, prepared, scheduler.reserve(lane))
+
+
+async def _run_all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Run calls at the same time; `calls` makes each of them when it starts."""
     try:
         async with asyncio.TaskGroup() as group:
-            for task in tasks:
-                group.create_task(task)
+            for count, call in enumerate(calls, 1):
+                group.create_task(call)
+                if count % STARTS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
     except BaseExceptionGroup as failures:
         # Only a failed journal or a fault of the engine arrives here: it ends the session.
         raise failures.exceptions[0] from None
