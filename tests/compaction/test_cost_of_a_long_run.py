@@ -10,7 +10,7 @@ import pytest
 
 from mudroom import TextBlock
 from mudroom._core.messages import Message, Usage
-from mudroom._engine.compaction import requests as compaction
+from mudroom._engine.compaction import shortening as compaction
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.pricing import calculate_cost
 
