@@ -157,13 +157,14 @@ async def test_s11_an_interrupted_prompt_continues_after_a_cut_at_each_record(
 
 async def test_a_session_that_is_left_continues_its_work_when_it_is_resumed(tmp_path: Path) -> None:
     play = Play(holds=True)
+    seen: list[AnyEvent] = []
     async with open_session(tmp_path, play) as session:
+        session.watch(seen.append)
         running = asyncio.create_task(session.run(PROMPTS[0]))
-        await wait_until(lambda: play.asked["CHILD"] == len(CHILDREN) and play.asked["PARENT"] == 2)
-        while not session.interrupted_run:
-            session.interrupt()
-            await asyncio.wait({running}, timeout=0.01)
-    assert (await running).is_interrupted
+        await wait_until(lambda: any(isinstance(event, RunWaiting) for event in seen))
+        await wait_until(lambda: play.asked["CHILD"] == len(CHILDREN))
+        assert session.interrupt()
+        assert (await running).is_interrupted
     assert not any(isinstance(e, RunFinished) for e in read_events(tmp_path, session.id))
     play = Play(holds=True)
     async with open_session(tmp_path, play, session.id) as resumed:
