@@ -213,7 +213,8 @@ class Site:
     @asynccontextmanager
     async def connect(self, **fields: Any) -> AsyncGenerator[Client]:
         """Run the server in the block, with one client."""
-        async with self.serve() as address, aiohttp.ClientSession() as http:
+        connector = aiohttp.TCPConnector(limit=0)
+        async with self.serve() as address, aiohttp.ClientSession(connector=connector) as http:
             yield Client(http, address.url, self.add_token(**fields))
 
 

@@ -129,6 +129,7 @@ class EventRoutes:
     ) -> None:
         number: int | None = None
         status = b""
+        status_number = -1
         while not self._closing.is_set():
             change = feed.change
             frames = None if number is None else feed.list_after(number)
@@ -147,10 +148,12 @@ class EventRoutes:
                 self._metrics.add("mudroom_stream_bytes_total", len(data))
             if is_behind:
                 continue
-            latest = await self._encode_status(record)
-            if latest != status:
-                await writer.write(latest)
-                status = latest
+            if status_number != feed.status_number:
+                status_number = feed.status_number
+                latest = await self._encode_status(record)
+                if latest != status:
+                    await writer.write(latest)
+                    status = latest
             if not await self._wait(change, writer, call.secret):
                 return
 

@@ -40,6 +40,7 @@ class SessionFeed:
 
     Attributes:
         streams: number of streams. Without one, nothing is kept.
+        status_number: grows when the state of the session may have changed.
         tail: position of the last event that is not kept, None before the first event is shown.
             A stream that has all events up to it can join.
     """
@@ -47,6 +48,7 @@ class SessionFeed:
     def __init__(self, session: str) -> None:
         self.session = session
         self.streams = 0
+        self.status_number = 0
         self.tail: int | None = None
         self._last: int | None = None
         self._frames: deque[Frame] = deque()
@@ -60,6 +62,11 @@ class SessionFeed:
         return self._changed
 
     def notify(self) -> None:
+        """Wake all streams: the state of the session may have changed."""
+        self.status_number += 1
+        self.wake()
+
+    def wake(self) -> None:
         """Wake all streams."""
         self._changed.set()
         self._changed = asyncio.Event()
@@ -80,13 +87,13 @@ class SessionFeed:
             self.forget()
             self._last = max(last, first + len(events) - 1)
             self.tail = self._last
-        self.notify()
+        self.wake()
 
     def show_delta(self, event: Delta) -> None:
         """Add streamed text."""
         if self.streams and self._last is not None:
             self._add(make_delta_frame(event, self._last, self._count + 1))
-            self.notify()
+            self.wake()
 
     def forget(self) -> None:
         """Drop all frames: events may be missing. Streams read the journal."""

@@ -274,12 +274,14 @@ class HostedSession:
             case RunStarted() if event.brief.depth == 0 and not event.brief.is_compaction:
                 self._prompt_count += 1
                 self.run = event.run
+                self.feed.notify()
             case TurnFinished() | TurnFailed():
                 self._spent.set()
             case _:
                 pass
         if not self.run and event.run and not isinstance(event, Delta):
             self.run = event.run.partition(".")[0]  # a prompt that continues
+            self.feed.notify()
         for watch in list(self.watchers):
             watch(event)
 

@@ -81,7 +81,7 @@ class PromptFollower:
             def observe(event: AnyEvent) -> None:
                 if host and host.current == self._item.number:
                     self._events.append(event)
-                    feed.notify()
+                    feed.wake()
 
             if host:
                 host.watchers.append(observe)
