@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from tests.tools.conftest import Call, Run
 
+from mudroom._core.tools import PreviewLine
+from mudroom.tools.edit import EDIT
+
 
 async def test_read_numbers_lines_and_reports_the_file(ctx: Run, call: Call) -> None:
     (ctx.root / "a.py").write_text("one\n\n\tthree\n")
@@ -172,6 +175,34 @@ async def test_edit_replaces_one_exact_place(ctx: Run, call: Call) -> None:
     result = await call("edit", path="a", old_text="two", new_text="2")
     assert (result.text, result.changes, result.error) == ("edited a (line 2)", ("a",), False)
     assert (ctx.root / "a").read_text() == "one\n2\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shown"),
+    [
+        ("4500", "5000", [("-", "2  retry = 4500  # ms"), ("+", "2  retry = 5000  # ms")]),
+        ("retry = 4500  # ms\n", "", [("-", "2  retry = 4500  # ms"), (" ", "2  last")]),
+        ("first\n", "1\n", [("-", "1  first"), ("+", "1  1")]),
+        ("last", "end", [("-", "3  last"), ("+", "3  end")]),
+    ],
+)
+async def test_screens_show_whole_lines_of_an_edit(
+    ctx: Run, call: Call, old: str, new: str, shown: list[PreviewLine]
+) -> None:
+    (ctx.root / "a").write_text("first\nretry = 4500  # ms\nlast")
+    arguments = {"file_path": "a", "old_string": old, "new_string": new}
+    result = await call("edit", **arguments)
+    assert EDIT.preview
+    assert EDIT.preview(arguments, result) == shown
+
+
+async def test_an_edit_of_a_very_long_line_shows_the_replaced_part(ctx: Run, call: Call) -> None:
+    (ctx.root / "a").write_text("x" * 10_000 + "y")
+    arguments = {"file_path": "a", "old_string": "y", "new_string": "z"}
+    result = await call("edit", **arguments)
+    assert EDIT.preview
+    assert EDIT.preview(arguments, result) == [("-", "1  y"), ("+", "1  z")]
+    assert len(str(result.detail)) < 100
 
 
 async def test_edit_of_an_ambiguous_text_names_the_lines(ctx: Run, call: Call) -> None:

@@ -28,6 +28,7 @@ _MAX_BYTES = 32 << 20
 _LINE_NUMBER = compile_later(r"^\s*\d+\t")
 _MAX_COMPARED = 3_000  # lines that are compared with a missing old_string
 _MAX_QUOTED = 8
+_MAX_REST = 500  # characters kept of each side of a line of which a part changed
 
 
 class Arguments(Struct, frozen=True):
@@ -140,8 +141,20 @@ def _replace(
         )
     workspace.write(path, data)
     where = f"line {numbers[0]}" if count == 1 else f"{count} places"
-    detail = {"replaced": count, "line": numbers[0]}
+    detail = {"replaced": count, "line": numbers[0], **_find_rest(file.text, old, new)}
     return ToolResult(f"edited {path} ({where})", changes=(path,), detail=detail)
+
+
+def _find_rest(text: str, old: str, new: str) -> dict[str, str]:
+    """Return what stands on the lines of the first match before and after it, if anything."""
+    start = text.index(old)
+    end = start + len(old)
+    line_start = text.rfind("\n", 0, start) + 1
+    line_end = text.find("\n", end)
+    rest = {"before": text[line_start:start]}
+    if not (old.endswith("\n") and new.endswith("\n")):
+        rest["after"] = text[end:] if line_end < 0 else text[end:line_end]
+    return {side: part for side, part in rest.items() if 0 < len(part) <= _MAX_REST}
 
 
 def _find_lines(text: str, old: str) -> list[int]:
@@ -195,9 +208,10 @@ def get_file_key(arguments: Arguments) -> str:
 
 
 def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
-    """Return the difference between old_string and new_string."""
-    old = str(arguments.get("old_string", ""))
-    new = str(arguments.get("new_string", ""))
+    """Return the difference between old_string and new_string, in whole lines where known."""
+    before, after = (str(result.detail.get(side, "")) for side in ("before", "after"))
+    old = f"{before}{arguments.get('old_string', '')}{after}"
+    new = f"{before}{arguments.get('new_string', '')}{after}"
     return diff_texts(old, new, first_line=int(result.detail.get("line", 0)))
 
 
