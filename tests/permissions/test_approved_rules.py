@@ -38,6 +38,14 @@ def make_rules(folder: Path, permissions: Permissions | None = None) -> Approved
         ("timeout 5 pytest -q", ["bash(pytest:*)"]),
         ("git -C x commit", ["bash(git -C x commit)"]),
         ("python x.py", ["bash(python x.py)"]),
+        ("python -m pytest -q tests 2>&1", ["bash(python -m pytest:*)"]),
+        ("cd a && ./b/python3.12 -m pytest 2>/dev/null", ["bash(./b/python3.12 -m pytest:*)"]),
+        ("python -m pip install x", ["bash(python -m pip install:*)"]),
+        ("python -m timeit x", ["bash(python -m timeit x)"]),
+        ("python -m coverage run x.py", ["bash(python -m coverage run x.py)"]),
+        ("python -m", ["bash(python -m)"]),
+        ("perl -m x", ["bash(perl -m x)"]),
+        ("python -m pytest > out.txt", []),
         ("sudo touch x", ["bash(sudo touch x)"]),
         ("rm -rf x", ["bash(rm -rf x)"]),
         ("cat /etc/passwd", ["bash(cat /etc/passwd)"]),
@@ -62,6 +70,14 @@ def test_an_approved_program_does_not_cover_what_else_is_in_a_command(tmp_path: 
     assert rules.allow("bash", {"command": "ls && touch other"})
     for command in ("touch x; rm x", "touch $(curl x)", "touch x > y", "rm x", "ls"):
         assert not rules.allow("bash", {"command": command}), command
+
+
+def test_an_approved_module_covers_no_other_module_and_no_other_code(tmp_path: Path) -> None:
+    rules = make_rules(tmp_path)
+    rules.add(*rules.suggest("bash", {"command": "python -m pytest -q tests 2>&1"}))
+    assert rules.allow("bash", {"command": "python -m pytest -x other 2>&1 | tail -5"})
+    for arguments in ("-m pytest > made", "-m pytestx", "-m pdb x.py", "-c pass", "x.py"):
+        assert not rules.allow("bash", {"command": f"python {arguments}"}), arguments
 
 
 def test_approved_changes_of_files_stay_in_the_folder(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from .program_table import (
     INTERPRETERS,
     READING_PROGRAMS,
     RUNNERS,
+    RUNNING_MODULES,
     RUNNING_SUBCOMMANDS,
     SUBCOMMAND_PROGRAMS,
 )
@@ -154,6 +155,10 @@ def _find_prefix(name: str, words: Sequence[str]) -> str:
     """Return the words of a command that an approval covers with any arguments, "" for none."""
     from .program_wrappers import strip_version
 
+    is_python = strip_version(name) == "python"
+    if is_python and words[1:2] == ["-m"] and words[2:3] and words[2] not in RUNNING_MODULES:
+        module = _find_prefix(words[2], words[2:]) if _PLAIN_WORD.fullmatch(words[2]) else ""
+        return f"{words[0]} -m {module}" if module else ""
     if name in SUBCOMMAND_PROGRAMS:
         count = 3 if words[1:2] and words[1] in RUNNING_SUBCOMMANDS else 2
     elif strip_version(name) in INTERPRETERS | RUNNERS | CAUTIOUS_PROGRAMS | READING_PROGRAMS:

@@ -38,6 +38,11 @@ INTERPRETERS = split_word_set(
     "python perl ruby node nodejs deno bun php lua luajit tclsh Rscript osascript pwsh pypy awk "
     "gawk mawk nawk"
 )
+RUNNING_MODULES = split_word_set(
+    "asyncio cProfile code coverage debugpy doctest idlelib memory_profiler pdb profile runpy "
+    "scalene timeit trace viztracer"
+)
+"""Modules of Python that run code from their own arguments."""
 RUNNERS = SHELLS | split_word_set(
     "env sudo doas su xargs timeout gtimeout nohup setsid nice ionice stdbuf time command builtin "
     "exec busybox toybox eval source ssh watch parallel script flock chroot unshare nsenter "
