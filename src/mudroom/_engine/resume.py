@@ -323,11 +323,12 @@ def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> 
         if isinstance(event, TurnFinished):
             count = len(event.message.tool_calls)
             children = [join_run_id(run_id, event.turn, number + 1) for number in range(count)]
-        if isinstance(event, RunStarted | TurnFinished):
             children += find_summary_runs(past, run_id, event.turn)
-        if isinstance(event, TeamMessageSent) and event.to not in names and is_child_id(run_id):
+        elif isinstance(event, RunStarted):
+            children = find_summary_runs(past, run_id, event.turn)
+        elif isinstance(event, TeamMessageSent) and event.to not in names and is_child_id(run_id):
             names.add(event.to)
-            children += list_next_ids(make_first_id(run_id, event.to), 1)
+            children = list_next_ids(make_first_id(run_id, event.to), 1)
         for child in children:
             if child in past:
                 yield child

@@ -25,6 +25,8 @@ from .._core.run_ids import find_root_id, is_child_id
 ComputePrice = Callable[[str, Usage], float | None]
 
 _LASTING = (TeamMessageSent, WorkMerged, CheckStarted, CheckFinished)
+_PROCESS_STARTS = (SessionOpened, RunResumed)
+_RUN_STARTS = (RunStarted, RunResumed)
 """Events of a task that later runs of the session may need."""
 
 
@@ -95,13 +97,13 @@ class WorkedTime:
 
     def apply(self, event: StoredEvent) -> None:
         """Add the next event of the session."""
-        is_new_process = isinstance(event, SessionOpened | RunResumed)
+        is_new_process = isinstance(event, _PROCESS_STARTS)
         if self._working and not is_new_process:
             self.seconds += event.at - self._last_at
         self._last_at = event.at
         if isinstance(event, SessionOpened):
             self._working.clear()
-        elif isinstance(event, RunStarted | RunResumed):
+        elif isinstance(event, _RUN_STARTS):
             self._working.add(event.run)
         elif isinstance(event, RunFinished):
             self._working.discard(event.run)
