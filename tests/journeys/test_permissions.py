@@ -49,7 +49,7 @@ async def test_the_question_shows_the_whole_command_the_agent_and_the_reason(
 ) -> None:
     async with ModelServer(run_in_child(HIDDEN)) as server:
         await start_and_prompt(tmux, server)
-        shown = await tmux.expect("general#1.1.1 wants to run a command", "▸ 1. yes", "3. no")
+        shown = await tmux.expect("general (make it) wants to run a command", "▸ 1. yes", "3. no")
         assert (
             "touch made [300 blanks] ; rm\\u{202e} -rf x\\u{200b}" in shown
             and "\u202e" not in shown

@@ -132,7 +132,7 @@ async def test_an_open_transcript_follows_the_run(tmux: Tmux, three: ThreeTasks)
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
         await tmux.expect(
-            "general#1.1.3  look at gamma", "line of mud", "281 more lines", gone="look at alpha"
+            "general (look at gamma", "line of mud", "281 more lines", gone="look at alpha"
         )
         await tmux.press("PageUp", "PageUp")
         await tmux.expect("→ read file_path=f0.txt")
@@ -151,10 +151,10 @@ async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: Three
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
-        shown = await tmux.expect("general#1.1.3  look at gamma", "281 more lines")
+        shown = await tmux.expect("general (look at gamma", "281 more lines")
         assert "line of mud" in shown and "mudroom >> look" not in shown
         await tmux.resize(70, 18)
-        await tmux.expect("general#1.1.3  look at gamma", "281 more lines")
+        await tmux.expect("general (look at gamma", "281 more lines")
         await tmux.resize(80, 24)
         await tmux.press("PageUp")
         await tmux.expect("line of mud")
@@ -480,7 +480,7 @@ async def test_a_question_names_the_child_and_keeps_the_tree(tmux: Tmux, mudroom
     async with ModelServer(answer) as server:
         await start_prompt(tmux, server)
         shown = await tmux.expect(
-            "general#1.1.", "wants to write new.txt", "+ 1  x", "▸ 1. yes", "4. no"
+            "general (write ", "wants to write new.txt", "+ 1  x", "▸ 1. yes", "4. no"
         )
         assert "├─" in shown, "the children stay on the screen"
         await tmux.press("2")

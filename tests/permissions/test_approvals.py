@@ -27,8 +27,10 @@ from mudroom.models.scripted import call
 from mudroom.permissions import trust
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
+from mudroom.projections.run_tree import RunTree
 from mudroom.projections.safe_text import escape_hidden
 from mudroom.replay import replay
+from mudroom.testing.event_builders import run_started
 
 from .conftest import Play, ScriptedApprover
 
@@ -102,6 +104,24 @@ async def test_approval_for_the_session_covers_the_same_command_only(tmp_path: P
     assert (await asked.decide(edit)).allowed
     assert (await asked.decide(replace(edit, tool="write", arguments={"file_path": "b"}))).allowed
     assert not (await asked.decide(replace(edit, tool="mcp__a__b", category=None))).allowed
+
+
+async def test_a_question_names_a_child_as_the_prompt_does(tmp_path: Path) -> None:
+    started = [
+        run_started("1", agent="main", prompt="Look around"),
+        run_started("1.1.1", "1", agent="explore", description="count lines", call_id="c1"),
+        run_started("1.1.2", "1", agent="explore", description="count lines", call_id="c2"),
+    ]
+    ui = ScriptedUI("yes", "yes")
+    asked = ApprovalPrompt(ui, str(tmp_path))
+    asked.start_session(Permissions(), ".", bool, tree=RunTree.from_events(started[:2]))
+    await asked.decide(make_request("make"))
+    asked.start_session(Permissions(), ".", bool, tree=RunTree.from_events(started))
+    await asked.decide(make_request("make"))
+    assert ui.titles == [
+        "explore (count lines) wants to run a command",
+        "explore#1.1.1 wants to run a command",
+    ]
 
 
 async def test_an_approval_covers_a_program_until_another_session_starts(tmp_path: Path) -> None:

@@ -308,7 +308,9 @@ class Panel:
         return [line for _, line in rows]
 
     def _format_title(self, run: RunView, columns: int) -> Line:
-        text = f"{run.label}  {sanitize_line(run.title)}"
+        name = self.name_child(run.run_id, columns) if run.parent else run.label
+        has_title = not run.name and name != run.label
+        text = name if has_title else f"{name}  {sanitize_line(run.title)}"
         return [(truncate(text, columns, self._glyphs.more), "bold reverse")]
 
     def _format_queued(self, columns: int) -> Iterator[Line]:

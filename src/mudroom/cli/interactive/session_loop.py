@@ -64,6 +64,7 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
                 loaded.permissions,
                 session.cwd,
                 conversation.interrupt,
+                tree=conversation.tree,
                 is_same=bool(previous) and start.resume == previous,
             )
             conversation.approvals = approver

@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from ...._core.ports import ApprovalDecision, ApprovalRequest
 from ...._core.ports.input_forms import InputForm
 from ...._core.tools import ToolCategory
@@ -18,14 +20,18 @@ from ....permissions.approved_rules import (
     keep_approved,
 )
 from ....permissions.rules import Permissions, Rule, Verdict
+from ....projections.run_tree import RunTree
 from ....projections.safe_text import make_call_title, sanitize, sanitize_line
 from ....tools import find_builtin_tool, make_builtin_tools
 from ...output.text import wrap
+from ..child_names import make_child_name
 from ..ui import QuestionUI
 from .forms import fill_form
 from .question_lines import format_body, format_call, format_title
 
 YES, SESSION, FOLDER, NO = "yes", "session", "folder", "no"
+_NAME_COLUMNS = 40
+"""Width of the name of a child in a question."""
 
 
 class ApprovalPrompt:
@@ -43,6 +49,7 @@ class ApprovalPrompt:
         self._exact_calls: dict[str, Rule] = {}
         self._stop: Callable[[], object] = bool
         self._approved = _make_rules(Permissions(), ".")
+        self._tree = RunTree()
 
     @property
     def rules(self) -> list[Rule]:
@@ -63,12 +70,14 @@ class ApprovalPrompt:
         folder: str,
         stop: Callable[[], object],
         *,
+        tree: RunTree | None = None,
         is_same: bool = False,
     ) -> None:
         """Ask for the calls of this session from now on.
 
         Arguments:
             stop: stops the run.
+            tree: the runs of the session; questions name children as it does.
             is_same: the session was opened again; its approved rules still apply.
         """
         rules = self._approved.rules if is_same else []
@@ -76,6 +85,7 @@ class ApprovalPrompt:
             self._exact_calls.clear()
         self._folder = folder
         self._stop = stop
+        self._tree = tree or RunTree()
         self._approved = _make_rules(permissions, folder)
         self._approved.add(*rules)
 
@@ -96,9 +106,18 @@ class ApprovalPrompt:
         Requests wait for one another, because the answer to one can approve the next one.
         """
         async with self._lock:
+            request = self._name_child(request)
             if request.form:
                 return await self._fill(request, request.form)
             return await self._ask(request)
+
+    def _name_child(self, request: ApprovalRequest) -> ApprovalRequest:
+        """Return the request with the name that the prompt has for the child that asks."""
+        run = self._tree.runs.get(request.run_id)
+        if request.name or run is None or not run.parent:
+            return request
+        glyphs = self._ui.scrollback.glyphs
+        return replace(request, name=make_child_name(self._tree, run.run_id, _NAME_COLUMNS, glyphs))
 
     async def _fill(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
         """Ask the user what an MCP server asks; no rule answers it."""
