@@ -182,6 +182,16 @@ def test_screens_do_not_import_rich_at_start():
     )
 
 
+@pytest.mark.parametrize("sign", "-+ ")
+def test_further_rows_of_a_line_of_a_difference_begin_below_its_text(sign: str) -> None:
+    line = [(f"  {sign}  9  ", "green"), ("    return 一一一一一一一 and other", "green")]
+    rows = ["".join(text for text, _ in row) for row in split_line(line, 24)]
+    indent = " " * len(f"  {sign}  9  ")
+    assert rows[0] == f"  {sign}  9      return "
+    assert rows[1:] == [f"{indent}一一一一一一一 ", f"{indent}and other"]
+    assert len(list(split_line(line, 12))) > 3, "a very narrow screen has no room for it"
+
+
 @pytest.mark.parametrize("columns", [12, 40, 80])
 def test_a_split_line_keeps_words_whole_and_every_character(columns: int) -> None:
     code = "    return [row for line in self.body for row in split_line(line, columns)]  # all"

@@ -18,6 +18,8 @@ from .theme import apply_theme
 Line = Sequence[tuple[str, str]]
 """One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
 
+_DIFFERENCE_START = compile_later(r" *[-+ ] (?: *[0-9]+  )")
+"""Start of a line of a difference: its sign and its number."""
 _NARROW = compile_later("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
 """Matches text in which every character takes one column.
 
@@ -181,9 +183,12 @@ def wrap_line(line: Line, columns: int) -> Iterator[Line]:
 def split_line(line: Line, columns: int) -> Iterator[Line]:
     """Split a line into rows of at most `columns`, after a blank where possible.
 
-    Styles stay, and no character is left out: the blanks, too, stay on their rows.
+    Styles stay, and no character is left out: the blanks, too, stay on their rows. Further rows of
+    a line of a difference begin below its text.
     """
     columns = max(2, columns)
+    start = _DIFFERENCE_START.match("".join(text for text, _ in line))
+    indent = start.end() if start and start.end() <= columns // 2 else 0
     row: list[tuple[str, str]] = []
     used = 0
     for text, style in line:
@@ -197,8 +202,8 @@ def split_line(line: Line, columns: int) -> Iterator[Line]:
             text = text[len(head) :]
             if text:
                 yield row
-                row = []
-                used = 0
+                row = [(" " * indent, "")] if indent else []
+                used = indent
     yield row
 
 
