@@ -90,10 +90,6 @@ class Budget(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults
         """Return these limits, with those of `defaults` where a limit is None."""
         return _add_defaults(self, defaults)
 
-    def limit_to(self, seconds: float | None, depth: int | None) -> Budget:
-        """Return these limits with at most this time and depth; None is no limit."""
-        return _limit_budget(self, seconds, depth)
-
 
 # The children of one agent have the same budget: it is computed and checked once.
 @lru_cache(maxsize=64)
@@ -103,7 +99,8 @@ def _add_defaults(budget: Budget, defaults: Budget) -> Budget:
 
 
 @lru_cache(maxsize=64)
-def _limit_budget(budget: Budget, seconds: float | None, depth: int | None) -> Budget:
+def limit_budget(budget: Budget, seconds: float | None, depth: int | None) -> Budget:
+    """Return a budget with at most this time and depth; None is no limit."""
     return replace(
         budget,
         seconds=choose_smaller(budget.seconds, seconds),

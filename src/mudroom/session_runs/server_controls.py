@@ -97,6 +97,10 @@ class ServerControls(ABC):
     async def read_mcp_resource(self, server: str, uri: str) -> str:
         """Return the text of a resource of an MCP server; start the server if it does not run.
 
+        Arguments:
+            server: name of the server.
+            uri: address of the resource, as in `mcp_resources`.
+
         Raises UnknownName, and MudroomError with the reason if the server cannot be used.
 
         Example:

@@ -62,6 +62,11 @@ class ServerPrompt(Struct, frozen=True):
 class ServerResource(Struct, frozen=True):
     """A resource of an MCP server, for users.
 
+    Arguments:
+        server: name of the server.
+        uri: address of the resource on the server.
+        title: for users; "" if the server gives none.
+
     Example:
         resources: tuple[ServerResource, ...] = session.mcp_resources
         print([f"@{resource.server}:{resource.uri}" for resource in resources])

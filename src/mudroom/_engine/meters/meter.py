@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller
+from ..._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, choose_smaller, limit_budget
 from ..._core.messages import NO_USAGE, Usage
 from .request_plan import Admission, Permit, RequestPlan
 
@@ -210,7 +210,7 @@ class Meter:
         own = self.budget
         time_left = None if own.seconds is None else max(0.0, own.seconds - seconds)
         depth_left = None if own.depth is None else max(0, own.depth - 1)
-        return requested.limit_to(time_left, depth_left)
+        return limit_budget(requested, time_left, depth_left)
 
     def add_turns(self, count: int) -> None:
         """Count turns of this run, here and in the meter directly above."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import (
     Awaitable,
@@ -34,7 +33,7 @@ from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
 from ..actions.prompts import prepare_prompt, run_prepared
-from ..actions.prompts.mentions import split_message
+from ..actions.prompts.mentions import begins_with_path, split_message
 from ..actions.prompts.prompt_calls import FilledPrompt
 from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
 from ..actions.prompts.server_prompts import list_prompts
@@ -229,7 +228,7 @@ class Conversation:
             return NextStep(exit_code=0)
         if not line:
             return None
-        if line.startswith(("/", "?")) and not _begins_with_path(line):
+        if line.startswith(("/", "?")) and not begins_with_path(line):
             return await self._report_errors(self._run_command(line))
         if line.startswith("!"):
             return await self._report_errors(self._run_shell(line[1:].strip()))
@@ -396,9 +395,3 @@ class Conversation:
     def print_text(self, text: str, style: str = "") -> None:
         """Print text in lines of its own that stay on the screen."""
         self.ui.scrollback.write_text(text, style)
-
-
-def _begins_with_path(line: str) -> bool:
-    """Return whether a line begins with the path of a file, such as one that was dropped there."""
-    word = line.split()[0]
-    return word.count("/") > 1 and os.path.lexists(word)

@@ -88,3 +88,9 @@ def describe_unknown_mentions(
         nearest = suggest_names(name, names)
         if nearest.startswith("Did you mean") or prompt.lstrip().startswith(f"@{word}"):
             yield f"@{word} is no agent, named child or file here. It is sent as text. {nearest}"
+
+
+def begins_with_path(line: str) -> bool:
+    """Return whether a line begins with the path of a file, such as one that was dropped there."""
+    word = line.split()[0]
+    return word.count("/") > 1 and os.path.lexists(word)
