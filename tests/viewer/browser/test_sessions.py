@@ -35,14 +35,14 @@ def build_session(number: int, prompt: str, reason: Reason, usd: float) -> Sessi
 
 
 @asynccontextmanager
-async def open_list(page: Page, home: Path) -> AsyncGenerator[None]:
+async def open_list(page: Page, home: Path, count: int = 2) -> AsyncGenerator[None]:
     for number, (prompt, reason, usd) in enumerate(
         (("Plant roses", Reason.GOAL, 0.5), ("Water the garden", Reason.ERROR, 2.0)), 1
     ):
         await write_session(home, build_session(number, prompt, reason, usd))
     async with open_viewer(StoredSessions(SqliteStore(home)), port=0) as address:
         await page.open(address.url)
-        await page.wait_until("document.querySelectorAll('.session').length === 2")
+        await page.wait_until(f"document.querySelectorAll('.session').length === {count}")
         yield
         assert page.errors == []
         await page.send(
@@ -68,6 +68,18 @@ async def test_the_list_is_searched_filtered_and_ordered(page: Page, tmp_path: P
         assert (await read_texts(page, ".session .asked b"))[0] == "Water the garden"
         await page.run(order.format("tokens"))
         assert len(await read_texts(page, ".session")) == 2
+
+
+async def test_a_session_without_a_prompt_is_empty(page: Page, tmp_path: Path) -> None:
+    builder = SessionBuilder(session="5e55a1d0-0000-4000-8000-000000000009", at=1_760_000_000.0)
+    builder.open_session()
+    builder.close_session()
+    await write_session(tmp_path, builder)
+    async with open_list(page, tmp_path, count=3):
+        badges = await read_texts(page, ".session .badge")
+        assert sorted(badges) == ["done", "empty", "failed"]
+        await page.run("sessionList.outcome = 'empty'; drawSessionRows()")
+        assert await read_texts(page, ".session .asked b") == ["no prompt yet"]
 
 
 async def test_a_long_list_says_what_it_leaves_out_and_lists_it_on_request(

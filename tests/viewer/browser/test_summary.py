@@ -42,8 +42,8 @@ async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(pag
         )
         runs = [event for event in script.events if isinstance(event, RunStarted)]
         assert tiles["runs"] == str(len(runs))
-        assert list(tiles) == ["time", "cost", "tokens", "runs", "failures"]
-        assert tiles["failures"] == str(await page.run("app.fold.errors")) != "0"
+        assert list(tiles) == ["time", "cost", "tokens", "runs", "errors"]
+        assert tiles["errors"] == str(await page.run("app.fold.errors")) != "0"
         await page.save_picture(SCREENSHOTS / "summary.png")
 
 

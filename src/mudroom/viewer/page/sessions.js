@@ -13,6 +13,7 @@ const OUTCOMES = {
   failed: "failed",
   stopped: "stopped",
   unfinished: "unfinished",
+  empty: "empty",
   running: "running",
 };
 
@@ -29,9 +30,10 @@ const sessionList = {
   chosen: new Set(),
 };
 
-/** Return the CSS class of a listed session's badge. */
+/** Return the word on a listed session's badge; a session without a prompt is empty. */
 const sessionState = (session) => {
-  if (!session.reason) return session.state === "live" ? "running" : "unfinished";
+  if (!session.reason && session.state === "live") return "running";
+  if (!session.reason) return session.prompts || session.error ? "unfinished" : "empty";
   if (session.reason === "GOAL") return "done";
   return STOPPED.has(session.reason) ? "stopped" : "failed";
 };
@@ -87,7 +89,7 @@ const drawSessionRow = (session) => {
     figure("tokens", session.tokens ? `${formatTokens(session.tokens)} tokens` : ""),
     figure("cost", cost),
     figure("time", session.seconds ? formatSeconds(session.seconds) : ""),
-    h("span", { class: `badge ${state}` }, state),
+    h("span", { class: `badge ${state === "empty" ? "unfinished" : state}` }, state),
   );
 };
 

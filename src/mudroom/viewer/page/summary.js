@@ -1,4 +1,4 @@
-// The tab "Summary": the saved context, costs, time, failures, the answer and the slowest runs.
+// The tab "Summary": the saved context, costs, time, errors, the answer and the slowest runs.
 "use strict";
 
 const MAX_ANSWER_LINES = 40; // lines of the answer before "show all"
@@ -127,7 +127,7 @@ const drawTiles = ({ fold }) => {
     ),
     tile(
       formatCount(fold.errors),
-      fold.errors === 1 ? "failure" : "failures",
+      fold.errors === 1 ? "error" : "errors",
       fold.refused ? `${formatCount(fold.refused)} refused` : fold.errors ? "" : "nothing refused",
       failure?.go,
       fold.errors ? "bad" : "good",
