@@ -179,6 +179,22 @@ def test_errors_become_one_line_and_an_exit_code(error: Exception, text: str, co
     assert _describe_error(error) == (text, code)
 
 
+@pytest.mark.parametrize("package", ["msgspec", "click"])
+def test_a_missing_dependency_is_one_line_with_the_remedy(package: str, tmp_path: Path) -> None:
+    program = f"import sys; sys.modules[{package!r}] = None\n"
+    program += "from mudroom.cli.main import main; main(['-p', 'Hello', '--model', 'offline'])"
+    environment = {**os.environ, "MUDROOM_HOME": str(tmp_path), "NO_COLOR": "1"}
+    environment.pop("MUDROOM_DEBUG", None)
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"mudroom: the package {package} is not installed. Install mudroom again with its "
+        "dependencies: pip install --force-reinstall mudroom\n"
+    )
+
+
 def test_the_program_collects_garbage_less_often_than_python() -> None:
     program = "import gc, sys; from mudroom.cli.main import main; before = gc.get_threshold()\n"
     program += "try: main(['--help'])\n"

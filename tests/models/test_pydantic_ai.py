@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -295,6 +295,26 @@ async def test_pydantic_ais_test_model_works_too() -> None:
 def test_a_model_name_unknown_to_pydantic_ai_is_a_usage_error(name: str) -> None:
     with pytest.raises(UsageError, match=name):
         PydanticAIModel(name, clock=FakeClock()).start_conversation(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "has_remedy"),
+    [
+        ("bedrock:x", "You must provide a `region_name` or a boto3 client.", True),
+        ("bedrock:x", "Install boto3.", False),
+        ("azure:x", "No region.", False),
+    ],
+)
+def test_bedrock_without_a_region_names_the_variable(
+    name: str, text: str, has_remedy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(model: str) -> None:
+        raise UserError(text)
+
+    monkeypatch.setattr("pydantic_ai.models.infer_model", fail)  # boto3 need not be installed
+    with pytest.raises(UsageError, match=re.escape(text)) as raised:
+        PydanticAIModel(name, clock=FakeClock()).start_conversation(CONFIG)
+    assert ("AWS_DEFAULT_REGION" in str(raised.value)) is has_remedy
 
 
 def test_without_pydantic_ai_the_error_says_how_to_install_it() -> None:

@@ -32,6 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = run(arguments)
     except KeyboardInterrupt:
         code = 130
+    except ModuleNotFoundError as error:  # raised by the imports that all commands need
+        print(f"mudroom: {_describe_missing_package(error)}", file=sys.stderr)
+        code = 1
     if code > 128:
         _exit_after_signal(code)
     sys.exit(code)
@@ -95,6 +98,8 @@ def _describe_error(error: Exception) -> tuple[str, int]:
             return str(error), 75
         case MudroomError():
             return str(error), 1
+        case ModuleNotFoundError():
+            return _describe_missing_package(error), 1
         case BrokenPipeError():
             return "", 0
         case FileNotFoundError() if not _has_current_folder():
@@ -105,6 +110,12 @@ def _describe_error(error: Exception) -> tuple[str, int]:
         case _:
             remedy = f"Run it again with {DEBUG_VARIABLE}=1 for a traceback."
             return f"{type(error).__name__}: {error}. This is a bug in mudroom. {remedy}", 1
+
+
+def _describe_missing_package(error: ModuleNotFoundError) -> str:
+    remedy = "Install mudroom again with its dependencies: pip install --force-reinstall mudroom"
+    package = (error.name or str(error)).partition(".")[0]
+    return f"the package {package} is not installed. {remedy}"
 
 
 def _has_current_folder() -> bool:

@@ -239,7 +239,15 @@ def _create_backend(model: str) -> Backend:
         return infer_model(model)
     except Exception as error:
         # The packages of the providers raise errors of many types, for example for a missing key.
-        raise UsageError(f"pydantic-ai cannot use {model}: {error}") from error
+        remedy = _suggest_region(model, error)
+        raise UsageError(f"pydantic-ai cannot use {model}: {error}", remedy=remedy) from error
+
+
+def _suggest_region(model: str, error: Exception) -> str:
+    """Return the remedy for a model of AWS without a region, "" for other errors."""
+    if not model.startswith("bedrock:") or "region" not in str(error):
+        return ""
+    return "Set AWS_DEFAULT_REGION to the region of the model, for example to us-east-1."
 
 
 def _convert_parameters(config: RequestConfig, names: ToolNames) -> ModelRequestParameters:
