@@ -28,7 +28,7 @@ from .._engine.meters.meter import Meter
 from .._engine.phase import OPEN_PHASES, RunControl
 from .._engine.recorded_conversations import find_report
 from .._engine.run_context import RunContext
-from .._engine.server_tools.run_servers import RunServers, list_granted
+from .._engine.server_tools.run_servers import RunServers, list_granted, list_unknown_servers
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
@@ -324,9 +324,9 @@ class LocalWorker:
     async def _load_tools(self, brief: Brief) -> str:
         """Learn the tools of servers that the model gets in full; return why some are missing."""
         servers = self._services.servers
-        if servers is None or not (granted := list_granted(brief.tools, servers)):
-            return ""
-        missing = await servers.load(list_full_patterns(granted, servers))
+        missing = list_unknown_servers(brief.agent.tools, servers)
+        if servers and (granted := list_granted(brief.tools, servers)):
+            missing += await servers.load(list_full_patterns(granted, servers))
         return MISSING_TOOLS.format(lines="\n".join(missing)) if missing else ""
 
     def _make_run(

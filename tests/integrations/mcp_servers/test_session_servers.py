@@ -237,6 +237,30 @@ async def test_a_child_reads_first_which_tools_are_missing(tmp_path: Path) -> No
     assert "server quick cannot be used: exit code 1; last lines: no licence" in "".join(texts)
 
 
+@pytest.mark.parametrize("has_server", [False, True])
+async def test_a_child_reads_first_that_a_server_of_its_agent_does_not_exist(
+    tmp_path: Path, has_server: bool
+) -> None:
+    tools = ("read", "mcp__docs__search", "mcp__git", "!mcp__jira__close", "mcp__*", "mcp__quick")
+    searcher = Agent(name="searcher", instructions="", tools=tools)
+    texts: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        if request.prompt == "Search.":
+            texts.extend(str(message) for message in request.messages)
+            return "missing"
+        return "done" if request.turn else [call("task", agent="searcher", prompt="Search.")]
+
+    servers = [make_quick()] if has_server else []
+    async with open_session(tmp_path, answer, servers, agents=[searcher]) as session:
+        await session.run("Delegate.")
+    text = "".join(texts)
+    assert "mcp__docs__search: there is no MCP server named docs." in text
+    assert "mcp__git: there is no MCP server named git." in text
+    assert ("named quick" in text) is not has_server
+    assert "jira" not in text
+
+
 async def test_children_share_the_process_of_a_server(tmp_path: Path) -> None:
     children = 100
     servers = [make_quick(name, log=tmp_path / "log") for name in ("one", "two", "three")]

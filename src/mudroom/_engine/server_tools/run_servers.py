@@ -89,3 +89,20 @@ def list_granted(tools: Sequence[str], servers: ToolServers | None) -> tuple[str
         return ()
     own = servers.own_grants if isinstance(servers, RunServers) else ()
     return (*list_server_patterns(tools), *own)
+
+
+def list_unknown_servers(
+    agent_tools: Sequence[str] | None, servers: ToolServers | None
+) -> list[str]:
+    """Return a line for each tool pattern of an agent whose server the run does not have."""
+    known = servers.patterns if servers else ()
+    lines: list[str] = []
+    for pattern in list_server_patterns(agent_tools or ()):
+        name = pattern.partition("(")[0]
+        server = name.removeprefix("mcp__").partition("__")[0]
+        is_known = any(
+            fnmatchcase(each, of_server) for each in (name, f"{name}__") for of_server in known
+        )
+        if not (is_known or name.startswith("!") or "*" in server):
+            lines.append(f"{pattern}: there is no MCP server named {server}.")
+    return lines
