@@ -98,3 +98,16 @@ def test_screens_show_the_preview_of_a_new_tool(new_tool: Tool) -> None:
     text = ["".join(part for part, _ in line) for line in lines]
     assert "append" in text[0]
     assert text[1].endswith("+ one line")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_screens_show_a_change_at_the_end_of_a_long_line(columns: int) -> None:
+    arguments = {"file_path": "a.py", "old_string": "4500", "new_string": "5000"}
+    call = ToolCallBlock("c1", "edit", arguments)
+    result = ToolResult("edited a.py", detail={"line": 7, "before": "the_words " * 12})
+    lines = format_tool_call(ToolCallStarted(at=1, call=call), result, None, columns, ASCII)
+    rows = ["".join(part for part, _ in line) for line in lines]
+    assert all(len(row) <= columns for row in rows)
+    assert rows[1].endswith("the_words ") and "- 7  the_words" in rows[1]
+    assert {row.split()[-1] for row in rows if row.endswith("00")} == {"4500", "5000"}
+    assert rows[2].startswith(" " * 9 + "the_words")

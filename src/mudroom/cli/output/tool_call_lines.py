@@ -11,7 +11,7 @@ from ..._core.tools import Tool, ToolResult
 from ...projections.run_view import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
 from ...tools import find_builtin_tool
-from .text import Glyphs, Line, fit_with_figures, measure_width, truncate
+from .text import Glyphs, Line, fit_with_figures, measure_width, split_line, truncate
 from .tree_lines import describe_outcome, describe_task, format_figures
 
 DIFFERENCE_STYLES = {"+": "green", "-": "red"}
@@ -52,6 +52,8 @@ def format_tool_call(
         limit = len(body)
     else:
         body = list(_format_preview(tool, call, result))
+        if tool and tool.view == "diff" and not result.error:
+            body = list(_wrap_difference(body, columns - measure_width(_make_stem(glyphs))))
         limit = max(limit, _ERROR_LINES) if result.error else limit
     for n, row in enumerate(_cut_middle(body, limit, glyphs)):
         lines.append(_indent([row], columns, glyphs, is_first=n == 0))
@@ -66,6 +68,13 @@ def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list
     head = limit - tail
     note = f"{glyphs.more} {count_noun(len(rows) - limit, 'more line')} (ctrl+o)"
     return [*rows[:head], (note, "dim"), *rows[-tail:]]
+
+
+def _wrap_difference(rows: Iterable[tuple[str, str]], columns: int) -> Iterator[tuple[str, str]]:
+    """Wrap the lines of a difference: what changed may be at the end of a long line."""
+    for text, style in rows:
+        for row in split_line([(text, style)], columns):
+            yield "".join(part for part, _ in row), style
 
 
 def _format_title(title: str, columns: int, glyphs: Glyphs, *, is_error: bool) -> Line:
@@ -114,10 +123,14 @@ def _summarize(text: str) -> str:
 def _indent(
     row: Iterable[tuple[str, str]], columns: int, glyphs: Glyphs, *, is_first: bool = True
 ) -> Line:
-    stem = f"  {glyphs.hook}" if is_first else " " * (2 + len(glyphs.hook))
+    stem = _make_stem(glyphs) if is_first else " " * len(_make_stem(glyphs))
     room = columns - measure_width(stem)
     parts = [(truncate(text.expandtabs(4), room, glyphs.more), style) for text, style in row]
     return [(stem, "dim"), *parts]
+
+
+def _make_stem(glyphs: Glyphs) -> str:
+    return f"  {glyphs.hook}"
 
 
 def _format_preview(
