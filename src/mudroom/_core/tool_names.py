@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
+
+from .._platform.lazy_pattern import compile_later
 
 _ALIASES = {
     "bash": "run_shell_command shell execute terminal exec_command background_run",
@@ -37,7 +38,7 @@ SERVER_PREFIX = "mcp__"
 FORWARDING_TOOL = "mcp_call"
 """Tool that calls another tool by name. The record has the name of the other tool."""
 
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_ILLEGAL = compile_later(r"[^A-Za-z0-9_-]")
 
 _ONLY_ELSEWHERE = """
 notebookedit exitplanmode enterplanmode slashcommand lsp toolsearch

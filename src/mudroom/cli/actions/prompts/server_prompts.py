@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -49,6 +48,8 @@ def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
 
 def _split(words: str, count: int) -> Sequence[str]:
     """Return the words of a line, quoted as in a shell; the last of `count` has the rest."""
+    import shlex
+
     try:
         parts = shlex.split(words)
     except ValueError:  # an apostrophe
