@@ -57,11 +57,15 @@ async def test_the_tool_definitions_are_short(make_host: MakeHost) -> None:
 async def test_many_tasks_run_in_parallel_up_to_the_limit(make_host: MakeHost) -> None:
     working = 0
     most = 0
+    four_work = asyncio.Event()
 
     async def answer(request: Request) -> str:
         nonlocal working, most
         working += 1
         most = max(most, working)
+        if working == 4:
+            four_work.set()
+        await four_work.wait()
         await asyncio.sleep(0)
         working -= 1
         return request.prompt
