@@ -149,7 +149,8 @@ async def test_the_viewer_is_served_until_it_is_interrupted(tmp_path: Path) -> N
             aiohttp.ClientSession() as session,
             session.get(url.replace("/?", "/api/sessions?")) as answer,
         ):
-            assert [each["id"][:8] for each in await answer.json()] == ["5e55a1d0"]
+            listed = (await answer.json())["sessions"]
+            assert [each["id"][:8] for each in listed] == ["5e55a1d0"]
         viewer.send_signal(signal.SIGINT)
         assert await viewer.wait() == 0 and b"Traceback" not in await viewer.stderr.read()
 

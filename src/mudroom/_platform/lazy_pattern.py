@@ -1,4 +1,7 @@
-"""Regular expressions that are compiled at their first use, so that imports are quick."""
+"""Regular expressions that are compiled at their first use, so that imports are quick.
+
+Standard library only: the sandbox daemon imports this module.
+"""
 
 from __future__ import annotations
 

@@ -228,6 +228,8 @@ class KeyActions:
         """Clear the line; the history keeps it."""
         self.buffer.append_to_history()
         self.buffer.reset()
+        # The next drawing would load it, too late for an Up that comes before.
+        self.buffer.load_history_if_not_yet_loaded()
         self._print("The line is cleared; Up brings it back.")
 
     def _dismiss_question(self) -> None:
