@@ -25,6 +25,7 @@ from .program_table import (
     RUNNERS,
     RUNNING_MODULES,
     RUNNING_SUBCOMMANDS,
+    SCRIPT_RUNNERS,
     SUBCOMMAND_PROGRAMS,
 )
 from .rules import CallFinding, Permissions, Rule, Verdict, parse_rule
@@ -159,8 +160,12 @@ def _find_prefix(name: str, words: Sequence[str]) -> str:
     if is_python and words[1:2] == ["-m"] and words[2:3] and words[2] not in RUNNING_MODULES:
         module = _find_prefix(words[2], words[2:]) if _PLAIN_WORD.fullmatch(words[2]) else ""
         return f"{words[0]} -m {module}" if module else ""
+    runs_next = words[1:2] and words[1] in RUNNING_SUBCOMMANDS
+    if runs_next and _takes_program(name, words[1]):
+        program = _find_prefix(words[2], words[2:]) if words[2:3] else ""
+        return f"{words[0]} {words[1]} {program}" if program[:1].isalnum() else ""
     if name in SUBCOMMAND_PROGRAMS:
-        count = 3 if words[1:2] and words[1] in RUNNING_SUBCOMMANDS else 2
+        count = 3 if runs_next else 2
     elif strip_version(name) in INTERPRETERS | RUNNERS | CAUTIOUS_PROGRAMS | READING_PROGRAMS:
         return ""
     else:
@@ -168,6 +173,13 @@ def _find_prefix(name: str, words: Sequence[str]) -> str:
     prefix = words[:count]
     is_plain = len(prefix) == count and all(map(_PLAIN_WORD.fullmatch, prefix[1:]))
     return " ".join(prefix) if is_plain else ""
+
+
+def _takes_program(name: str, subcommand: str) -> bool:
+    """Return whether the argument of a subcommand that runs something is a program."""
+    if subcommand.startswith("run"):
+        return name == "uv" or (name in SUBCOMMAND_PROGRAMS and name not in SCRIPT_RUNNERS)
+    return name in SUBCOMMAND_PROGRAMS
 
 
 def load_approved(home: str, folder: str) -> tuple[Rule, ...]:

@@ -79,6 +79,8 @@ SUBCOMMAND_PROGRAMS = split_word_set(
 """Programs whose first argument says what they do: an approval covers only this subcommand."""
 RUNNING_SUBCOMMANDS = split_word_set("run run-script exec x dlx")
 """Subcommands whose next argument says what they run: an approval covers only this."""
+SCRIPT_RUNNERS = split_word_set("npm pnpm yarn cargo go just task mix composer swift zig nx turbo")
+"""Programs whose `run` takes the name of a script or target, not a program."""
 CAUTIOUS_PROGRAMS = split_word_set(
     "rm rmdir mv dd chmod chown chgrp kill pkill killall shred truncate mount umount curl wget "
     "ssh scp sftp rsync nc ncat socat reboot shutdown crontab at tee docker podman kubectl"
