@@ -72,10 +72,10 @@ class LimitedRequests:
             task = asyncio.create_task(self._acquire(message))
             self._waiting[message.id] = task
             task.add_done_callback(partial(self._forget, message.id))
-        elif isinstance(message, ReleaseSlot) and message.id in self._waiting:
-            self._waiting[message.id].cancel()
         elif held := self._slots.get(message.id):
             self._record(*held, message)
+        elif isinstance(message, ReleaseSlot) and message.id in self._waiting:
+            self._waiting[message.id].cancel()
 
     def close(self) -> None:
         """End all requests: the worker process has ended."""
