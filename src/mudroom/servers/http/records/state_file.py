@@ -6,7 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -76,10 +76,11 @@ class StateFile:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 value = work(self._connection)
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # a full disk may have ended it
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._make_error(error) from error
         return value
@@ -109,10 +110,8 @@ class StateFile:
     def _connect(self) -> sqlite3.Connection:
         make_private_folder(self.path.parent)
         if not self.path.exists():
-            try:
+            with suppress(FileExistsError):  # another process has made it
                 make_private_file(self.path)
-            except FileExistsError:
-                pass  # another process has made it
         connection = sqlite3.connect(
             self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )

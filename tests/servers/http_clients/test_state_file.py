@@ -1,0 +1,53 @@
+"""The file with the state of the server."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from mudroom import MudroomError
+from mudroom.servers.http.records.state_file import StateFile
+
+
+def break_reference(connection: sqlite3.Connection) -> None:
+    """Write a row that the next commit refuses."""
+    connection.execute("CREATE TABLE owners (name TEXT PRIMARY KEY)")
+    connection.execute(
+        "CREATE TABLE notes (owner TEXT REFERENCES owners (name) DEFERRABLE INITIALLY DEFERRED)"
+    )
+    connection.execute("INSERT INTO notes VALUES ('nobody')")
+
+
+def count_tables(connection: sqlite3.Connection) -> int:
+    """Return the number of tables that the broken change would leave."""
+    names = "SELECT count(*) FROM sqlite_schema WHERE name IN ('owners', 'notes')"
+    return int(connection.execute(names).fetchone()[0])
+
+
+def test_a_commit_that_fails_leaves_no_open_transaction(tmp_path: Path) -> None:
+    state = StateFile(str(tmp_path))
+    try:
+        state._connection.execute("PRAGMA foreign_keys = ON")
+        with pytest.raises(MudroomError, match="FOREIGN KEY"):
+            state.run_now(break_reference)
+        assert state.run_now(count_tables) == 0
+    finally:
+        state.close()
+
+
+def test_an_error_of_a_change_is_told_though_sqlite_has_ended_the_transaction(
+    tmp_path: Path,
+) -> None:
+    def change(connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")
+        raise ValueError("the change failed")
+
+    state = StateFile(str(tmp_path))
+    try:
+        with pytest.raises(ValueError, match="the change failed"):
+            state.run_now(change)
+        assert state.run_now(count_tables) == 0
+    finally:
+        state.close()
