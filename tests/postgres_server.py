@@ -14,6 +14,8 @@ from glob import glob
 from itertools import count
 from pathlib import Path
 
+from .waiting import block_until, is_alive
+
 _START_SECONDS = 30.0
 
 
@@ -36,6 +38,14 @@ def run_unprivileged(*command: str) -> list[str]:
     user = get_user()
     ids = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     return ["setpriv", *ids, "--pdeathsig", "KILL", *command]
+
+
+def list_children(process: int) -> list[int]:
+    """Return the ids of the processes that a process with one thread has started."""
+    try:
+        return list(map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()))
+    except OSError:
+        return []
 
 
 def get_user() -> pwd.struct_passwd:
@@ -105,11 +115,13 @@ class PostgresServer:
         return subprocess.run(command, check=False).returncode == 0
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal to the server's first process and wait for its end."""
+        """Send a signal to the server's first process and wait until all its processes end."""
         if self._process is not None:
+            children = list_children(self._process.pid)
             self._process.send_signal(number)
             self._process.wait()
             self._process = None
+            block_until(lambda: not any(map(is_alive, children)))
 
     def remove(self) -> None:
         """End the server and delete its folder."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, wait_until
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.servers.http.records.state_file import StateFile
@@ -61,16 +61,15 @@ def make_token(folder: Path) -> str:
         state.close()
 
 
-async def read_until_cut(client: Client, session: str) -> list[Line]:
-    """Return the messages of a stream until its server dies."""
-    messages: list[Line] = []
+async def read_until_cut(client: Client, session: str, events: list[Line]) -> None:
+    """Add the recorded events of a stream to a list until its server dies."""
     try:
         async with client.open_stream(session) as stream:
             async for message in stream:
-                messages.append(message)
+                if "id" in message:
+                    events.append(message)
     except aiohttp.ClientError:
         pass
-    return messages
 
 
 async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
@@ -106,21 +105,25 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path)
                 created = await client.send("POST", "/v1/sessions", body, key=f"k{number}")
                 assert created[0] == 201
                 sessions.append(created[1]["id"])
-            streams = [asyncio.create_task(read_until_cut(client, each)) for each in sessions]
+            before: list[list[Line]] = [[] for _ in sessions]
+            streams = [
+                asyncio.create_task(read_until_cut(client, each, before[number]))
+                for number, each in enumerate(sessions)
+            ]
             waiting = await client.post(sessions[0], "user.message", text="Ask. Later.")
             async with asyncio.timeout(SECONDS):
                 await all_work.wait()
+            await wait_until(lambda: all(before))
             process.kill()
             await process.wait()
-            before = await asyncio.gather(*streams)
+            await asyncio.gather(*streams)
         is_dead = True
         async with start_server(tmp_path, model.url) as (process, url):
             client = Client(http, url, token)
             for number, session in enumerate(sessions):
                 status, again = await client.send("POST", "/v1/sessions", body, key=f"k{number}")
                 assert (status, again["id"]) == (200, session)
-                seen = [each for each in before[number] if "id" in each]
-                assert seen
+                seen = before[number]
                 rest = await continue_stream(client, session, seen[-1]["id"])
                 check_whole([*seen, *rest], await list_cursors(client, session))
             events = await client.list_events(sessions[0], "?kinds=run_finished")

@@ -97,6 +97,7 @@ class SessionFeed:
 
     def forget(self) -> None:
         """Drop all frames: events may be missing. Streams read the journal."""
+        self._count += 1  # so that no stream takes the next frame for the one after its last
         self._frames.clear()
         self._bytes = 0
         self._last = None
@@ -106,9 +107,10 @@ class SessionFeed:
         """Return the number of the last frame that a stream has, None if it cannot join.
 
         Arguments:
-            position: of the last event that the stream has.
+            position: of the last event that the stream has. It cannot join with an event that it
+                has read from the journal and that is shown later: it would get that event twice.
         """
-        if self.tail is None or position < self.tail:
+        if self.tail is None or self._last is None or not self.tail <= position <= self._last:
             return None
         for frame in self._frames:
             is_delta = frame.kind == "delta"
