@@ -15,14 +15,15 @@ from ...errors import MudroomError
 from .elicitation import AskUser, Questions, decline
 from .headers import collect_headers
 from .limits import MAX_STARTS, START_WINDOW, OpenCall, PastStarts
+from .link import ConnectionLost, Link, ServerError
 from .listing import Content, ListedTool, Listing, ServerResult
-from .server_process import ServerProcess, start_server_process
+from .server_process import start_server_process
 from .spec import ServerSpec
 
 if TYPE_CHECKING:
     from . import package_client
-    from .package_client import HttpTransport
-    from .stdio_transport import StdioTransport
+
+__all__ = ["Connection", "ServerError"]
 
 IDLE_SECONDS = 300.0
 """Seconds of a call without progress until it fails."""
@@ -36,36 +37,6 @@ INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
 T = TypeVar("T")
 Send = Callable[["package_client.Client", Callable[[str], object]], Awaitable[T]]
 """Function that sends one request; its argument takes lines about progress."""
-
-
-class ServerError(MudroomError):
-    """A server cannot be used, or a call of it failed."""
-
-
-class _Link:
-    """One open connection: its task, and the client once it is ready."""
-
-    def __init__(self) -> None:
-        self.client: asyncio.Future[package_client.Client] = (
-            asyncio.get_running_loop().create_future()
-        )
-        self.stop = asyncio.Event()
-        self.process: ServerProcess | None = None
-        self.transport: StdioTransport | HttpTransport | None = None
-        self.task: asyncio.Task[None] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """True if calls can use it, now or when it is ready."""
-        return self.task is not None and not self.task.done() and not self.stop.is_set()
-
-    async def describe_end(self, error: Exception) -> str:
-        """Return why the connection ended. `error`: of the request that noticed it."""
-        if self.transport and self.transport.fault:
-            return self.transport.fault
-        if self.process and self.stop.is_set() and not _get_package().is_refusal(error):
-            return await self.process.describe_end()
-        return _get_package().describe_error(error)
 
 
 class Connection:
@@ -106,7 +77,8 @@ class Connection:
         self._on_listing = on_listing
         self._logins = logins
         self._idle_seconds = idle_seconds
-        self._link: _Link | None = None
+        self._link: Link | None = None
+        self._links: set[Link] = set()
         self._past = PastStarts(protocol)
         self._calls: set[OpenCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,7 +99,7 @@ class Connection:
 
     async def open(self) -> None:
         """Start the server if it does not run, and wait until it is ready. Raises ServerError."""
-        await self._get_client()
+        await self._get_link()
 
     async def call(
         self,
@@ -168,20 +140,21 @@ class Connection:
         *,
         may_repeat: bool,
     ) -> T:
-        """Send a request; once more if the server ended and that is safe. Raises ServerError."""
+        """Send a request; once more if the connection ended and that is safe.
+
+        Raises ServerError.
+        """
         try:
             return await self._request_once(send, on_progress, ask)
-        except _ConnectionLost as error:
-            if not may_repeat:
-                raise ServerError(str(error)) from error
+        except ConnectionLost as error:
+            if not (may_repeat or error.was_refused):
+                raise
         return await self._request_once(send, on_progress, ask)
 
     async def _request_once(
         self, send: Send[T], on_progress: Callable[[str], object], ask: AskUser
     ) -> T:
-        client = await self._get_client()
-        link = self._link
-        assert link
+        link = await self._get_link()
         call = OpenCall(self.spec.call_timeout, self._idle_seconds)
 
         def report(line: str) -> None:
@@ -191,8 +164,8 @@ class Connection:
         try:
             async with call.timeout:
                 self._calls.add(call)
-                with self._questions.begin(ask, call.pause):
-                    return await send(client, report)
+                with self._questions.begin(ask, call.pause), link.use():
+                    return await send(link.client.result(), report)
         except TimeoutError as error:
             text = f"server {self.spec.name}: {call.describe_timeout()}"
             raise ServerError(text, remedy="Try a smaller step, or do without.") from error
@@ -201,18 +174,15 @@ class Connection:
         finally:
             self._calls.discard(call)
 
-    async def _raise_for(self, link: _Link, error: Exception) -> NoReturn:
+    async def _raise_for(self, link: Link, error: Exception) -> NoReturn:
         """Raise the error of a call, with the end of the server if that is the cause."""
         name = self.spec.name
         if not _get_package().is_lost(error):
             raise ServerError(f"server {name}: {_get_package().describe_error(error)}") from error
-        link.stop.set()
-        raise _ConnectionLost(
-            f"server {name} ended ({await link.describe_end(error)})",
-            remedy="It is not known whether the call had an effect. The next call starts it again.",
-        ) from error
+        raise await link.make_loss(name, error) from error
 
-    async def _get_client(self) -> package_client.Client:
+    async def _get_link(self) -> Link:
+        """Return a connection that is ready. Raises ServerError."""
         if self._is_closed:
             raise ServerError(f"server {self.spec.name}: the session is closed")
         if self._link is None or not self._link.is_open:
@@ -220,38 +190,43 @@ class Connection:
         link = self._link
         try:
             async with asyncio.timeout(self.spec.start_timeout):
-                return await self._wait_for_client(link)
+                return await self._wait_until_ready(link)
         except TimeoutError as error:
             self._fail(f"it was not ready within {self.spec.start_timeout:g} s")
             if link.task:
                 link.task.cancel()
             raise self._make_error() from error
 
-    async def _wait_for_client(self, link: _Link) -> package_client.Client:
-        """Return the client. A server that refuses its earlier era is started again."""
+    async def _wait_until_ready(self, link: Link) -> Link:
+        """Return the connection. A server that refuses its earlier era is started again."""
         try:
-            return await asyncio.shield(link.client)
+            await asyncio.shield(link.client)
+            return link
         except ServerError:
             if not self._past.is_era_wrong:
                 raise
         self._past.is_era_wrong = False
         if self._link is link:
             self._link = self._start()
-        assert self._link
-        return await asyncio.shield(self._link.client)
+        again = self._link
+        assert again
+        await asyncio.shield(again.client)
+        return again
 
-    def _start(self) -> _Link:
+    def _start(self) -> Link:
         """Begin to open a connection. Raises ServerError if it failed too often."""
         now = asyncio.get_running_loop().time()
         times = self._past.times
         if len(times) == MAX_STARTS and now - times[0] < START_WINDOW:
-            self._fail(self.reason or f"it ended {MAX_STARTS} times in {START_WINDOW:g} s")
+            how = "it ended" if self.spec.transport == "stdio" else "its connection broke"
+            self._fail(self.reason or f"{how} {MAX_STARTS} times in {START_WINDOW:g} s")
             raise self._make_error()
         times.append(now)
         self.starts += 1
         self.state = "starting"
         self.reason = ""
-        link = _Link()
+        link = Link()
+        self._links.add(link)
         link.task = asyncio.create_task(self._run_link(link))
         return link
 
@@ -268,7 +243,7 @@ class Connection:
             f"server {self.spec.name} cannot be used: {self.reason}", where=self.spec.origin
         )
 
-    async def _run_link(self, link: _Link) -> None:
+    async def _run_link(self, link: Link) -> None:
         """Open a connection, keep it until `link.stop` is set, and close it: all in this task."""
         try:
             await self._serve(link)
@@ -276,13 +251,14 @@ class Connection:
             if not link.client.done():
                 await self._fail_start(link, error)
         finally:
+            self._links.discard(link)
             if not link.client.done():
                 link.client.set_exception(ServerError(f"server {self.spec.name}: start cancelled"))
                 link.client.exception()
             if self.state == "ready" and self._link is link:
                 self.state = "not started"
 
-    async def _fail_start(self, link: _Link, error: Exception) -> None:
+    async def _fail_start(self, link: Link, error: Exception) -> None:
         self._past.is_era_wrong = bool(self._past.protocol) and _get_package().is_refusal(error)
         self._past.protocol = ""
         if isinstance(error, MudroomError):
@@ -293,7 +269,7 @@ class Connection:
         link.client.set_exception(self._make_error())
         link.client.exception()  # asyncio must not log it if no caller waits any more
 
-    async def _serve(self, link: _Link) -> None:
+    async def _serve(self, link: Link) -> None:
         await load_package()
         from . import package_client
 
@@ -344,38 +320,37 @@ class Connection:
 
     async def _refresh(self) -> None:
         with suppress(Exception):  # the next start lists them
-            client = await self._get_client()
-            self._on_listing(await _get_package().list_tools(client))
+            link = await self._get_link()
+            self._on_listing(await _get_package().list_tools(link.client.result()))
 
     async def restart(self) -> None:
         """End the server and start it again; its open calls fail. Raises ServerError."""
-        await self._end_link()
+        await self._end_links()
         self._past.times.clear()
         self._past.reported = ""
-        await self._get_client()
+        await self._get_link()
 
     async def close(self) -> None:
         """End the server. The connection cannot be used again."""
         self._is_closed = True
         for task in self._tasks:
             task.cancel()
-        await self._end_link()
+        await self._end_links()
 
-    async def _end_link(self) -> None:
-        link = self._link
-        if link is None or link.task is None:
+    async def _end_links(self) -> None:
+        """End the connection, and those that end after their open calls."""
+        tasks = [link.task for link in self._links if link.task]
+        for link in self._links:
+            if link.task and not link.client.done():
+                link.task.cancel()
+            link.stop.set()
+        if not tasks:
             return
-        if not link.client.done():
-            link.task.cancel()
-        link.stop.set()
-        done, _ = await asyncio.wait([link.task], timeout=_END_SECONDS)
-        if not done:
-            link.task.cancel()
-            await asyncio.wait([link.task], timeout=_END_SECONDS)
-
-
-class _ConnectionLost(ServerError):
-    """The connection ended while a call was open."""
+        _, late = await asyncio.wait(tasks, timeout=_END_SECONDS)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=_END_SECONDS)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

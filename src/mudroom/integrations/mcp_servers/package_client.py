@@ -49,6 +49,8 @@ _READ_SECONDS = 3_600.0
 """Seconds without a byte of an open response; the limits of calls are those of the connection."""
 _LOST_CODES = (mcp_types.CONNECTION_CLOSED,)
 _LOST_SESSION = "Session terminated"
+"""Text of the package for HTTP 404 in a session."""
+_SESSION_HEADER = "mcp-session-id"
 _CHANGES = (
     mcp_types.ToolListChangedNotification,
     mcp_types.PromptListChangedNotification,
@@ -67,10 +69,12 @@ class HttpTransport:
 
     Attributes:
         fault: the refusal of the server, which the package does not tell; "" for none.
+        has_lost_session: whether the server has answered that it does not know the session.
     """
 
     def __init__(self, spec: ServerSpec, headers: Mapping[str, str], logins: str) -> None:
         self.fault = ""
+        self.has_lost_session = False
         self._name = spec.name
         file = LoginFile(logins, spec.url)
         has_own = "authorization" in {name.lower() for name in headers}
@@ -100,10 +104,23 @@ class HttpTransport:
                 f"HTTP {status}: it wants a login. Run: mudroom mcp login {self._name} "
                 "(or set a token or headers)"
             )
+        elif status == 404 and _SESSION_HEADER in response.request.headers:
+            await self._note_lost_session(response)
         elif status >= 500:
             self.fault = f"HTTP {status}"
         elif status < 400:
             self.fault = ""
+
+    async def _note_lost_session(self, response: httpx2.Response) -> None:
+        """Note that the server has forgotten the session.
+
+        Some servers say so in JSON, with errors of their own. The package takes such an answer
+        for that of the call, so it must not see the JSON.
+        """
+        body = await response.aread()
+        if f"{mcp_types.METHOD_NOT_FOUND}".encode() not in body:
+            self.has_lost_session = True
+            response.headers["content-type"] = "text/plain"
 
 
 def make_client(
@@ -305,8 +322,13 @@ def _decode(data: str, media_type: str) -> Content:
 def is_lost(error: Exception) -> bool:
     """Return whether an error means that the connection has ended."""
     if isinstance(error, MCPError):
-        return error.error.code in _LOST_CODES or error.error.message == _LOST_SESSION
+        return error.error.code in _LOST_CODES or is_session_lost(error)
     return isinstance(error, httpx2.TransportError | OSError)
+
+
+def is_session_lost(error: Exception) -> bool:
+    """Return whether an error means that a server over HTTP has forgotten the session."""
+    return isinstance(error, MCPError) and error.error.message == _LOST_SESSION
 
 
 def is_refusal(error: Exception) -> bool:
@@ -320,6 +342,8 @@ def describe_error(error: Exception) -> str:
     """Return an error of the package in one line."""
     if isinstance(error, ExceptionGroup):
         return describe_error(cast("ExceptionGroup[Exception]", error).exceptions[0])
+    if is_session_lost(error):
+        return "it has forgotten the session (HTTP 404)"
     if isinstance(error, MCPError):
         data = f" {json.dumps(error.error.data)}" if error.error.data else ""
         return f"{error.error.message}{data}"

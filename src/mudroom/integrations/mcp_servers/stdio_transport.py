@@ -78,8 +78,11 @@ class StdioTransport:
 
     Attributes:
         fault: why the output is not read any more, "" for its end.
+        has_lost_session: False, as only HTTP has sessions.
         ignored_lines: the last lines that are no messages.
     """
+
+    has_lost_session = False
 
     def __init__(self, process: ServerProcess, on_end: Callable[[], object]) -> None:
         self.fault = ""

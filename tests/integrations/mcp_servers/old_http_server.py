@@ -1,0 +1,98 @@
+"""A small MCP server of the old era over HTTP, in the process of the test: it keeps sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from mudroom import ServerSpec
+
+SESSION = "Mcp-Session-Id"
+
+
+class OldHttpServer:
+    """Server whose sessions a test can end.
+
+    Arguments:
+        has_body: whether a refusal says why in JSON, as some servers do.
+
+    Attributes:
+        url: its address. sessions: ids of the open ones.
+        calls: ids of the sessions of the calls that were carried out.
+        before_call: awaited before a call is carried out.
+    """
+
+    def __init__(self, *, has_body: bool) -> None:
+        self.url = ""
+        self.sessions: set[str] = set()
+        self.greetings = 0
+        self.calls: list[str] = []
+        self.before_call: Callable[[], Any] | None = None
+        self.forgets_all = False
+        self._has_body = has_body
+
+    def make_spec(self) -> ServerSpec:
+        """Return a configuration for it."""
+        return ServerSpec(name="web", origin="test", scope="option", transport="http", url=self.url)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        if request.method != "POST":
+            return web.Response(status=405)
+        message = await request.json()
+        method, number = message["method"], message.get("id")
+        if method == "initialize":
+            return self._greet(message)
+        session = request.headers.get(SESSION, "")
+        if not session:
+            return web.Response(status=400, text="no session")
+        if session not in self.sessions:
+            error = {"code": -32600, "message": "Session not found"}
+            body = {"jsonrpc": "2.0", "id": "server-error", "error": error}
+            return (
+                web.json_response(body, status=404) if self._has_body else web.Response(status=404)
+            )
+        if number is None:
+            return web.Response(status=202)
+        if method == "tools/list":
+            tool = {"name": "add", "inputSchema": {"type": "object"}}
+            return self._send(number, {"tools": [tool]})
+        if method == "tools/call":
+            if self.before_call:
+                await self.before_call()
+            self.calls.append(session)
+            return self._send(number, {"content": [{"type": "text", "text": session}]})
+        error = {"code": -32601, "message": "method not found"}
+        return web.json_response({"jsonrpc": "2.0", "id": number, "error": error})
+
+    def _greet(self, message: dict[str, Any]) -> web.Response:
+        self.greetings += 1
+        session = f"s{self.greetings}"
+        if not self.forgets_all:
+            self.sessions.add(session)
+        result: dict[str, Any] = {
+            "protocolVersion": message["params"]["protocolVersion"],
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "old", "version": "1"},
+        }
+        response = self._send(message["id"], result)
+        response.headers[SESSION] = session
+        return response
+
+    def _send(self, number: object, result: object) -> web.Response:
+        return web.json_response({"jsonrpc": "2.0", "id": number, "result": result})
+
+
+@asynccontextmanager
+async def serve_old(*, has_body: bool = False) -> AsyncGenerator[OldHttpServer]:
+    """Run the server at a free port."""
+    server = OldHttpServer(has_body=has_body)
+    app = web.Application()
+    app.router.add_route("*", "/mcp", server.answer)
+    async with TestServer(app) as running:
+        server.url = str(running.make_url("/mcp"))
+        yield server
