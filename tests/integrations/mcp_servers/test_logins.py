@@ -20,10 +20,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from mudroom import ServerSpec
-from mudroom.integrations.mcp_servers import oauth
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool
-from mudroom.integrations.mcp_servers.stored_logins import LoginFile
+from mudroom.integrations.mcp_servers.logins import oauth
+from mudroom.integrations.mcp_servers.logins.stored_logins import LoginFile
 
 from ...postgres_server import find_free_port
 

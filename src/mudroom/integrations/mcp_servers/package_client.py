@@ -35,10 +35,10 @@ from .listing import (
     Listing,
     ServerResult,
 )
-from .oauth import LoginProvider
+from .logins.oauth import LoginProvider
+from .logins.stored_logins import LoginFile
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
-from .stored_logins import LoginFile
 
 __all__ = ["Client", "MCPError", "StdioTransport"]
 

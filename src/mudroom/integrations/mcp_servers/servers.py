@@ -25,12 +25,12 @@ from .connection import Connection
 from .current_span import use_span
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
+from .logins.stored_logins import LOGINS
 from .own_servers import OwnServers
 from .progress import LineLimit
 from .results import ParseImage, join_text, make_tool_result
 from .server_tool import RunCall, make_tool, select_listed
 from .spec import ServerSpec
-from .stored_logins import LOGINS
 
 
 class _Server:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ....errors import UnknownName, UsageError
 from ....integrations.mcp_servers.connection import load_package
+from ....integrations.mcp_servers.logins.stored_logins import LOGINS, LoginFile
 from ....integrations.mcp_servers.spec import ServerSpec
-from ....integrations.mcp_servers.stored_logins import LOGINS, LoginFile
 from ...output.progress import print_notice
 from ..load_settings import load_settings
 from ..serve_viewer import can_open_browser
@@ -61,7 +61,7 @@ def _find_server(cwd: str, name: str) -> tuple[ServerSpec, LoginFile]:
 
 async def _log_in(spec: ServerSpec, file: LoginFile) -> int:
     await load_package()
-    from ....integrations.mcp_servers import oauth
+    from ....integrations.mcp_servers.logins import oauth
 
     async with AsyncExitStack() as stack:
         browser = _Browser()
@@ -131,7 +131,7 @@ class _Browser:
         writer.close()
 
     def _use(self, address: str) -> None:
-        from ....integrations.mcp_servers import oauth
+        from ....integrations.mcp_servers.logins import oauth
 
         if self._code.done():
             return

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..._platform.private_files import make_private_folder, replace_private_file
+from ...._platform.private_files import make_private_folder, replace_private_file
 
 LOGINS = "logins"
 """Folder of the logins, in the folder of what servers listed."""

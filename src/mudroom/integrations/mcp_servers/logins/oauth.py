@@ -21,9 +21,9 @@ from mcp.shared.auth import (
 from msgspec.structs import replace
 from pydantic import AnyUrl
 
-from ..._version import __version__
-from ...errors import MudroomError
-from .spec import ServerSpec
+from ...._version import __version__
+from ....errors import MudroomError
+from ..spec import ServerSpec
 from .stored_logins import LoginFile, StoredLogin
 
 NO_PORT = "http://127.0.0.1/callback"

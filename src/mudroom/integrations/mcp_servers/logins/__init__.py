@@ -1,0 +1,1 @@
+"""Logins of MCP servers over HTTP: OAuth, and the tokens on disk."""
