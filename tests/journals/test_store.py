@@ -3,8 +3,10 @@
 import asyncio
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -246,3 +248,28 @@ async def test_a_damaged_file_gets_no_new_summary(tmp_path: Path) -> None:
     await journal.close()
     assert await read_saved_position(store) == 0
     assert "record 5 is damaged" in (await summarize(store)).error
+
+
+async def test_a_missing_session_costs_the_same_beside_many_others(tmp_path: Path) -> None:
+    async def count_calls() -> int:
+        count = 0
+
+        def add_call(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(add_call)
+        try:
+            with pytest.raises(UnknownName, match="mudroom runs"):
+                await store.read_info(ID)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    store = SqliteStore(tmp_path)
+    await count_calls()  # imports modules
+    few = await count_calls()
+    (tmp_path / "sessions").mkdir()
+    for number in range(100):
+        (tmp_path / "sessions" / f"{number:08}.db").write_bytes(b"x")
+    assert await count_calls() == few

@@ -12,7 +12,7 @@ from .._version import __version__
 from ..errors import JournalError
 from .busy import make_busy_error
 from .encoding import decode, encode
-from .session_names import check_name, make_unknown_session_error, select_session
+from .session_names import check_name, make_missing_session_error, select_session
 
 
 class _Record:
@@ -191,7 +191,7 @@ class MemoryStore:
     def _get(self, session: str) -> _Record:
         record = self._records.get(session)
         if record is None or not record.bodies:
-            raise make_unknown_session_error(session, list(self._records))
+            raise make_missing_session_error(session)
         return record
 
     def _require_no_writer(self, session: str, record: _Record) -> None:

@@ -38,13 +38,19 @@ def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str
         by_name.setdefault(name, session)
     if text in by_name:
         return by_name[text]
-    raise make_unknown_session_error(text, ids, by_name)
+    raise _make_unknown_error(text, ids, by_name)
 
 
-def make_unknown_session_error(
-    text: str, ids: Sequence[str], names: Iterable[str] = ()
-) -> UnknownName:
-    """Return the error for a session that does not exist. It names the nearest sessions.
+def make_missing_session_error(session: str) -> UnknownName:
+    """Return the error for a whole id of no session.
+
+    It reads no other session, because servers ask for sessions that may not exist yet.
+    """
+    return UnknownName("session", session, (), remedy="`mudroom runs` lists the sessions.")
+
+
+def _make_unknown_error(text: str, ids: Sequence[str], names: Iterable[str]) -> UnknownName:
+    """Return the error for a text that selects no session. It names the nearest sessions.
 
     Arguments:
         ids: all ids, the last written first.

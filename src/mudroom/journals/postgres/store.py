@@ -15,7 +15,7 @@ from ...errors import JournalError, UnknownName
 from ...projections.session_summary import SUMMARY_TYPES, decode_state
 from ..busy import make_busy_error
 from ..local_files import delete_local_files
-from ..session_names import check_name, make_unknown_session_error, select_session
+from ..session_names import check_name, make_missing_session_error, select_session
 from ..summary_saver import SummarySaver
 from .connections import get_database, make_work
 from .driver import Connection
@@ -149,7 +149,7 @@ class PostgresStore:
         key = await self._require(session)
         rows = await self._database.run(make_work(_HEADER, key))
         if not rows:
-            raise await self._make_unknown_error(session)
+            raise make_missing_session_error(session)
         row = rows[0]
         first = decode_row(row, f"{self._database.place}, session {session}")
         return SessionHeader(
@@ -232,16 +232,10 @@ class PostgresStore:
         statement = "SELECT id FROM mudroom.sessions WHERE id = $1"
         if needs_events:
             statement += " AND EXISTS (SELECT FROM mudroom.events WHERE session = id)"
-        try:
-            key = _parse_id(session)
-        except UnknownName:
-            raise await self._make_unknown_error(session) from None
+        key = _parse_id(session)
         if not await self._database.run(make_work(statement, key)):
-            raise await self._make_unknown_error(session)
+            raise make_missing_session_error(session)
         return key
-
-    async def _make_unknown_error(self, session: str) -> UnknownName:
-        return make_unknown_session_error(session, await self._list_ids())
 
 
 def _parse_id(session: str) -> UUID:
@@ -249,7 +243,7 @@ def _parse_id(session: str) -> UUID:
     try:
         key = UUID(session)
     except ValueError:
-        raise UnknownName("session", session, ()) from None
+        raise make_missing_session_error(session) from None
     if str(key) != session:
-        raise UnknownName("session", session, ())
+        raise make_missing_session_error(session)
     return key

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..._core.events import SessionOpened
 from ..._core.ports import SessionHeader, SessionInfo
-from ...errors import JournalError, UnknownName
-from ..session_names import check_name, make_unknown_session_error, select_session
+from ...errors import JournalError
+from ..session_names import check_name, make_missing_session_error, select_session
 from .errors import translate_errors
 from .folder import delete_session, get_session_path, list_sessions, read_info
 from .journal import SqliteJournal
@@ -37,7 +37,7 @@ class SqliteStore:
         Raises UnknownName if the id is not a valid file name.
         """
         if not session or "/" in session:
-            raise UnknownName("session", session, ())
+            raise make_missing_session_error(session)
         return get_session_path(self.home, session)
 
     async def create(self, session: str) -> SqliteJournal:
@@ -122,5 +122,5 @@ class SqliteStore:
     def _get_existing_path(self, session: str) -> Path:
         path = self.get_path(session)
         if not path.exists():
-            raise make_unknown_session_error(session, [info.id for info in self._list()])
+            raise make_missing_session_error(session)
         return path
