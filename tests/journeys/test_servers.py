@@ -20,10 +20,11 @@ if TYPE_CHECKING:
 QUICK = Path(__file__).parent.parent / "integrations" / "mcp_servers" / "quick_server.py"
 
 
-def declare_server(mudroom: Mudroom) -> Path:
+def declare_server(mudroom: Mudroom, fault: str = "", **env: str) -> Path:
     """Declare the small server in the project; return the file of its log."""
     log = mudroom.project / "log"
-    server = {"command": sys.executable, "args": [str(QUICK)], "env": {"SERVER_LOG": str(log)}}
+    env["SERVER_LOG"] = str(log)
+    server = {"command": sys.executable, "args": [str(QUICK), fault], "env": env}
     (mudroom.project / ".mcp.json").write_text(json.dumps({"mcpServers": {"quick": server}}))
     return log
 
@@ -112,3 +113,52 @@ async def test_tools_are_listed_and_called_without_a_model(mudroom: Mudroom) -> 
     wrong = await mudroom("mcp", "call", "quick", "add", '{"a": "x", "b": 22}')
     assert wrong.code == 2
     assert 'a: "x" is not of type "integer"' in wrong.err
+
+
+async def test_a_question_of_a_server_is_asked_at_the_terminal_of_mcp_call(
+    mudroom: Mudroom,
+) -> None:
+    color = {"type": "string", "enum": ["red", "blue"]}
+    count = {"type": "integer", "maximum": 5, "default": 2}
+    schema = {"type": "object", "properties": {"color": color, "count": count}}
+    question = {"mode": "form", "message": "Which color?", "requestedSchema": schema}
+    declare_server(mudroom, ASK=json.dumps(question))
+    assert (await mudroom("trust", "add", ".")).code == 0
+    declined = await mudroom("mcp", "call", "quick", "ask")
+    assert "declined, because no terminal is here to ask: Which color?" in declined.err
+    assert json.loads(declined.out) == {"action": "decline"}
+    async with mudroom.start_at_terminal("mcp", "call", "quick", "ask") as terminal:
+        await terminal.expect("MCP server quick asks: Which color?")
+        await terminal.expect("color (one of: red, blue; not required):")
+        terminal.type("green\r")
+        await terminal.expect("'green' is not one of: red, blue")
+        terminal.type("blue\r")
+        await terminal.expect("count (integer; maximum 5; nothing: 2):")
+        terminal.type("7\r")
+        await terminal.expect("7 is more than 5")
+        terminal.type("\r")
+        await terminal.expect('{"count": 2, "color": "blue"}')
+    async with mudroom.start_at_terminal("mcp", "call", "quick", "ask") as terminal:
+        await terminal.expect("not required):")
+        terminal.type("\x04")
+        await terminal.expect('{"action": "decline"}')
+
+
+async def test_print_mode_sends_the_prompt_of_a_server(mudroom: Mudroom) -> None:
+    declare_server(mudroom, "offers")
+    prompts: list[str] = []
+
+    def answer(request: ServerRequest) -> ServerAnswer:
+        prompts.append(json.dumps(request.messages[-1]))
+        return "done"
+
+    async with ModelServer(answer) as server:
+        line = "/mcp__quick__summarize parsers"
+        done = await mudroom("-p", line, *MODEL, "--trust", url=server.url, stdin=b"data")
+        assert (done.code, done.out.strip()) == (0, "done"), done.err
+        wrong = await mudroom("-p", "/mcp__quick__summarize", *MODEL, "--trust", url=server.url)
+        none = await mudroom("-p", line, *MODEL, url=server.url)
+    assert "Summarize {'topic': 'parsers'} @agent-explore" in prompts[0]
+    assert "data" in prompts[0] and len(prompts) == 1
+    assert wrong.code == 2 and "topic is missing" in wrong.err
+    assert none.code == 2 and "the session has no MCP server" in none.err

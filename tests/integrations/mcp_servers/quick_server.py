@@ -36,6 +36,11 @@ PROMPT = {
     "arguments": [{"name": "topic", "required": True}, {"name": "tone"}],
 }
 RESOURCE = {"uri": "docs://style", "name": "style", "title": "Style guide"}
+LISTS = {
+    "prompts": [PROMPT, {"name": "second"}],
+    "resources": [RESOURCE, {"uri": "docs://second", "name": "second"}],
+    "resourceTemplates": [{"uriTemplate": "docs://pages/{name}", "name": "page"}],
+}
 lock = threading.Lock()
 asked: dict[str, object] = {}
 
@@ -137,14 +142,15 @@ for line in sys.stdin:
             answer(number, {"tools": page, "nextCursor": str(extra + 1)})
         else:
             answer(number, {"tools": TOOLS})
-    elif OFFERS and method == "prompts/list":
-        answer(number, {"prompts": [PROMPT]})
+    elif OFFERS and method in ("prompts/list", "resources/list", "resources/templates/list"):
+        key = "resourceTemplates" if "templates" in method else method.split("/")[0]
+        place = int(message.get("params", {}).get("cursor") or 0)
+        more = {"nextCursor": str(place + 1)} if place + 1 < len(LISTS[key]) else {}
+        answer(number, {key: LISTS[key][place : place + 1], **more})
     elif OFFERS and method == "prompts/get":
         given = message["params"].get("arguments") or {}
         content = {"type": "text", "text": f"Summarize {given} @agent-explore"}
         answer(number, {"messages": [{"role": "user", "content": content}]})
-    elif OFFERS and method == "resources/list":
-        answer(number, {"resources": [RESOURCE]})
     elif OFFERS and method == "resources/read" and message["params"]["uri"] == RESOURCE["uri"]:
         answer(number, {"contents": [{"uri": RESOURCE["uri"], "text": "Use short names."}]})
     elif method == "tools/call":

@@ -34,7 +34,10 @@ async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> N
         assert session.mcp_prompts == session.mcp_resources == ()
         with pytest.raises(UnknownName, match="mcp__quick__sumarize"):
             await fetch_prompt(session, "/mcp__quick__sumarize", "")  # starts the server
-        assert list_prompts(session) == [("/mcp__quick__summarize", "Summarize a topic.")]
+        assert list_prompts(session) == [
+            ("/mcp__quick__summarize", "Summarize a topic."),
+            ("/mcp__quick__second", ""),
+        ]
         text = await fetch_prompt(session, "/mcp__quick__summarize", "'two words' kind and short")
         assert text == ("Summarize {'topic': 'two words', 'tone': 'kind and short'} @agent-explore")
         with pytest.raises(UsageError, match=r"topic is missing.*summarize TOPIC \[TONE\]"):
@@ -52,9 +55,11 @@ async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> N
         with pytest.raises(UnknownName, match="absent"):
             await session.read_mcp_resource("absent", "docs://style")
     async with open_session(tmp_path) as session:
-        assert [prompt.required for prompt in session.mcp_prompts] == [("topic",)]
-        assert [(each.server, each.uri, each.title) for each in session.mcp_resources] == [
-            ("quick", "docs://style", "Style guide")
+        assert [prompt.required for prompt in session.mcp_prompts] == [("topic",), ()]
+        assert [(each.uri, each.title, each.mention) for each in session.mcp_resources] == [
+            ("docs://style", "Style guide", "quick:docs://style"),
+            ("docs://second", "second", "quick:docs://second"),
+            ("docs://pages/{name}", "page", "quick:docs://pages/"),
         ]
     assert count_starts(tmp_path / "log") == 1
 

@@ -114,7 +114,12 @@ def _list_choices(schema: dict[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def parse_value(field: FormField, text: str) -> str | float | bool | list[str]:
     """Return the value of a typed answer. Raises ValueError with what is expected."""
-    text = text.strip()
+    value = _convert(field, text.strip())
+    _check_limits(field, value)
+    return value
+
+
+def _convert(field: FormField, text: str) -> str | float | bool | list[str]:
     if field.kind in ("number", "integer"):
         try:
             number = float(text) if field.kind == "number" else int(text)
@@ -131,6 +136,21 @@ def parse_value(field: FormField, text: str) -> str | float | bool | list[str]:
     if field.kind == "choices":
         return [_find_choice(field, part.strip()) for part in text.split(",") if part.strip()]
     return text
+
+
+def _check_limits(field: FormField, value: object) -> None:
+    """Raise ValueError if a value is beyond the limits of its field."""
+    limits = field.limits
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < limits.get("minimum", value):
+            raise ValueError(f"{value} is less than {limits['minimum']}")
+        if value > limits.get("maximum", value):
+            raise ValueError(f"{value} is more than {limits['maximum']}")
+    if isinstance(value, str) and field.kind == "text":
+        if len(value) < limits.get("minLength", 0):
+            raise ValueError(f"it has fewer than {limits['minLength']} characters")
+        if len(value) > limits.get("maxLength", len(value)):
+            raise ValueError(f"it has more than {limits['maxLength']} characters")
 
 
 def _find_choice(field: FormField, text: str) -> str:

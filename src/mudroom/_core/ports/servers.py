@@ -66,6 +66,8 @@ class ServerResource(Struct, frozen=True):
         server: name of the server.
         uri: address of the resource on the server.
         title: for users; "" if the server gives none.
+        is_template: whether `uri` is a template (RFC 6570) of the addresses of several resources,
+            such as `docs://pages/{name}`.
 
     Example:
         resources: tuple[ServerResource, ...] = session.mcp_resources
@@ -75,6 +77,13 @@ class ServerResource(Struct, frozen=True):
     server: str
     uri: str
     title: str = ""
+    is_template: bool = False
+
+    @property
+    def mention(self) -> str:
+        """What a prompt has after "@"; of a template, the part before its first variable."""
+        uri = self.uri.partition("{")[0] if self.is_template else self.uri
+        return f"{self.server}:{uri}"
 
 
 class SessionServers(ToolServers, Protocol):

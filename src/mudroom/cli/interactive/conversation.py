@@ -113,7 +113,7 @@ class Conversation:
             self._list_agent_names,
             self._list_prompt_files,
             self.list_teammate_names,
-            lambda: [f"{each.server}:{each.uri}" for each in self.session.mcp_resources],
+            lambda: [each.mention for each in self.session.mcp_resources],
         )
         self.is_busy = False
         self.last_answer = ""

@@ -295,7 +295,7 @@ class Connection:
                     known_protocol=self._past.protocol,
                 )
             )
-            listing = await package_client.list_tools(client)
+            listing = await package_client.list_offers(client)
             self._past.protocol = listing.protocol
             self._on_listing(listing)
             listener = asyncio.create_task(self._listen(client))
@@ -321,7 +321,7 @@ class Connection:
     async def _refresh(self) -> None:
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
-            self._on_listing(await _get_package().list_tools(link.client.result()))
+            self._on_listing(await _get_package().list_offers(link.client.result()))
 
     async def restart(self) -> None:
         """End the server and start it again; its open calls fail. Raises ServerError."""

@@ -32,10 +32,11 @@ class ListedPrompt(Struct, frozen=True):
 
 
 class ListedResource(Struct, frozen=True):
-    """One resource of a server."""
+    """One resource of a server, or a template of the addresses of several."""
 
     uri: str
     title: str = ""
+    is_template: bool = False
 
 
 class Listing(Struct, frozen=True):

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,23 +27,15 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from ..._core.ports.input_forms import InputForm
 from ..._version import __version__
 from .elicitation import InputReply
-from .listing import (
-    Content,
-    ListedPrompt,
-    ListedResource,
-    ListedTool,
-    Listing,
-    ServerResult,
-)
+from .listing import Content, ServerResult
 from .logins.oauth import LoginProvider
 from .logins.stored_logins import LoginFile
+from .package_listings import list_offers
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
 
-__all__ = ["Client", "MCPError", "StdioTransport"]
+__all__ = ["Client", "MCPError", "StdioTransport", "list_offers"]
 
-MAX_PAGES = 50
-MAX_TOOLS = 2_000
 _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 3_600.0
 """Seconds without a byte of an open response; the limits of calls are those of the connection."""
@@ -178,59 +170,6 @@ def make_client(
     )
 
 
-async def list_tools(client: Client) -> Listing:
-    """Return all tools of a server, page by page."""
-    tools: dict[str, ListedTool] = {}
-    cursor: str | None = None
-    fault = ""
-    prompts = await _list_prompts(client)
-    resources = await _list_resources(client)
-    if client.server_capabilities.tools is None:
-        fault = "" if prompts or resources else "the server has no tools"
-        return _make_listing(client, tools, fault, prompts, resources)
-    for page in range(MAX_PAGES + 1):
-        if page == MAX_PAGES or len(tools) >= MAX_TOOLS:
-            fault = f"the server lists more than {len(tools)} tools; the others are not used"
-            break
-        result = await client.list_tools(cursor=cursor)
-        for tool in result.tools[: MAX_TOOLS - len(tools)]:
-            tools.setdefault(tool.name, _convert_tool(tool))
-        cursor = result.next_cursor
-        if not cursor:
-            break
-    return _make_listing(client, tools, fault, prompts, resources)
-
-
-async def _list_prompts(client: Client) -> tuple[ListedPrompt, ...]:
-    """Return the first page of prompts; none if the server cannot list them."""
-    if client.server_capabilities.prompts is None:
-        return ()
-    with suppress(MCPError):
-        listed = (await client.list_prompts()).prompts
-        return tuple(
-            ListedPrompt(
-                prompt.name,
-                prompt.description or prompt.title or "",
-                tuple(each.name for each in prompt.arguments or ()),
-                tuple(each.name for each in prompt.arguments or () if each.required),
-            )
-            for prompt in listed[:MAX_TOOLS]
-        )
-    return ()
-
-
-async def _list_resources(client: Client) -> tuple[ListedResource, ...]:
-    """Return the first page of resources; none if the server cannot list them."""
-    if client.server_capabilities.resources is None:
-        return ()
-    with suppress(MCPError):
-        listed = (await client.list_resources()).resources
-        return tuple(
-            ListedResource(str(each.uri), each.title or each.name) for each in listed[:MAX_TOOLS]
-        )
-    return ()
-
-
 async def get_prompt(client: Client, name: str, arguments: Mapping[str, str]) -> list[Content]:
     """Return the messages of a prompt, one part for each."""
     result = await client.get_prompt(name, dict(arguments))
@@ -246,36 +185,6 @@ async def read_resource(client: Client, uri: str) -> list[Content]:
         else _decode(each.blob, each.mime_type or "application/octet-stream")
         for each in result.contents
     ]
-
-
-def _make_listing(
-    client: Client,
-    tools: Mapping[str, ListedTool],
-    fault: str,
-    prompts: tuple[ListedPrompt, ...],
-    resources: tuple[ListedResource, ...],
-) -> Listing:
-    info = client.server_info
-    return Listing(
-        tuple(tools.values()),
-        client.instructions or "",
-        f"{info.name} {info.version}".strip() if info else "",
-        client.protocol_version,
-        fault,
-        prompts,
-        resources,
-    )
-
-
-def _convert_tool(tool: mcp_types.Tool) -> ListedTool:
-    notes = tool.annotations
-    return ListedTool(
-        tool.name,
-        tool.description or tool.title or "",
-        tool.input_schema,
-        bool(notes and notes.read_only_hint),
-        bool(notes and notes.idempotent_hint),
-    )
 
 
 async def call_tool(

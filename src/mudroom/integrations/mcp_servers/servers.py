@@ -173,7 +173,7 @@ class McpServers:
     def list_resources(self) -> list[ServerResource]:
         """Return the resources that are known now."""
         return [
-            ServerResource(server.spec.name, resource.uri, resource.title)
+            ServerResource(server.spec.name, resource.uri, resource.title, resource.is_template)
             for server in self._servers.values()
             for resource in (server.cached.listing.resources if server.cached else ())
         ]

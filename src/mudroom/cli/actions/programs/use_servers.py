@@ -22,6 +22,7 @@ from ....projections.safe_text import escape_line, sanitize, sanitize_line
 from ...output.listing import print_rows
 from ...output.progress import print_notice
 from ..load_settings import load_settings
+from .ask_form import TerminalQuestions
 from .load_programs import require_programs
 
 
@@ -30,14 +31,16 @@ class _FileContext:
 
     traceparent = ""
 
+    def __init__(self) -> None:
+        self._questions = TerminalQuestions()
+
     def show_progress(self, line: str) -> None:
         """Print a line on stderr."""
         print_notice(sanitize_line(line), prefix="")
 
     async def ask_user(self, form: InputForm) -> ApprovalDecision:
-        """Decline the question of a server: this command asks no one."""
-        print_notice(f"declined: {sanitize_line(form.message)}", prefix="")
-        return ApprovalDecision(False)
+        """Ask the user the question of a server; without a terminal, decline it and say so."""
+        return await self._questions.ask(form)
 
     def spill_path(self, name: str) -> str:
         """Create a file and return its path."""

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...._core.runs import Report
+from ...._core.tool_names import SERVER_PREFIX
 from ....config import Settings
 from ..load_permissions import LoadedPermissions
 from . import prepare_prompt, run_prepared
@@ -60,12 +61,17 @@ class WordsRun(Struct):
     teammates: Collection[str]
 
     async def run(self, call: PromptCall | None, words: str, data: str, **options: Any) -> Report:
-        """Run the prompt, or that of the file that it calls.
+        """Run the prompt, that of the file that it calls, or that of an MCP server.
 
         Arguments:
             words: of the command line. data: follows them.
             options: further arguments of `Session.run` and `Session.task`.
         """
+        if call is None and words.startswith(f"/{SERVER_PREFIX}"):
+            from .server_prompts import fetch_filled
+
+            fetched = await fetch_filled(self.session, words)
+            return await self._run_line(fetched.line, data, options, fetched)
         if call is None:
             return await self._run_line(words, data, options)
         from .prompt_calls import fill_call, run_forked

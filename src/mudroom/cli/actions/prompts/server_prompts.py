@@ -12,9 +12,29 @@ from .mentions import find_mentions
 
 if TYPE_CHECKING:
     from ....session import Session
+    from .prompt_calls import FilledPrompt
 
 MAX_RESOURCE = 100_000
 """Characters of a resource that are sent."""
+_MARK = "\x020\x03"
+
+
+async def fetch_filled(session: Session, line: str) -> FilledPrompt:
+    """Return the prompt of a server that a line calls. Raises MudroomError if there is none."""
+    name, _, words = line.partition(" ")
+    fetched = await fetch_prompt(session, name, words.strip())
+    if fetched is None:
+        raise UsageError(
+            f"{name}: the session has no MCP server", remedy="See which ones are used: mudroom mcp"
+        )
+    return make_filled(fetched)
+
+
+def make_filled(text: str) -> FilledPrompt:
+    """Return the text of a server as a prompt in which a mention means nothing."""
+    from .prompt_calls import FilledPrompt
+
+    return FilledPrompt(_MARK, outputs={_MARK: text})
 
 
 async def fetch_prompt(session: Session, command: str, words: str) -> str | None:

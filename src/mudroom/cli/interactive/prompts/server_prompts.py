@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from ...actions.prompts.prompt_calls import FilledPrompt
-from ...actions.prompts.server_prompts import fetch_prompt
+from ...actions.prompts.server_prompts import fetch_prompt, make_filled
 from .file_prompts import PromptScreen
-
-_MARK = "\x020\x03"
 
 
 async def run_server_prompt(conversation: PromptScreen, name: str, arguments: str) -> bool:
@@ -20,5 +17,6 @@ async def run_server_prompt(conversation: PromptScreen, name: str, arguments: st
     fetched = await conversation.run_stoppable(fetch_prompt(session, name, arguments))
     if fetched is None:
         return name.startswith("/mcp__")
-    await conversation.run_prompt(_MARK, FilledPrompt(_MARK, outputs={_MARK: fetched}))
+    filled = make_filled(fetched)
+    await conversation.run_prompt(filled.line, filled)
     return True

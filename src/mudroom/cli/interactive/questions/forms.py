@@ -78,9 +78,7 @@ async def _ask_field(ui: QuestionUI, title: str, form: InputForm, field: FormFie
         if choice == SKIP:
             return _NOTHING if field.default is None else field.default
         try:
-            value = parse_value(field, choice)
-            _check_limits(field, value)
-            return value
+            return parse_value(field, choice)
         except ValueError as error:
             fault = str(error)
 
@@ -117,21 +115,6 @@ def _format_field(field: FormField, fault: str) -> list[Line]:
 
 def _join(text: str) -> str:
     return f": {escape_hidden(text)}" if text else ""
-
-
-def _check_limits(field: FormField, value: object) -> None:
-    """Raise ValueError if a value is beyond the limits of its field."""
-    limits = field.limits
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if value < limits.get("minimum", value):
-            raise ValueError(f"{value} is less than {limits['minimum']}")
-        if value > limits.get("maximum", value):
-            raise ValueError(f"{value} is more than {limits['maximum']}")
-    if isinstance(value, str) and field.kind == "text":
-        if len(value) < limits.get("minLength", 0):
-            raise ValueError(f"it has fewer than {limits['minLength']} characters")
-        if len(value) > limits.get("maxLength", len(value)):
-            raise ValueError(f"it has more than {limits['maxLength']} characters")
 
 
 def _encode(value: object) -> str:

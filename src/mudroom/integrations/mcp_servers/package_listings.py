@@ -1,0 +1,153 @@
+"""What a server offers, listed with the package `mcp`: tools, prompts and resources, all pages.
+
+Import this module late: it imports the package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import mcp_types
+from mcp.client.client import Client
+from mcp.shared.exceptions import MCPError
+
+from .listing import ListedPrompt, ListedResource, ListedTool, Listing
+
+MAX_PAGES = 50
+MAX_ITEMS = 2_000
+"""Tools, prompts, resources, and templates of resources of one server that are used, of each."""
+
+Item = TypeVar("Item")
+
+
+class _Page(Protocol):
+    @property
+    def next_cursor(self) -> str | None: ...
+
+
+Page = TypeVar("Page", bound=_Page)
+
+
+async def list_offers(client: Client) -> Listing:
+    """Return all that a server offers. Its prompts and resources are left out if they fail."""
+    capabilities = client.server_capabilities
+    tools: list[ListedTool] = []
+    faults: list[str] = []
+    if capabilities.tools is not None:
+        listed = await _list_pages(
+            lambda cursor: client.list_tools(cursor=cursor),
+            lambda page: page.tools,
+            "tools",
+            faults,
+        )
+        unique = {tool.name: tool for tool in reversed(listed)}
+        tools = [_convert_tool(unique.pop(tool.name)) for tool in listed if tool.name in unique]
+    prompts: list[ListedPrompt] = []
+    resources: list[ListedResource] = []
+    if capabilities.prompts is not None:
+        prompts = await _list_prompts(client, faults)
+    if capabilities.resources is not None:
+        resources = await _list_resources(client, faults)
+    if capabilities.tools is None and not prompts and not resources:
+        faults.append("the server has no tools")
+    info = client.server_info
+    return Listing(
+        tuple(tools),
+        client.instructions or "",
+        f"{info.name} {info.version}".strip() if info else "",
+        client.protocol_version,
+        "; ".join(faults),
+        tuple(prompts),
+        tuple(resources),
+    )
+
+
+async def _list_pages(
+    load: Callable[[str | None], Awaitable[Page]],
+    get_items: Callable[[Page], list[Item]],
+    noun: str,
+    faults: list[str],
+) -> list[Item]:
+    """Return the items of all pages, up to the limits.
+
+    Arguments:
+        load: returns the page of a cursor.
+        noun: names the items. faults: a line is added if items are left out.
+    """
+    items: list[Item] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await load(cursor)
+        items += get_items(page)
+        cursor = page.next_cursor
+        if not cursor or len(items) > MAX_ITEMS:
+            break
+    if cursor or len(items) > MAX_ITEMS:
+        del items[MAX_ITEMS:]
+        faults.append(f"the server lists more than {len(items)} {noun}; the others are not used")
+    return items
+
+
+async def _list_optional(
+    load: Callable[[str | None], Awaitable[Page]],
+    get_items: Callable[[Page], list[Item]],
+    noun: str,
+    faults: list[str],
+) -> list[Item]:
+    """Return the items of all pages, none if the server cannot list them; see `_list_pages`."""
+    try:
+        return await _list_pages(load, get_items, noun, faults)
+    except MCPError as error:
+        if error.error.code == mcp_types.CONNECTION_CLOSED:
+            raise
+        return []
+
+
+async def _list_prompts(client: Client, faults: list[str]) -> list[ListedPrompt]:
+    prompts = await _list_optional(
+        lambda cursor: client.list_prompts(cursor=cursor),
+        lambda page: page.prompts,
+        "prompts",
+        faults,
+    )
+    return [
+        ListedPrompt(
+            prompt.name,
+            prompt.description or prompt.title or "",
+            tuple(each.name for each in prompt.arguments or ()),
+            tuple(each.name for each in prompt.arguments or () if each.required),
+        )
+        for prompt in prompts
+    ]
+
+
+async def _list_resources(client: Client, faults: list[str]) -> list[ListedResource]:
+    resources = await _list_optional(
+        lambda cursor: client.list_resources(cursor=cursor),
+        lambda page: page.resources,
+        "resources",
+        faults,
+    )
+    templates = await _list_optional(
+        lambda cursor: client.list_resource_templates(cursor=cursor),
+        lambda page: page.resource_templates,
+        "templates of resources",
+        faults,
+    )
+    listed = [ListedResource(str(each.uri), each.title or each.name) for each in resources]
+    return listed + [
+        ListedResource(each.uri_template, each.title or each.name, is_template=True)
+        for each in templates
+    ]
+
+
+def _convert_tool(tool: mcp_types.Tool) -> ListedTool:
+    notes = tool.annotations
+    return ListedTool(
+        tool.name,
+        tool.description or tool.title or "",
+        tool.input_schema,
+        bool(notes and notes.read_only_hint),
+        bool(notes and notes.idempotent_hint),
+    )
