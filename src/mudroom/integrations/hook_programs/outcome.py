@@ -12,13 +12,14 @@ from .event_rules import RULES
 
 BLOCKED = 2
 """Exit code of a program that blocks."""
+NO_REASON = "the hook gave no reason"
 _SHOWN_CHARACTERS = 500
 """Maximum characters of an error output in a message."""
 
 Decision = Literal["", "allow", "ask", "defer", "deny"]
 _ORDER: tuple[Decision, ...] = ("", "allow", "ask", "defer", "deny")
 """Decisions of several hooks: a later one replaces an earlier one."""
-_OLD_DECISIONS: dict[object, Decision] = {
+_OLD_DECISIONS: dict[str, Decision] = {
     "approve": "allow",
     "allow": "allow",
     "block": "deny",
@@ -89,7 +90,7 @@ def read_ending(
 def _read_block(event: str, reason: str) -> HookOutcome:
     """Return the outcome of exit code 2."""
     if RULES[event].blocks:
-        return HookOutcome(decision="deny", reason=reason or "the hook gave no reason")
+        return HookOutcome(decision="deny", reason=reason or NO_REASON)
     if event in ("PostToolUse", "PostToolUseFailure"):
         return HookOutcome(context=reason)
     failure = f"it ended with exit code {BLOCKED}, which cannot block {event}"
@@ -108,9 +109,13 @@ def read_output(event: str, output: object) -> HookOutcome:
     named = own.get("hookEventName", event)
     if named != event:
         return HookOutcome(failure=f"its output is for the event {named}, not {event}")
+    old = fields.get("decision")
+    if old not in (None, "") and not (isinstance(old, str) and old in _OLD_DECISIONS):
+        return HookOutcome(failure=f"decision is {old!r}")
+    decision = _OLD_DECISIONS[old] if isinstance(old, str) and old else ""
     outcome = HookOutcome(
-        decision=_OLD_DECISIONS.get(fields.get("decision"), ""),
-        reason=_get_text(fields, "reason"),
+        decision=decision,
+        reason=_get_text(fields, "reason") or (NO_REASON if decision == "deny" else ""),
         context=_get_text(own, "additionalContext"),
         message=_get_text(fields, "systemMessage"),
     )
@@ -127,21 +132,25 @@ def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> 
         decision = own.get("permissionDecision", outcome.decision)
         if decision not in _ORDER:
             return HookOutcome(failure=f"permissionDecision is {decision!r}")
-        reason = _get_text(own, "permissionDecisionReason") or outcome.reason
+        default = NO_REASON if decision == "deny" else ""
+        reason = _get_text(own, "permissionDecisionReason") or outcome.reason or default
         changed = own.get("updatedInput")
         return replace(
             outcome, decision=decision, reason=reason, updated_input=_get_object(changed)
         )
     if event == "PermissionRequest" and isinstance(own.get("decision"), Mapping):
         answer: Mapping[str, Any] = own["decision"]
-        denies = answer.get("behavior") == "deny"
-        message = _get_text(answer, "message") or outcome.reason
+        behavior = answer.get("behavior")
+        if behavior not in ("allow", "deny"):
+            return HookOutcome(failure=f"behavior is {behavior!r}")
+        denies = behavior == "deny"
+        message = _get_text(answer, "message") or outcome.reason or (NO_REASON if denies else "")
         return replace(
             outcome,
             decision="deny" if denies else "allow",
             reason=message,
             updated_input=_get_object(answer.get("updatedInput")),
-            stop=message or "a hook stopped the run" if denies and answer.get("interrupt") else "",
+            stop=message if denies and answer.get("interrupt") else "",
         )
     if event in ("PostToolUse", "PostToolUseFailure"):
         texts = [outcome.context]
@@ -149,7 +158,7 @@ def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> 
             texts.insert(0, outcome.reason)
         changed = own.get("updatedToolOutput", own.get("updatedMCPToolOutput", UNSET))
         context = "\n".join(filter(None, texts))
-        return replace(outcome, context=context, decision="", updated_output=changed)
+        return replace(outcome, context=context, decision="", reason="", updated_output=changed)
     return outcome
 
 

@@ -20,7 +20,7 @@ from ..._core.runs import Brief, Reason, Report
 from ..._core.tools import ToolResult
 from ...errors import StoppedByHook
 from .hook_set import HookSet
-from .outcome import HookOutcome
+from .outcome import NO_REASON, HookOutcome
 from .run_log import HookRun, RunLog
 from .tool_shapes import (
     ToolInput,
@@ -303,8 +303,9 @@ class SessionHooks(Hooks):
         if not (outcome.decision or context or arguments is not None):
             return None
         if outcome.decision == "deny":
-            reason = outcome.reason or "the hook gave no reason"
-            return ToolHookDecision(denial=reason, context=context, rule=outcome.origin)
+            return ToolHookDecision(
+                denial=outcome.reason or NO_REASON, context=context, rule=outcome.origin
+            )
         return ToolHookDecision(
             arguments=arguments,
             # A deferred call waits for a decision from outside: here the approver gives it.
