@@ -16,7 +16,7 @@ from . import agent_files, pricing
 from ._core.agents import Agent
 from ._core.board_tasks import BoardOffer
 from ._core.budgets import Budget
-from ._core.events import AnyEvent, StoredEvent
+from ._core.events import AnyEvent
 from ._core.listings import ListingLimits, count_listed_characters
 from ._core.ports import Environment, Journal, SessionServers
 from ._core.tools import Tool
@@ -55,6 +55,7 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
 from .permissions.rules import Verdict
+from .projections.past_events import PastEvents
 from .recorded_options import find_folder, find_home, get_environ
 from .tools._sources import SessionToolSources
 from .workers.local import LocalWorker
@@ -119,7 +120,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 async def open_resources(
     options: SessionOptions,
     watchers: list[Callable[[AnyEvent], None]],
-    past_events: dict[str, list[StoredEvent]],
+    past_events: PastEvents,
 ) -> SessionResources:
     """Choose and open everything a session uses. If it raises, nothing stays open.
 
@@ -164,7 +165,7 @@ class _Builder:
     async def build(
         self,
         watchers: list[Callable[[AnyEvent], None]],
-        past_events: dict[str, list[StoredEvent]],
+        past_events: PastEvents,
     ) -> SessionResources:
         catalog = load_catalog(
             self._options,
@@ -237,7 +238,7 @@ class _Builder:
         catalog: AgentCatalog,
         journal: Journal,
         watchers: list[Callable[[AnyEvent], None]],
-        past_events: dict[str, list[StoredEvent]],
+        past_events: PastEvents,
         toolbox: dict[str, Tool],
         limits: ListingLimits,
         child_models: Mapping[str, str],

@@ -16,6 +16,7 @@ from ._engine.compaction.summary import has_summary
 from ._engine.recorded_conversations import find_report, group_by_run
 from .errors import JournalDamaged, UnknownName
 from .projections.context import Cleared, ContextBuilder
+from .projections.past_events import PastEvents
 
 
 class ConversationRun(Struct, frozen=True):
@@ -47,7 +48,7 @@ class ConversationState:
     def __init__(self) -> None:
         self.run_count = 0
         self.latest_run = ""
-        self.unfinished_events: dict[str, list[StoredEvent]] = {}
+        self.unfinished_events = PastEvents()
         self._runs: dict[str, ConversationRun] = {}
         self._current_run = ""
         self._context = ContextBuilder()

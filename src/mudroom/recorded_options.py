@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from . import config
 from ._core.events import RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal
-from ._core.runs import Brief
 from ._core.tool_patterns import parse_tool_patterns
 from ._platform.path_text import path_from_text
 from .conversation_state import select_finished
@@ -68,7 +67,7 @@ async def use_recorded_options(
             remedy="Start a new session.",
         )
     briefs = [
-        event.brief for event in events if isinstance(event, RunStarted) and event.brief.depth == 0
+        event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
     ]
     of_session = [brief for brief in briefs if not brief.has_own_model]
     reuses_model = options.model == "auto" and of_session
@@ -89,7 +88,7 @@ async def use_recorded_options(
 
 def _choose_style(options: SessionOptions, events: Sequence[StoredEvent]) -> dict[str, str]:
     """Return the options about the output style: a resumed session keeps its last one."""
-    opened = [event for event in events if isinstance(event, SessionOpened) and event.output_style]
+    opened = [event for event in events if type(event) is SessionOpened and event.output_style]
     is_chosen_now = options.output_style and not options.output_style_origin
     if is_chosen_now or not opened:
         return {}
@@ -114,20 +113,24 @@ def describe_other_board(events: Sequence[StoredEvent], board: str) -> str:
 
 def is_board_offered(events: Sequence[StoredEvent]) -> bool:
     """Return whether the tools for the task board were offered to all runs of a session."""
-    briefs = [event.brief for event in events if isinstance(event, RunStarted)]
-    return bool(_find_board(events)) or any(map(_has_offered_board, briefs))
+    selections = {
+        (event.brief.agent.tools, event.brief.tools)
+        for event in events
+        if type(event) is RunStarted
+    }
+    return bool(_find_board(events)) or any(_has_offered_board(*each) for each in selections)
 
 
 def _find_board(events: Sequence[StoredEvent]) -> str:
     """Return the file name of the last task board that all runs were offered, "" for none."""
-    boards = [each.board for each in events if isinstance(each, SessionOpened) and each.board]
+    boards = [each.board for each in events if type(each) is SessionOpened and each.board]
     return boards[-1] if boards else ""
 
 
-def _has_offered_board(brief: Brief) -> bool:
+def _has_offered_board(agent_tools: tuple[str, ...] | None, tools: tuple[str, ...]) -> bool:
     """Return whether a run has tools for the board that its agent does not name."""
-    named = {pattern.tool for pattern in parse_tool_patterns(brief.agent.tools)}
-    return any(tool in BOARD_TOOLS and tool not in named for tool in brief.tools)
+    named = {pattern.tool for pattern in parse_tool_patterns(agent_tools)}
+    return any(tool in BOARD_TOOLS and tool not in named for tool in tools)
 
 
 async def copy_journal(

@@ -14,10 +14,10 @@ import sys
 
 import msgspec
 
-from ._core.events import StoredEvent
 from ._platform.event_loop import run_event_loop
 from ._platform.garbage_collector import collect_garbage_less_often
 from ._platform.open_files import raise_open_file_limit
+from .projections.past_events import PastEvents
 from .worker_services import build_worker_services
 from .workers.process.channel import Channel
 from .workers.process.messages import ToWorker, WorkerConfig
@@ -32,7 +32,7 @@ async def serve(connection: socket.socket) -> None:
     if not isinstance(config, WorkerConfig):
         return
     link = SessionLink(channel)
-    past_events: dict[str, list[StoredEvent]] = {}
+    past_events = PastEvents()
     services = build_worker_services(config, link, past_events)
     await RunServer(link, services, past_events, config.max_children).serve(channel)
     services.environments.shared.sandbox.close()

@@ -11,7 +11,6 @@ import msgspec
 from . import agent_files, pricing
 from ._core.board_tasks import BoardOffer
 from ._core.compaction import CompactionOptions
-from ._core.events import StoredEvent
 from ._core.listings import ListingLimits
 from ._core.ports import Board, ToolServers
 from ._core.tools import Tool
@@ -29,6 +28,7 @@ from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.rules import Permissions
+from .projections.past_events import PastEvents
 from .workers.process.messages import WorkerConfig
 from .workers.process.rate_limits import RemoteRateLimiter
 from .workers.process.remote_services import (
@@ -155,7 +155,7 @@ def _open_board(config: WorkerConfig) -> Board | None:
 
 
 def build_worker_services(
-    config: WorkerConfig, link: SessionLink, past_events: dict[str, list[StoredEvent]]
+    config: WorkerConfig, link: SessionLink, past_events: PastEvents
 ) -> SessionServices:
     """Build the services of the runs in a worker process.
 

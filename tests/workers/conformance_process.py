@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from mudroom._core.events import StoredEvent
 from mudroom._engine.meters.registry import Meters
+from mudroom.projections.past_events import PastEvents
 from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.process.channel import Channel
 from mudroom.workers.process.messages import ToWorker, WorkerConfig
@@ -26,7 +26,7 @@ async def serve(connection: socket.socket) -> None:
     config = await channel.receive()
     assert isinstance(config, WorkerConfig)
     link = SessionLink(channel)
-    past_events: dict[str, list[StoredEvent]] = {}
+    past_events = PastEvents()
     services = replace(
         WorkerStage(Path(config.folder)).services,
         journal=RemoteJournal(link),

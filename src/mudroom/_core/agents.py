@@ -59,7 +59,7 @@ class WorkspaceKind(StrEnum):
     """A copy of the caller's files; at the end of the run its changes are merged into them."""
 
 
-class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
+class WorkspaceSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     """The workspace that a run needs.
 
     Arguments:
@@ -100,7 +100,9 @@ class Output(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
     optional: bool = False
 
 
-class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, omit_defaults=True):
+class Agent(
+    Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, omit_defaults=True
+):
     """Specification of an agent.
 
     Arguments:

@@ -126,9 +126,10 @@ def check_limits(limits: Struct, *, fractional: tuple[str, ...]) -> None:
         fractional: fields that need not be whole numbers.
     """
     for name, amount in zip(limits.__struct_fields__, astuple(limits), strict=True):
-        if amount is not None:
-            where = type(limits).__name__
-            check_amount(name, amount, where, is_count=name not in fractional)
+        # Most amounts of the many budgets of a record end here.
+        if amount is None or (type(amount) is int and 0 <= amount <= _LARGEST):
+            continue
+        check_amount(name, amount, type(limits).__name__, is_count=name not in fractional)
 
 
 def check_amount(

@@ -20,7 +20,7 @@ class CheckResults:
 
     def observe(self, event: StoredEvent) -> None:
         """Add the result in an event, if it has one."""
-        if isinstance(event, CheckFinished):
+        if type(event) is CheckFinished:
             self._results[event.command, event.tree] = event
 
     def find(

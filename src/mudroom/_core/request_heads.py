@@ -30,7 +30,9 @@ class RequestHeads:
     def load(self, events: Iterable[StoredEvent]) -> None:
         """Add the heads of recorded events."""
         for event in events:
-            if isinstance(event, RunStarted | RunResumed) and event.head and event.head.system:
+            if type(event) is not RunStarted and type(event) is not RunResumed:
+                continue
+            if event.head and event.head.system:
                 self._recorded |= {event.head.id, *event.head.parts}
 
     def describe(self, config: RequestConfig) -> RequestHead:

@@ -53,7 +53,7 @@ class Check(Struct, frozen=True, omit_defaults=True):
     is_from_user: bool = False
 
 
-class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Brief(Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Complete input of a run; the run knows nothing else.
 
     Arguments:
@@ -150,7 +150,7 @@ class RequestHead(Struct, frozen=True, omit_defaults=True, gc=False):
     parts: dict[str, str | ToolDescription] = {}
 
 
-class InboxMessage(Struct, frozen=True):
+class InboxMessage(Struct, frozen=True, gc=False):
     """A message to a run while it works.
 
     Arguments:
@@ -172,7 +172,7 @@ class InboxMessage(Struct, frozen=True):
     task: int = 0
 
 
-class Work(Struct, frozen=True, omit_defaults=True):
+class Work(Struct, frozen=True, gc=False, omit_defaults=True):
     """What a run made of its isolated workspace.
 
     Arguments:
@@ -191,7 +191,7 @@ class Work(Struct, frozen=True, omit_defaults=True):
     missing: tuple[str, ...] = ()
 
 
-class MergeCounts(Struct, frozen=True, omit_defaults=True):
+class MergeCounts(Struct, frozen=True, gc=False, omit_defaults=True):
     """What became of the work of children with isolated workspaces.
 
     Arguments:
@@ -211,7 +211,7 @@ class MergeCounts(Struct, frozen=True, omit_defaults=True):
     checks: tuple[str, ...] = ()
 
 
-class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
+class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Output of a run.
 
     Arguments:

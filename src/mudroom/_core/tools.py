@@ -51,7 +51,7 @@ class ToolCategory(StrEnum):
     """Changes the task board of the project."""
 
 
-class ToolResult(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
+class ToolResult(Struct, metaclass=NamedFields, frozen=True, gc=False, omit_defaults=True):
     """Result of a tool call for its three readers: the model, the user, a developer.
 
     Arguments:

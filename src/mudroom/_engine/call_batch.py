@@ -17,7 +17,7 @@ INTERRUPTED = (
 )
 
 
-class CallOutcome(Struct, frozen=True):
+class CallOutcome(Struct, frozen=True, gc=False):
     """Outcome of a tool call. `refused`: the call never acted."""
 
     call_id: str

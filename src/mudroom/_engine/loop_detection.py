@@ -27,6 +27,7 @@ LONGEST_PERIOD = 5
 _WORK_ID = compile_later(r"(?<!\d)\d++(?:[.-]\d++)+")
 """An id of a run or a command, also with the hyphen that it has in file names."""
 
+_EVIDENCE_START = "[evidence: "
 _EVIDENCE = compile_later(r"^\[evidence: .*\]$", re.MULTILINE)
 """The line of a report with times and ids, which are never the same."""
 
@@ -100,5 +101,6 @@ class LoopDetector:
         def replace_id(match: re.Match[str]) -> str:
             return "#" if match[0].replace("-", ".") in self._work_ids else match[0]
 
-        same = _WORK_ID.sub(replace_id, _EVIDENCE.sub("", text))
+        same = _EVIDENCE.sub("", text) if _EVIDENCE_START in text else text
+        same = _WORK_ID.sub(replace_id, same)
         return text if same == text else "\n".join(dict.fromkeys(same.split("\n")))

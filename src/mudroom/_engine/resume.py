@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from .._core.agents import WorkspaceKind
 from .._core.budgets import Limit
 from .._core.events import (
     Compacted,
@@ -16,7 +16,6 @@ from .._core.events import (
     RunStarted,
     RunWaiting,
     StoredEvent,
-    TeamMessageSent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -30,15 +29,15 @@ from .._core.messages import (
     Usage,
     UserBlock,
 )
-from .._core.run_ids import is_child_id, is_next_run, join_run_id, make_first_id
+from .._core.run_ids import join_run_id
 from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
+from ..projections.past_events import PastEvents
 from .call_batch import INTERRUPTED, CallOutcome
 from .call_context import CallContext
 from .changes.content_hashes import hash_present
 from .compaction.record_file import rebuild_context
 from .compaction.shortening import apply_edit
-from .compaction.summary import find_summary_runs
 from .inbox.notification import is_notification, make_notification
 from .meters.meter import NEAR_LIMIT
 from .meters.run_timer import sum_worked_seconds
@@ -47,7 +46,6 @@ from .phase import Phase, Resumption
 from .recorded_conversations import find_report, list_returned_runs
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL, OutputRefusal
-from .team_registry import list_next_ids
 
 NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")): limit for limit in Limit}
 
@@ -60,13 +58,13 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     restorer = _Restorer(run)
     for number, event in enumerate(events, 1):
         restorer.apply(event)
-        if isinstance(event, ResultsCleared | Compacted):
+        if type(event) is ResultsCleared or type(event) is Compacted:
             apply_edit(run, event, rebuild_context(run, events[:number]).sent_messages)
-        if isinstance(event, ToolCallFinished):
+        if type(event) is ToolCallFinished:
             await _restore_memo(run, event, restorer.calls)
     run.conversation.queue_again(restorer.sent_blocks)
     past = run.services.past_events
-    below = (event for child in walk_descendants(past, run.run_id) for event in past[child])
+    below = (event for child in past.walk_below(run.run_id) for event in past[child])
     run.timer.add_past(sum_worked_seconds(events, below))
     return Resumption(
         restorer.pending_answer,
@@ -91,24 +89,25 @@ class _Restorer:
         self.pending_answer: AssistantMessage | None = None
         self.summary_reason: Reason | None = None
         self.is_interrupted = False
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            ToolCallStarted: self._start_call,
+            FileWriteIntended: self._intend_write,
+            ToolCallFinished: self._finish_call,
+            MessageSent: self._restore_message,
+            RunWaiting: self._restore_wait,
+            NoteInjected: self._restore_note,
+            MessageDelivered: self._restore_note,
+            WorkMerged: run.evidence.add_merge,
+            TurnStarted: self._start_turn,
+            TurnFinished: self._finish_turn,
+            TurnFailed: self._fail_turn,
+            ResultsCleared: self._restore_edit,
+            Compacted: self._restore_edit,
+        }
 
     def apply(self, event: StoredEvent) -> None:
-        if isinstance(event, ToolCallStarted | FileWriteIntended | ToolCallFinished):
-            self._apply_call(event)
-        elif isinstance(event, MessageSent | RunWaiting):
-            self._restore_arrival(event)
-        elif isinstance(event, NoteInjected):
-            self._restore_note(event)
-        elif isinstance(event, WorkMerged):
-            self._run.evidence.add_merge(event)
-        elif isinstance(event, TurnStarted):
-            self._start_turn(event)
-        elif isinstance(event, TurnFinished):
-            self._finish_turn(event)
-        elif isinstance(event, TurnFailed):
-            self._fail_turn(event)
-        elif isinstance(event, ResultsCleared | Compacted):
-            self._restore_edit(event)
+        if handler := self._handlers.get(type(event)):
+            handler(event)
 
     def _restore_edit(self, event: ResultsCleared | Compacted) -> None:
         if isinstance(event, ResultsCleared) or event.cause != "user":
@@ -116,20 +115,14 @@ class _Restorer:
         if isinstance(event, Compacted) and event.summary_run:
             self._charge_child(event.summary_run, 0)
 
-    def _apply_call(self, event: ToolCallStarted | FileWriteIntended | ToolCallFinished) -> None:
-        batch = self._run.batch
-        if isinstance(event, ToolCallStarted):
-            self.calls[event.call.id] = event.call
-            batch.restore_start(event.call)
-        elif isinstance(event, FileWriteIntended):
-            batch.started[event.call_id] = event
-        else:
-            self._finish_call(event)
+    def _start_call(self, event: ToolCallStarted) -> None:
+        self.calls[event.call.id] = event.call
+        self._run.batch.restore_start(event.call)
 
-    def _restore_arrival(self, event: MessageSent | RunWaiting) -> None:
-        if isinstance(event, RunWaiting):
-            self._restore_wait(event)
-            return
+    def _intend_write(self, event: FileWriteIntended) -> None:
+        self._run.batch.started[event.call_id] = event
+
+    def _restore_message(self, event: MessageSent) -> None:
         self._run.inbox.restore(event.message)
         if event.result is not None:
             self._run.background.titles.setdefault(event.message.sender, "")
@@ -239,7 +232,7 @@ class _Restorer:
         child = join_run_id(event.run, event.turn, position)
         past = self._run.services.past_events
         if child in past:
-            self._charge_child(child, 1 + sum(1 for _ in walk_descendants(past, child)))
+            self._charge_child(child, 1 + sum(1 for _ in past.walk_below(child)))
 
     def _charge_child(self, child: str, children: int) -> Report | None:
         run = self._run
@@ -257,9 +250,9 @@ class _Restorer:
         """Charge a background child that has sent its notification, and add its evidence."""
         past = self._run.services.past_events
         self._run.background.titles.setdefault(child, "")
-        below = sum(1 for _ in walk_descendants(past, child))
+        below = sum(1 for _ in past.walk_below(child))
         for returned in list_returned_runs(past, child):
-            below += 1 + sum(1 for _ in walk_descendants(past, returned))
+            below += 1 + sum(1 for _ in past.walk_below(returned))
         report = self._charge_child(child, 1 + below)
         started = next(iter(past.get(child, ())), None)
         shares_files = not (
@@ -269,12 +262,12 @@ class _Restorer:
             self._run.evidence.add_report(report)
 
 
-def sum_estimates(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Usage:
+def sum_estimates(past: PastEvents, run_id: str) -> Usage:
     """Return the estimated tokens of the answers of a run, and below it, that were cut off."""
     estimate = Usage()
-    for each in (run_id, *walk_descendants(past, run_id)):
+    for each in (run_id, *past.walk_below(run_id)):
         for event in past.get(each, ()):
-            if isinstance(event, TurnFailed):
+            if type(event) is TurnFailed:
                 estimate += event.estimate
     return estimate
 
@@ -310,43 +303,6 @@ def report_interrupted(run: RunContext, work_id: str) -> None:
     run.evidence.add_files(result)
     message = make_notification(work_id, "stopped", "an interrupted command", INTERRUPTED)
     run.inbox.put(message, result)
-
-
-def walk_descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
-    """Yield the ids of the runs below a run. Reads only the events of these runs."""
-    names: set[str] = set()
-    if not is_child_id(run_id):  # messages between two prompts begin runs, too
-        for child in [key for key in past if key.startswith(make_first_id(run_id, ""))]:
-            yield child
-    for event in past.get(run_id, ()):
-        children: list[str] = []
-        if isinstance(event, TurnFinished):
-            count = len(event.message.tool_calls)
-            children = [join_run_id(run_id, event.turn, number + 1) for number in range(count)]
-            children += find_summary_runs(past, run_id, event.turn)
-        elif isinstance(event, RunStarted):
-            children = find_summary_runs(past, run_id, event.turn)
-        elif isinstance(event, TeamMessageSent) and event.to not in names and is_child_id(run_id):
-            names.add(event.to)
-            children = list_next_ids(make_first_id(run_id, event.to), 1)
-        for child in children:
-            if child in past:
-                yield child
-                yield from walk_descendants(past, child)
-                yield from _walk_next_runs(past, child)
-
-
-def _walk_next_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
-    """Yield the ids of the later runs that the engine began for a named child, and those below."""
-    first = past[run_id][0]
-    if is_next_run(run_id) or not isinstance(first, RunStarted):
-        return
-    if not first.brief.name and first.brief.workspace.kind is not WorkspaceKind.ISOLATED:
-        return
-    for later in list_next_ids(run_id, 2):
-        if later in past:
-            yield later
-            yield from walk_descendants(past, later)
 
 
 def collect_reminders(run: RunContext) -> list[str]:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget, Limit
 from .._core.checks import CheckResults
-from .._core.events import AnyEvent, Compacted, ResultsCleared, StoredEvent, WorkMerged
+from .._core.events import AnyEvent, Compacted, ResultsCleared, WorkMerged
 from .._core.messages import Usage
 from .._core.ports import (
     Approver,
@@ -28,6 +28,7 @@ from .._core.ports import (
 from .._core.request_heads import RequestHeads
 from .._core.runs import Brief, Work
 from ..errors import UsageError
+from ..projections.past_events import PastEvents
 from ..projections.trace_ids import TraceIds
 from .changes.live_overlaps import LiveOverlaps
 from .changes.versions import FileVersions
@@ -160,7 +161,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     reports_costs: bool = False
     redact: Callable[[str], str] = str
     mark_report: Callable[[str], str] = str
-    past_events: Mapping[str, Sequence[StoredEvent]] = {}
+    past_events: PastEvents = field(default_factory=PastEvents)
     watchers: list[Callable[[AnyEvent], None]] = []
     hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)

@@ -9,7 +9,6 @@ from msgspec import Struct
 from .._core.agents import WorkspaceKind
 from .._core.events import RunStarted, StoredEvent, TeamMessageSent, WorkMerged
 from .._core.messages import Message
-from .._core.run_ids import make_next_id
 from .._core.runs import Brief
 from ..projections.team import Roster, Teammate, normalize_name
 from .recorded_conversations import RecordedRuns
@@ -21,16 +20,11 @@ PARENT_NAMES = (PARENT, "main", "lead", "team-lead")
 ALL = "*"
 """Receiver that stands for all children, or for all teammates of the sender."""
 
-_FIRST_EVENTS = (RunStarted, TeamMessageSent)
+_FIRST_EVENTS = {RunStarted, TeamMessageSent}
 """Events that matter in a session without children that another run continues."""
 
 MAX_RUNS = 20
 """Runs of one name under one run of the parent: two children must not wake each other for ever."""
-
-
-def list_next_ids(first: str, number: int) -> list[str]:
-    """Return the possible ids of the runs that the engine begins, from a number on."""
-    return [make_next_id(first, each) for each in range(number, MAX_RUNS + 1)]
 
 
 class TeamRequest(Struct, frozen=True):
@@ -93,7 +87,7 @@ class Teams:
 
     def observe(self, event: StoredEvent) -> None:
         """Add an event of any run, in the order of the record."""
-        if not self._conversations.records and not isinstance(event, _FIRST_EVENTS):
+        if not self._conversations.records and type(event) not in _FIRST_EVENTS:
             return
         self.roster.apply(event)
         self._keep_conversation(event)
@@ -104,7 +98,7 @@ class Teams:
     def _keep_conversation(self, event: StoredEvent) -> None:
         """Add an event of a run that a later run may continue."""
         records = self._conversations.records
-        may_continue = isinstance(event, RunStarted) and (
+        may_continue = type(event) is RunStarted and (
             event.brief.workspace.kind is WorkspaceKind.ISOLATED or self.roster.get(event.run)
         )
         if may_continue or event.run in records:

@@ -79,14 +79,14 @@ class ContextBuilder(TranscriptBuilder):
 
     def apply(self, event: StoredEvent) -> None:
         """Add the next event of the run."""
-        if isinstance(event, ResultsCleared):
+        if type(event) is ResultsCleared:
             cleared = Cleared().add(event)
             self.cleared = self.cleared.add(event)
             self._messages = list(cleared.clear_messages(self._messages))
             self._pending_content = cleared.clear_blocks(self._pending_content)
             for call_id in event.texts.keys() & self._results.keys():
                 self._results[call_id] = cleared.clear_block(self._results[call_id])
-        elif isinstance(event, Compacted):
+        elif type(event) is Compacted:
             self._messages = list(event.messages)
             self.is_compacted = True
         else:

@@ -24,12 +24,11 @@ from .._core.run_ids import find_root_id, is_child_id
 
 ComputePrice = Callable[[str, Usage], float | None]
 
-_LASTING = (TeamMessageSent, WorkMerged, CheckStarted, CheckFinished)
-_PROCESS_STARTS = (SessionOpened, RunResumed)
-_RUN_STARTS = (RunStarted, RunResumed)
+_LASTING = {TeamMessageSent, WorkMerged, CheckStarted, CheckFinished}
 """Events of a task that later runs of the session may need."""
 
 
+# `type(event) is ...` takes a fifth of the time of `isinstance`, and no event has a subclass here.
 class PastAmounts:
     """Amounts that recorded runs have spent.
 
@@ -53,17 +52,17 @@ class PastAmounts:
     def apply(self, event: StoredEvent) -> None:
         """Add an event of a run whose earlier events were added."""
         is_root = not is_child_id(event.run)
-        if isinstance(event, TurnFinished):
+        if type(event) is TurnFinished:
             usage = event.message.usage
             self._add_costs(event.message.answered_by or self._models[event.run], usage)
             self.usage += usage
             self.turns += is_root and event.run not in self._summarising
-        elif isinstance(event, TurnFailed):
+        elif type(event) is TurnFailed:
             self.estimate += event.estimate
-        elif isinstance(event, RunStarted):
+        elif type(event) is RunStarted:
             self._models[event.run] = event.brief.model
             self.children += not is_root
-        elif isinstance(event, TurnStarted) and event.summary_reason:
+        elif type(event) is TurnStarted and event.summary_reason:
             self._summarising.add(event.run)
 
     def add(self, other: PastAmounts) -> None:
@@ -97,15 +96,15 @@ class WorkedTime:
 
     def apply(self, event: StoredEvent) -> None:
         """Add the next event of the session."""
-        is_new_process = isinstance(event, _PROCESS_STARTS)
-        if self._working and not is_new_process:
+        kind = type(event)
+        if self._working and kind is not SessionOpened and kind is not RunResumed:
             self.seconds += event.at - self._last_at
         self._last_at = event.at
-        if isinstance(event, SessionOpened):
+        if kind is SessionOpened:
             self._working.clear()
-        elif isinstance(event, _RUN_STARTS):
+        elif kind is RunStarted or kind is RunResumed:
             self._working.add(event.run)
-        elif isinstance(event, RunFinished):
+        elif kind is RunFinished:
             self._working.discard(event.run)
 
 
@@ -147,17 +146,19 @@ class OpenEvents:
         self.count += 1
         self.time.apply(event)
         self._events[self.count] = event
-        if not (self._drops_tasks and event.run):
-            return
+        if self._drops_tasks and (self._tasks or type(event) is RunStarted):
+            self._add_to_task(event)
+
+    def _add_to_task(self, event: StoredEvent) -> None:
         root = find_root_id(event.run)
-        if root == event.run and isinstance(event, RunStarted) and event.brief.depth:
+        if root == event.run and type(event) is RunStarted and event.brief.depth:
             self._tasks[root] = []
         if (positions := self._tasks.get(root)) is None:
             return
         positions.append(self.count)
-        if isinstance(event, _LASTING) or _is_lasting(event):
+        if type(event) in _LASTING or _is_lasting(event):
             del self._tasks[root]
-        elif root == event.run and isinstance(event, RunFinished):
+        elif root == event.run and type(event) is RunFinished:
             self._drop(root)
 
     def extend(self, events: Iterable[StoredEvent]) -> None:
@@ -183,7 +184,7 @@ class OpenEvents:
 
 def _is_lasting(event: StoredEvent) -> bool:
     """Return whether a run starts that others may continue, or whose work may be open."""
-    if not isinstance(event, RunStarted):
+    if type(event) is not RunStarted:
         return False
     brief = event.brief
     return bool(brief.name) or brief.workspace.kind is WorkspaceKind.ISOLATED

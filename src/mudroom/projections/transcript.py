@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from .._core.events import (
+    MessageDelivered,
     NoteInjected,
     RunResumed,
     RunStarted,
@@ -66,24 +67,24 @@ class TranscriptBuilder:
 
     def apply(self, event: StoredEvent) -> None:
         """Add the next event of the run."""
-        if isinstance(event, RunStarted) and not self._has_started:
+        if type(event) is RunStarted and not self._has_started:
             self._has_started = True
             self._messages.extend(event.brief.history)
             self._pending_content.extend(event.brief.blocks)
-        elif isinstance(event, NoteInjected):
+        elif type(event) is NoteInjected or type(event) is MessageDelivered:
             self._pending_content.append(TextBlock(event.text))
-        elif isinstance(event, ToolCallFinished):
+        elif type(event) is ToolCallFinished:
             block = make_result_block(event.call_id, event.name, event.result)
             self._results.setdefault(event.call_id, block)
-        elif isinstance(event, TurnStarted):
+        elif type(event) is TurnStarted:
             self._flush()
             self._waits_for_answer = True
-        elif _repeats_request(event):
-            self._reopen_last_request()
-        elif isinstance(event, TurnFinished):
+        elif type(event) is TurnFinished:
             self._messages.append(event.message)
             self._waits_for_answer = False
             self._open_calls = event.message.tool_calls
+        elif _repeats_request(event):
+            self._reopen_last_request()
 
     def build(self) -> tuple[Message, ...]:
         """Return the messages so far; more events may follow."""
@@ -137,6 +138,6 @@ def _name_like_call(result: ToolResultBlock, call: ToolCallBlock) -> ToolResultB
 
 def _repeats_request(event: StoredEvent) -> bool:
     """Return whether the run sends a request without an answer again."""
-    if isinstance(event, TurnFailed):
+    if type(event) is TurnFailed:
         return event.overflow > 0
-    return isinstance(event, RunResumed) or (isinstance(event, RunWaiting) and event.is_interrupted)
+    return type(event) is RunResumed or (type(event) is RunWaiting and event.is_interrupted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from .._engine.run_tools.send_message import SEND_MESSAGE
 from .._engine.session_context import SessionServices, SingleEnvironment
 from ..journals.memory import MemoryJournal
 from ..models.scripted import Answer, Request, ScriptedModel, call
+from ..projections.past_events import PastEvents
 from ..workspaces.shared import SharedWorkspace
 from .clock import LoopClock
 
@@ -155,7 +156,7 @@ class WorkerStage:
         self,
         folder: Path,
         *,
-        past_events: Mapping[str, Sequence[StoredEvent]] | None = None,
+        past_events: Mapping[str, list[StoredEvent]] | None = None,
         journal: MemoryJournal | None = None,
     ) -> None:
         self.folder = folder
@@ -179,7 +180,7 @@ class WorkerStage:
             agents=_AGENTS,
             spill_folder=str(folder / "spills"),
             environment_text="",
-            past_events=past_events or {},
+            past_events=PastEvents(past_events),
             watchers=[self.events.append],
         )
 

@@ -335,10 +335,10 @@ class LocalWorker:
         return RunContext(brief, meter, self._services, self._child_worker, control, environment)
 
     def _charge_past_run(self, meter: Meter, report: Report) -> None:
-        from .._engine.resume import sum_estimates, walk_descendants
+        from .._engine.resume import sum_estimates
 
         past = self._services.past_events
-        below = (past[run][0] for run in walk_descendants(past, report.run_id))
+        below = (past[run][0] for run in past.walk_below(report.run_id))
         children = sum(
             isinstance(event, RunStarted) and not event.brief.is_compaction for event in below
         )

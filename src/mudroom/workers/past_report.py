@@ -17,7 +17,7 @@ from .._core.runs import Reason, Report
 from .._engine.call_batch import CallOutcome
 from .._engine.evidence import Evidence
 from .._engine.meters.run_timer import sum_worked_seconds
-from .._engine.resume import sum_estimates, walk_descendants
+from .._engine.resume import sum_estimates
 from .._engine.session_context import SessionServices
 
 
@@ -34,7 +34,7 @@ def make_past_report(
     if not events or not isinstance(events[0], RunStarted):
         return Report(text="", reason=reason, run_id=run_id, outputs=outputs)
     brief = events[0].brief
-    below = [event for child in walk_descendants(past, run_id) for event in past[child]]
+    below = [event for child in past.walk_below(run_id) for event in past[child]]
     models = {each.run: each.brief.model for each in below if isinstance(each, RunStarted)}
     models[run_id] = brief.model
     usage, usd = _sum_answers(services, [*events, *below], models)

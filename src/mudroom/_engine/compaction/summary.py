@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -51,14 +51,6 @@ def has_summary(report: Report | None) -> bool:
 def make_summary_id(run_id: str, turn: int, number: int) -> str:
     """Return the id of a summary run: "1.8.c1" is the first one after turn 8 of run "1"."""
     return join_run_id(run_id, turn, f"c{number}")
-
-
-def find_summary_runs(known: Container[str], run_id: str, turn: int) -> list[str]:
-    """Return the ids of the known summary runs after a turn."""
-    ids: list[str] = []
-    while (summary := make_summary_id(run_id, turn, len(ids) + 1)) in known:
-        ids.append(summary)
-    return ids
 
 
 def make_summary_brief(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from operator import attrgetter
 
 from ..._core.budgets import Limit, LimitState
 from ..._core.events import MessageSent, RunResumed, RunWaiting, StoredEvent
@@ -69,19 +70,18 @@ def sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[Stor
 
     The time in which the run was interrupted does not count.
     """
-    moments = [(event.at, event) for event in events]
-    moments += [(event.at, event) for event in descendants]
-    run_id = moments[0][1].run
+    all_events = [*events, *descendants]
+    run_id = all_events[0].run
     seconds = 0.0
-    last = moments[0][0]
+    last = all_events[0].at
     is_interrupted = False
-    for at, event in sorted(moments, key=lambda moment: moment[0]):
-        is_own = event.run == run_id
-        if not is_interrupted and not (is_own and isinstance(event, RunResumed)):
-            seconds += at - last
-        last = at
-        if is_own and isinstance(event, RunWaiting):
+    all_events.sort(key=attrgetter("at"))
+    for event in all_events:
+        if not (is_interrupted or (type(event) is RunResumed and event.run == run_id)):
+            seconds += event.at - last
+        last = event.at
+        if type(event) is RunWaiting and event.run == run_id:
             is_interrupted = event.is_interrupted
-        elif is_own and isinstance(event, MessageSent) and event.message.sender == "user":
+        elif type(event) is MessageSent and event.run == run_id and event.message.sender == "user":
             is_interrupted = False
     return seconds

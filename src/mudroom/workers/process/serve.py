@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from ..._core.events import StoredEvent
 from ..._core.ports import RunHandle
 from ..._engine.session_context import SessionServices
+from ...projections.past_events import PastEvents
 from ..local import LocalWorker
 from .channel import Channel
 from .messages import (
@@ -38,7 +38,7 @@ class RunServer:
         self,
         link: SessionLink,
         services: SessionServices,
-        past_events: dict[str, list[StoredEvent]],
+        past_events: PastEvents,
         max_children: int,
     ) -> None:
         self._link = link

@@ -16,7 +16,6 @@ from ..._core.events import MessageSent, RunFinished, StoredEvent
 from ..._core.ports import RateLimiter, RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.recorded_conversations import find_report
-from ..._engine.resume import walk_descendants
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
 from .assigned_run import AssignedRun
@@ -279,7 +278,7 @@ class ProcessWorker:
         past = self._services.past_events
         if run_id not in past:
             return {}
-        return {run: list(past[run]) for run in (run_id, *walk_descendants(past, run_id))}
+        return {run: list(past[run]) for run in (run_id, *past.walk_below(run_id))}
 
     def _choose_process(self) -> ProcessHandle:
         """Return the process with the fewest runs; a lost one is replaced first."""
