@@ -118,9 +118,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
 
 async def open_resources(
-    options: SessionOptions,
-    watchers: list[Callable[[AnyEvent], None]],
-    past_events: PastEvents,
+    options: SessionOptions, watchers: list[Callable[[AnyEvent], None]], past_events: PastEvents
 ) -> SessionResources:
     """Choose and open everything a session uses. If it raises, nothing stays open.
 
@@ -163,9 +161,7 @@ class _Builder:
         self._tracing: SessionTracing | None = None
 
     async def build(
-        self,
-        watchers: list[Callable[[AnyEvent], None]],
-        past_events: PastEvents,
+        self, watchers: list[Callable[[AnyEvent], None]], past_events: PastEvents
     ) -> SessionResources:
         catalog = load_catalog(
             self._options,

@@ -100,9 +100,7 @@ class Output(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):
     optional: bool = False
 
 
-class Agent(
-    Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, omit_defaults=True
-):
+class Agent(Struct, metaclass=NamedFields, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Specification of an agent.
 
     Arguments:
