@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from mudroom._core.events import SessionOpened, StoredEvent
+from mudroom._core.events import SessionClosed, SessionOpened, StoredEvent
 from mudroom._core.messages import TextBlock
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.event_builders import (
@@ -53,8 +53,9 @@ async def _write(home: Path, session: str, events: list[StoredEvent]) -> int:
     journal = await SqliteStore(home).create(session)
     for start in range(0, len(events), _APPEND):
         await journal.append(*events[start : start + _APPEND])
+    await journal.append(SessionClosed(at=0.0))
     await journal.close()
-    return len(events)
+    return len(events) + 1
 
 
 def _make_parent(run: str, parent: str, children: int, continues: str = "") -> list[StoredEvent]:

@@ -123,3 +123,23 @@ LATER = {
 def test_a_start_imports_few_modules(start: Start) -> None:
     assert not LATER.intersection(start.modules)
     assert len(start.list_own_modules()) <= MAX_OWN_MODULES
+
+
+def test_a_list_of_sessions_needs_no_event_loop_and_an_address_no_web_server(
+    tmp_path: Path,
+) -> None:
+    program = """
+import sys
+from mudroom.cli.main import run
+
+assert run(["runs"]) == 0
+assert "asyncio" not in sys.modules
+import mudroom.cli.actions.serve_viewer
+assert "aiohttp" not in sys.modules and "mudroom.workspaces" not in sys.modules
+"""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environ, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "No sessions" in ended.stdout

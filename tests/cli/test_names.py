@@ -12,8 +12,8 @@ from tests.cli.test_resume_reads import SESSION
 
 from mudroom._core.events import StoredEvent
 from mudroom._core.ports import ApprovalRequest
-from mudroom.cli.actions.list_sessions import print_session
 from mudroom.cli.actions.prompts.mentions import expand_mentions, split_message
+from mudroom.cli.actions.show_session import print_session
 from mudroom.cli.interactive.panel import MAX_TARGET_COLUMNS
 from mudroom.cli.interactive.questions.question_lines import format_call, format_title
 from mudroom.cli.output.plain_progress import PlainProgress

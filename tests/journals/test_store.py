@@ -10,10 +10,11 @@ from types import FrameType
 
 import pytest
 
-from mudroom._core.events import NoteInjected, SessionOpened
+from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom._core.messages import Usage
 from mudroom.errors import JournalDamaged, JournalError, UnknownName
 from mudroom.journals.sessions import read_events, read_summary
+from mudroom.journals.sqlite import summaries
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.journals.summary_saver import SAVE_INTERVAL
 from mudroom.projections.session_summary import (
@@ -64,7 +65,11 @@ def spoil(store: SqliteStore, statement: str) -> None:
 
 
 async def summarize(store: SqliteStore) -> SessionSummary:
-    return await read_summary(store, await store.read_info(ID))
+    """Return the summary, which is the same without an event loop."""
+    info = await store.read_info(ID)
+    summary = await read_summary(store, info)
+    assert summaries.read_summary(str(store.home), info) == summary
+    return summary
 
 
 async def read_saved_position(store: SqliteStore) -> int:
@@ -236,6 +241,30 @@ async def test_the_first_event_in_a_file_of_an_older_program_saves_a_summary(
     assert await read_saved_position(store) == 602
     summary = await summarize(store)
     assert (summary.prompts, summary.state) == (101, "interrupted")
+
+
+async def test_the_end_of_a_session_saves_its_summary(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    journal = await store.create(ID)
+    await journal.append(make_opening(ID), run_started("1", prompt="look"), run_finished("1"))
+    assert await read_saved_position(store) == 0
+    await journal.append(SessionClosed(at=1))
+    await journal.close()
+    assert await read_saved_position(store) == 4
+    assert (await summarize(store)).prompt == "look"
+
+
+async def test_a_list_without_an_event_loop_has_the_last_sessions_of_a_folder(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path)
+    for number, session in enumerate((ID, OTHER)):
+        path = await create(store, session, notes=1)
+        os.utime(path, (number, number))
+    home = str(tmp_path)
+    assert [each.id for each in summaries.read_summaries(home, None, 2)] == [OTHER, ID]
+    assert [each.id for each in summaries.read_summaries(home, "/work", 1)] == [OTHER]
+    assert not list(summaries.read_summaries(home, "/elsewhere", 2))
 
 
 async def test_a_damaged_file_gets_no_new_summary(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from mudroom.errors import UsageError
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.sample_events import every_event
-from mudroom.viewer import server
+from mudroom.viewer import listener
 from mudroom.viewer.server import ViewerAddress, open_viewer
 from mudroom.viewer.sources import SessionSource, SingleSession, StoredSessions
 
@@ -341,7 +341,7 @@ async def test_the_next_free_port_is_used(tmp_path: Path) -> None:
         open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as first,
         open_viewer(StoredSessions(SqliteStore(tmp_path)), port=first.port) as second,
     ):
-        assert first.port < second.port < first.port + server.PORT_TRIES
+        assert first.port < second.port < first.port + listener.PORT_TRIES
         assert first.token != second.token and first.token in first.url
 
 

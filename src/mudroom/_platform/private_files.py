@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +33,8 @@ def write_private_file(path: Path, data: bytes) -> None:
 
 def replace_private_file(path: Path, data: bytes) -> None:
     """Write a whole file at once: another process sees the old content or the new one."""
+    import tempfile  # slow to import
+
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .._core.events import StoredEvent
+from .._core.events import SessionClosed, StoredEvent
 from ..projections.session_summary import SUMMARY_TYPES, SummaryState, encode_state
 
 SAVE_INTERVAL = 256
@@ -24,14 +24,19 @@ class SummarySaver:
         self._saved_position = saved_position
 
     def apply(self, events: Iterable[StoredEvent], position: int) -> str:
-        """Add new events, the last one at `position`. Return the state to save, "" for none."""
+        """Add new events, the last one at `position`. Return the state to save, "" for none.
+
+        The last event of a session is a reason to save: a list then reads no events of it.
+        """
         state = self._state
+        event: StoredEvent | None = None
         for event in events:
-            if isinstance(event, SUMMARY_TYPES):
+            if type(event) in SUMMARY_TYPES:
                 state.apply(event)
         state.position = position
         # The interval grows with the size of the state, so that saving costs no more per event.
-        if position - self._saved_position < max(SAVE_INTERVAL, state.size):
+        is_due = position - self._saved_position >= max(SAVE_INTERVAL, state.size)
+        if not is_due and type(event) is not SessionClosed:
             return ""
         self._saved_position = position
         return encode_state(state)

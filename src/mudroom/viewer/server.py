@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import secrets
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
 
 from ..errors import JournalError, UsageError
 from .auth import add_security_headers, make_auth_middleware
 from .export import load_page_files
+from .listener import FIRST_PORT, Listener, ViewerAddress, listen
 from .sources import MAX_LISTED, EventPage, SessionSource, encode_page
 from .work import WorkQuery
 
 T = TypeVar("T")
-
-FIRST_PORT = 7575
-PORT_TRIES = 25
-"""Number of ports that are tried, from the first one on."""
 
 POLL_SECONDS = 0.25
 """Seconds between two checks of a session that is being written."""
@@ -38,33 +32,29 @@ _CONTENT_TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
-_PORT_UNAVAILABLE = frozenset({errno.EADDRINUSE, errno.EACCES})
-
-
-class ViewerAddress(Struct, frozen=True):
-    """Address of a running viewer; `url` contains the token."""
-
-    url: str
-    port: int
-    token: str
 
 
 @asynccontextmanager
 async def open_viewer(
-    source: SessionSource, *, host: str = "127.0.0.1", port: int = FIRST_PORT, token: str = ""
+    source: SessionSource, *, host: str = "127.0.0.1", port: int = FIRST_PORT
 ) -> AsyncGenerator[ViewerAddress]:
     """Serve the viewer while the block runs.
 
     Arguments:
         source: the sessions to show.
-        host: the address to bind. Beyond loopback only the token protects the sessions.
-        port: the first port to try; 0 is any free one.
-        token: "" creates a new one.
+        host, port: see `listen`.
 
-    Raises UsageError when no port is free, or the host is not an address of this machine.
+    Raises UsageError as `listen` does.
     """
-    token = token or secrets.token_urlsafe(24)
-    app = web.Application(middlewares=[make_auth_middleware(token, host)])
+    async with serve(source, listen(host=host, port=port)) as address:
+        yield address
+
+
+@asynccontextmanager
+async def serve(source: SessionSource, listener: Listener) -> AsyncGenerator[ViewerAddress]:
+    """Serve the viewer while the block runs, then close the listener."""
+    token = listener.address.token
+    app = web.Application(middlewares=[make_auth_middleware(token, listener.host)])
     app.on_response_prepare.append(add_security_headers)
     handlers = _Handlers(source)
     app.add_routes(
@@ -78,40 +68,15 @@ async def open_viewer(
         ]
     )
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
-    await runner.setup()
     try:
-        bound_port = await _bind(runner, host, port)
-        url = f"http://{_format_host(host)}:{bound_port}/?token={token}"
-        yield ViewerAddress(url, bound_port, token)
+        await runner.setup()
+        for each in listener.sockets:
+            await web.SockSite(runner, each).start()
+        yield listener.address
     finally:
         handlers.closing.set()
         await runner.cleanup()
-
-
-def _format_host(host: str) -> str:
-    if host in ("0.0.0.0", "::", "localhost"):
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
-
-
-async def _bind(runner: web.AppRunner, host: str, port: int) -> int:
-    """Listen on the first free port and return it."""
-    candidates = [port] if port == 0 else range(port, port + PORT_TRIES)
-    for candidate in candidates:
-        try:
-            await web.TCPSite(runner, host, candidate).start()
-        except OSError as error:
-            if error.errno in _PORT_UNAVAILABLE:
-                continue
-            raise UsageError(
-                f"the viewer cannot listen: {error.strerror}", where=f"{host}:{candidate}"
-            ) from error
-        return runner.addresses[-1][1]
-    raise UsageError(
-        "no port is free for the viewer",
-        where=f"{host}:{port}-{port + PORT_TRIES - 1}",
-        remedy="Choose another one with --port.",
-    )
+        listener.close()
 
 
 class _Handlers:

@@ -14,7 +14,6 @@ from .._platform.binary_files import is_binary
 from ..errors import UsageError, WorkspaceError
 from ..journals.encoding import decode
 from ..projections.differences import diff_texts
-from ..workspaces.isolated.kept_work import open_kept
 
 if TYPE_CHECKING:
     from ..workspaces.isolated.store import TreeStore
@@ -116,6 +115,8 @@ def read_work(home: str, session: str, query: WorkQuery) -> WorkPage:
 
     Raises UsageError if the query has no ids of trees.
     """
+    from ..workspaces.isolated.kept_work import open_kept  # slow to import
+
     trees = [query.base, query.tree, query.ours, query.both]
     if not (query.base and query.tree and all(map(_is_tree_id, trees))):
         raise UsageError("these are not ids of trees", where=", ".join(trees))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 from ..merge_events import Overlap
 from ..runs import Work
 from .sandbox import Sandbox
+
+if TYPE_CHECKING:
+    import asyncio  # slow to import, and a list of sessions needs none of it
 
 MERGE = "merge"
 """Name of a merge in permission requests and decisions."""

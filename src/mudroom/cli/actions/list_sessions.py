@@ -1,48 +1,28 @@
-"""`mudroom runs` and `mudroom show`: list recorded sessions, and show one."""
+"""`mudroom runs`: list recorded sessions."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from msgspec.structs import asdict
 
-from ..._core.events import Compacted, MessageDelivered, ResultsCleared, RunStarted, StoredEvent
-from ..._core.ports import SessionInfo, SessionStore
-from ..._core.run_ids import is_child_id
-from ...errors import UnknownName
-from ...journals.sessions import read_events, read_summary, stream_events
-from ...projections.context_receipt import (
-    ContextReceipts,
-    describe_receipt,
-    parse_turn_name,
-)
-from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
-from ...projections.team import normalize_name
 from ..output.json_output import print_json
-from ..output.listing import format_row, print_entry, print_rows
-from ..output.progress import should_color
-from ..output.text import choose_glyphs, format_tokens
+from ..output.listing import format_row, print_entry
+from ..output.text import format_tokens
 from .load_settings import load_settings, require_folder
-from .session_store import find_session, list_sessions_of_folder
-from .user_store import describe_store, open_store
+from .user_store import describe_store, is_database, open_store
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
 
 _CELL_COLUMNS = (8, 16, 11, 11, 14)
 """Columns of the cells of a session: id, time, state, children, tokens."""
-
-_READ_AT_ONCE = 10
-"""Sessions whose summaries are read at the same time, in threads."""
 
 
 def print_sessions(
@@ -57,7 +37,7 @@ def print_sessions(
     Raises UsageError if the folder neither exists nor has sessions.
     """
     home = load_settings(".", store=store).home
-    columns = _get_width()
+    columns = get_width()
 
     def print_row(summary: SessionSummary) -> None:
         if not as_json:
@@ -65,7 +45,7 @@ def print_sessions(
             lines = format_row(row, _CELL_COLUMNS[: len(row) - 1], columns, is_text_cut=True)
             print("\n".join(lines), flush=True)
 
-    summaries = asyncio.run(_read_summaries(home, folder, limit, print_row))
+    summaries = _read_summaries(home, folder, limit, print_row)
     if folder and not summaries:
         require_folder(folder)
     if as_json:
@@ -76,30 +56,23 @@ def print_sessions(
     return 0
 
 
-async def _read_summaries(
+def _read_summaries(
     home: str, folder: str | None, limit: int, show: Callable[[SessionSummary], None]
 ) -> list[SessionSummary]:
     """Return the summaries of the newest sessions, and show each as soon as it is read."""
-    store = open_store(home)
-    infos = await _list_infos(store, folder, limit)
-    summaries: list[SessionSummary] = []
-    for start in range(0, len(infos), _READ_AT_ONCE):
-        batch = infos[start : start + _READ_AT_ONCE]
-        for summary in await asyncio.gather(*[read_summary(store, info) for info in batch]):
+    if not is_database():  # without asyncio, which takes a third of the time to the first line
+        from ...journals.sqlite.summaries import read_summaries
+
+        summaries: list[SessionSummary] = []
+        for summary in read_summaries(home, folder, limit):
             summaries.append(summary)
             show(summary)
-    return summaries
+        return summaries
+    import asyncio
 
+    from .session_store import read_newest_summaries
 
-async def _list_infos(store: SessionStore, folder: str | None, limit: int) -> list[SessionInfo]:
-    if folder is None:
-        return list(await store.list())[:limit]
-    infos: list[SessionInfo] = []
-    async for info in list_sessions_of_folder(store, folder):
-        infos.append(info)
-        if len(infos) == limit:
-            break
-    return infos
+    return asyncio.run(read_newest_summaries(open_store(home), folder, limit, show))
 
 
 def _to_json(summary: SessionSummary) -> dict[str, object]:
@@ -121,88 +94,10 @@ def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
         state,
         f"{children:>11}",
         f"{format_tokens(summary.tokens):>7} tokens",
-        f"{Path(summary.folder).name}: {name}{sanitize_line(summary.topic)}",
+        f"{os.path.basename(summary.folder)}: {name}{sanitize_line(summary.topic)}",
     )
 
 
-def print_session(
-    name: str, run_id: str | None, *, no_color: bool = False, store: str | None = None
-) -> int:
-    """Print the run tree, ledger and transcripts of a session, and return the exit code.
-
-    Arguments:
-        name: id, beginning of an id, name, or "last" for the last session of this folder.
-        run_id: print only the transcript of this run, or of the runs of this named child.
-
-    Raises UnknownName for the session or the run, JournalError if it cannot be read.
-    """
-    settings = load_settings(".", color="never" if no_color else None, store=store)
-    asyncio.run(_print_session(open_store(settings.home), name, run_id, settings.color))
-    return 0
-
-
-async def _print_session(store: SessionStore, name: str, run_id: str | None, color: str) -> None:
-    """Print a session while it is read, then the transcripts."""
-    from ..output.transcript_lines import SessionText, render_transcripts
-
-    session_id = await find_session(store, ".", name)
-    chosen = await _find_runs(store, session_id, run_id) if run_id is not None else []
-    style: dict[str, Any] = {
-        "columns": _get_width(),
-        "color": should_color(sys.stdout, color),
-        "glyphs": choose_glyphs(sys.stdout.encoding),
-        "wraps": sys.stdout.isatty(),
-    }
-    text = SessionText(**style)
-    shown: list[StoredEvent] = []
-    async for event in stream_events(store, session_id):
-        if part := text.apply(event):
-            print(part, end="", flush=True)
-        if event.run in chosen or (run_id is None and not is_child_id(event.run)):
-            shown.append(event)
-    print(text.finish())
-    run_ids = chosen or [root.run_id for root in text.tree.roots]
-    for transcript in render_transcripts(text.tree, shown, run_ids, **style):
-        print(transcript)
-
-
-def print_context(name: str, turn_name: str, *, store: str | None = None) -> int:
-    """Print what the model knew at a turn of a session, and return the exit code.
-
-    Arguments:
-        name: see `print_session`. turn_name: run and turn, such as "1.8".
-
-    Raises UsageError for the turn, UnknownName for the session or the run, JournalError.
-    """
-    run, turn = parse_turn_name(turn_name)
-    home = load_settings(".", store=store).home
-    rows = asyncio.run(_read_receipt(open_store(home), name, run, turn))
-    print_rows([(title, sanitize_line(text)) for title, text in rows])
-    return 0
-
-
-async def _read_receipt(
-    store: SessionStore, name: str, run: str, turn: int
-) -> list[tuple[str, str]]:
-    session_id = await find_session(store, ".", name)
-    run = (await _find_runs(store, session_id, run))[-1]
-    receipts = ContextReceipts()
-    kinds = (RunStarted, MessageDelivered, ResultsCleared, Compacted)
-    for event in await read_events(store, session_id, kinds):
-        receipts.apply(event)
-    return describe_receipt(receipts.find(run, turn))
-
-
-async def _find_runs(store: SessionStore, session_id: str, name: str) -> list[str]:
-    """Return the run with an id, or the runs of a named child. Raises UnknownName."""
-    tree = RunTree.from_events(await read_events(store, session_id, (RunStarted,)))
-    if name in tree.runs:
-        return [name]
-    runs = [run.run_id for run in tree.runs.values() if run.name == normalize_name(name)]
-    if not name or not runs:
-        raise UnknownName("run", name, tree.runs)
-    return runs
-
-
-def _get_width() -> int:
+def get_width() -> int:
+    """Return the columns of a line on stdout."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from ..._core.counts import count_noun
@@ -21,6 +21,9 @@ from ..output.text import format_tokens
 from .user_store import open_store
 
 _SECONDS_PER_DAY = 86_400
+
+_READ_AT_ONCE = 10
+"""Sessions whose summaries are read at the same time."""
 
 MAX_OFFERED = 20
 """Maximum number of sessions in the list that the user chooses from."""
@@ -105,6 +108,39 @@ async def read_summaries_of_folder(
         if len(summaries) == limit:
             break
     return summaries
+
+
+async def read_newest_summaries(
+    store: SessionStore,
+    folder: str | None,
+    limit: int,
+    show: Callable[[SessionSummary], None],
+) -> list[SessionSummary]:
+    """Return the summaries of the newest sessions, and show each as soon as it is read.
+
+    Arguments:
+        folder: only sessions of this folder; None is all.
+        limit: maximum number of sessions.
+    """
+    infos = await _list_infos(store, folder, limit)
+    summaries: list[SessionSummary] = []
+    for start in range(0, len(infos), _READ_AT_ONCE):
+        batch = infos[start : start + _READ_AT_ONCE]
+        for summary in await asyncio.gather(*[read_summary(store, info) for info in batch]):
+            summaries.append(summary)
+            show(summary)
+    return summaries
+
+
+async def _list_infos(store: SessionStore, folder: str | None, limit: int) -> list[SessionInfo]:
+    if folder is None:
+        return list(await store.list())[:limit]
+    infos: list[SessionInfo] = []
+    async for info in list_sessions_of_folder(store, folder):
+        infos.append(info)
+        if len(infos) == limit:
+            break
+    return infos
 
 
 def describe_session(summary: SessionSummary) -> str:

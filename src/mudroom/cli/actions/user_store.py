@@ -31,6 +31,11 @@ def open_store(home: str) -> SessionStore:
     return sessions.open_store(home, _address)
 
 
+def is_database() -> bool:
+    """Return whether the user's sessions are in a database, and not in files."""
+    return bool(_address)
+
+
 def describe_store(home: str) -> str:
     """Return where the sessions are, without a password."""
     if not _address:

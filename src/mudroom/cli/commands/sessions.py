@@ -59,7 +59,7 @@ def show(
     ID is an id from `mudroom runs`, the beginning of one, a name, or "last": the last session of
     this folder, which is also the default.
     """
-    from ..actions.list_sessions import print_context, print_session
+    from ..actions.show_session import print_context, print_session
 
     if turn_name is not None:
         return print_context(session, turn_name, store=store)
@@ -166,7 +166,7 @@ def export(
     session of this folder.
     """
     if html is not None or export_format == "html":
-        from ..actions.serve_viewer import export_html
+        from ..actions.export.export_html import export_html
 
         return export_html(session, html or target, store=store)
     if export_format == "otel":

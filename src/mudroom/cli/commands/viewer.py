@@ -55,10 +55,13 @@ def view(
     RUN is an id from `mudroom runs`, the beginning of one, or a name; the default is the last
     session of this folder, else the last of all.
     """
-    from ..actions.serve_viewer import export_html, serve_viewer
-
     if target:
+        from ..actions.export.export_html import export_html
+
         return export_html(session or "", target, foreign=foreign or "", store=store)
+
+    from ..actions.serve_viewer import serve_viewer
+
     return serve_viewer(
         session or "",
         foreign=foreign or "",

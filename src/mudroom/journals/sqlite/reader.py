@@ -89,15 +89,22 @@ def open_reader(path: str | Path) -> SqliteReader:
 def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
     """Return the facts of a journal file and its first event, None if it has none.
 
-    Its summary is left out if the end of the file is lost.
-
     Raises as `open_reader` does.
     """
     with translate_errors(path), closing(connect_briefly(path)) as connection:
-        meta = read_meta(connection, path)
-        if meta.summary and not _has_summarized_events(connection, meta):
-            meta = replace(meta, summary="")
+        meta = read_valid_meta(connection, path)
         return meta, next(SqliteReader(path, meta).read_with(connection, limit=1), None)
+
+
+def read_valid_meta(connection: sqlite3.Connection, path: Path) -> JournalMeta:
+    """Return the facts of a journal file; its summary is left out if the end of the file is lost.
+
+    Raises as `open_reader` does.
+    """
+    meta = read_meta(connection, path)
+    if meta.summary and not _has_summarized_events(connection, meta):
+        return replace(meta, summary="")
+    return meta
 
 
 def _has_summarized_events(connection: sqlite3.Connection, meta: JournalMeta) -> bool:

@@ -1,0 +1,106 @@
+"""Listener of the viewer: its address is known before the web server is imported."""
+
+from __future__ import annotations
+
+import errno
+import secrets
+import socket
+
+from msgspec import Struct
+
+from ..errors import UsageError
+
+FIRST_PORT = 7575
+PORT_TRIES = 25
+"""Number of ports that are tried, from the first one on."""
+
+_BACKLOG = 128
+"""Connections that wait until the server accepts them."""
+
+_PORT_UNAVAILABLE = frozenset({errno.EADDRINUSE, errno.EACCES})
+
+
+class ViewerAddress(Struct, frozen=True):
+    """Address of a viewer; `url` contains the token."""
+
+    url: str
+    port: int
+    token: str
+
+
+class Listener(Struct, frozen=True):
+    """Sockets to which browsers can connect. A server accepts the connections later.
+
+    Arguments:
+        host: the address that the sockets are bound to.
+    """
+
+    host: str
+    address: ViewerAddress
+    sockets: list[socket.socket]
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for each in self.sockets:
+            each.close()
+
+
+def listen(*, host: str = "127.0.0.1", port: int = FIRST_PORT) -> Listener:
+    """Listen on the first free port.
+
+    Arguments:
+        host: the address to bind. Beyond loopback only the token protects the sessions.
+        port: the first port to try; 0 is any free one.
+
+    Raises UsageError when no port is free, or the host is not an address of this machine.
+    """
+    token = secrets.token_urlsafe(24)
+    sockets = _bind_first(host, port)
+    bound_port: int = sockets[-1].getsockname()[1]
+    url = f"http://{_format_host(host)}:{bound_port}/?token={token}"
+    return Listener(host, ViewerAddress(url, bound_port, token), sockets)
+
+
+def _bind_first(host: str, port: int) -> list[socket.socket]:
+    candidates = [port] if port == 0 else range(port, port + PORT_TRIES)
+    for candidate in candidates:
+        try:
+            return _bind(host, candidate)
+        except OSError as error:
+            if error.errno in _PORT_UNAVAILABLE:
+                continue
+            raise UsageError(
+                f"the viewer cannot listen: {error.strerror}", where=f"{host}:{candidate}"
+            ) from error
+    raise UsageError(
+        "no port is free for the viewer",
+        where=f"{host}:{port}-{port + PORT_TRIES - 1}",
+        remedy="Choose another one with --port.",
+    )
+
+
+def _bind(host: str, port: int) -> list[socket.socket]:
+    """Return sockets for all addresses of a host name, with one port. Raises OSError."""
+    sockets: list[socket.socket] = []
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            bound = socket.socket(family, kind, protocol)
+            sockets.append(bound)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            first_port: int = sockets[0].getsockname()[1]
+            bound.bind((address[0], port or first_port, *address[2:]))
+            bound.listen(_BACKLOG)
+    except OSError:
+        for each in sockets:
+            each.close()
+        raise
+    return sockets
+
+
+def _format_host(host: str) -> str:
+    if host in ("0.0.0.0", "::", "localhost"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
