@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from tests.waiting import SECONDS, wait_until
 
 from mudroom._core.messages import ToolCallBlock
@@ -23,7 +24,7 @@ from mudroom.testing.model_server import ServerAnswer
 from .conftest import Client, Line, is_idle
 
 CHILDREN = 2
-SESSIONS = 3
+SESSIONS = 100 if os.environ.get("MUDROOM_LONG") else 3
 
 
 @asynccontextmanager
@@ -72,7 +73,14 @@ async def read_until_cut(client: Client, session: str, events: list[Line]) -> No
         pass
 
 
-async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("store", ["files", "database"])
+async def test_sessions_of_a_killed_server_continue_in_a_new_one(
+    tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS)]
+    if store == "database":
+        flags += ["--store", request.getfixturevalue("postgres_url")]
     working = 0
     all_work = asyncio.Event()
     is_dead = False
@@ -111,7 +119,7 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(tmp_path: Path)
                 for number, each in enumerate(sessions)
             ]
             waiting = await client.post(sessions[0], "user.message", text="Ask. Later.")
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(SECONDS + 3 * SESSIONS):
                 await all_work.wait()
             await wait_until(lambda: all(before))
             process.kill()
