@@ -105,8 +105,9 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
 
     token = make_token(tmp_path)
     body = {"prompt": "Ask."}
-    async with ModelServer(answer) as model, aiohttp.ClientSession() as http:
-        async with start_server(tmp_path, model.url) as (process, url):
+    connector = aiohttp.TCPConnector(limit=0)
+    async with ModelServer(answer) as model, aiohttp.ClientSession(connector=connector) as http:
+        async with start_server(tmp_path, model.url, *flags) as (process, url):
             client = Client(http, url, token)
             sessions: list[str] = []
             for number in range(SESSIONS):
@@ -126,7 +127,7 @@ async def test_sessions_of_a_killed_server_continue_in_a_new_one(
             await process.wait()
             await asyncio.gather(*streams)
         is_dead = True
-        async with start_server(tmp_path, model.url) as (process, url):
+        async with start_server(tmp_path, model.url, *flags) as (process, url):
             client = Client(http, url, token)
             for number, session in enumerate(sessions):
                 status, again = await client.send("POST", "/v1/sessions", body, key=f"k{number}")
