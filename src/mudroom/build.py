@@ -63,7 +63,7 @@ from .workers.local import LocalWorker
 if TYPE_CHECKING:
     from .boards.session_board import SessionBoard
     from .integrations.tracing.session_tracing import SessionTracing
-    from .workers.process.worker import ProcessWorker
+    from .workers.remote.worker import RemoteWorker
 
 OFFLINE_NOTICE = (
     "No API key and no local server found: using the offline model, which follows rules and knows "
@@ -84,7 +84,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     board: SessionBoard | None
     board_offer: BoardOffer
     journal: SessionJournal
-    worker: LocalWorker | ProcessWorker
+    worker: LocalWorker | RemoteWorker
     models: ModelRegistry
     root_agent: Agent
     model: str
@@ -371,7 +371,7 @@ class _Builder:
 
     def _choose_worker(
         self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
-    ) -> LocalWorker | ProcessWorker:
+    ) -> LocalWorker | RemoteWorker:
         options = self._options
         processes = parse_process_count(options.worker)
         if processes is None:
@@ -383,15 +383,15 @@ class _Builder:
                 where="worker",
                 remedy='Use worker="local", or leave the objects out.',
             )
-        from .worker_services import make_process_worker
+        from .worker_services import make_process_worker, make_worker_config
 
-        return make_process_worker(
+        config = make_worker_config(
             options,
             services,
             catalog.skills,
             home=self._home,
-            processes=processes,
             limits=limits,
             models=self._models,
             board_offer=self._board_offer,
         )
+        return make_process_worker(services, config, self._models, processes)

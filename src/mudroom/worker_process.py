@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from typing import cast
 
 import msgspec
 
@@ -20,21 +21,22 @@ from ._platform.open_files import raise_open_file_limit
 from .projections.past_events import PastEvents
 from .worker_services import build_worker_services
 from .workers.process.channel import Channel
-from .workers.process.messages import ToWorker, WorkerConfig
-from .workers.process.remote_services import SessionLink
-from .workers.process.serve import RunServer
+from .workers.remote.connection import MessageChannel
+from .workers.remote.messages import ToWorker, WorkerConfig
+from .workers.remote.remote_services import SessionLink
+from .workers.remote.serve import RunServer
 
 
-async def serve(connection: socket.socket) -> None:
-    """Execute runs until the other end of the connection is closed."""
-    channel = await Channel[ToWorker].open(connection, WorkerConfig | ToWorker)
+async def serve(channel: MessageChannel[WorkerConfig | ToWorker]) -> None:
+    """Execute runs until the other end of the channel is closed. First comes the config."""
     config = await channel.receive()
     if not isinstance(config, WorkerConfig):
         return
-    link = SessionLink(channel)
+    to_runs = cast("MessageChannel[ToWorker]", channel)
+    link = SessionLink(to_runs)
     past_events = PastEvents()
     services = build_worker_services(config, link, past_events)
-    await RunServer(link, services, past_events, config.max_children).serve(channel)
+    await RunServer(link, services, past_events, config.max_children).serve(to_runs)
     services.environments.shared.sandbox.close()
 
 
@@ -53,7 +55,8 @@ def main() -> None:
 
 
 async def _serve_and_exit(connection: socket.socket) -> None:
-    await serve(connection)
+    received = WorkerConfig | ToWorker
+    await serve(await Channel[WorkerConfig | ToWorker].open(connection, received))
     os._exit(0)
 
 

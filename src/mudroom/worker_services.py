@@ -29,44 +29,61 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.rules import Permissions
 from .projections.past_events import PastEvents
-from .workers.process.messages import WorkerConfig
-from .workers.process.rate_limits import RemoteRateLimiter
-from .workers.process.remote_services import (
+from .workers.process.connection import ProcessConnection
+from .workers.remote.messages import WorkerConfig
+from .workers.remote.rate_limits import RemoteRateLimiter
+from .workers.remote.remote_services import (
     RemoteApprover,
     RemoteJournal,
     RemoteModel,
     SessionLink,
 )
-from .workers.process.server_calls import RemoteServers, ServersState, describe_servers
-from .workers.process.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
-from .workers.process.worker import ProcessWorker
+from .workers.remote.server_calls import RemoteServers, ServersState, describe_servers
+from .workers.remote.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
+from .workers.remote.worker import RemoteWorker
 
 _COMMAND = (sys.executable, "-m", "mudroom.worker_process")
 """Command line of a worker process, without the number of its socket."""
 
 
 def make_process_worker(
+    services: SessionServices, config: WorkerConfig, models: ModelRegistry, processes: int
+) -> RemoteWorker:
+    """Return the worker of a session that executes children in worker processes.
+
+    Arguments:
+        models: the models of the session.
+        processes: number of worker processes; 0 means one per processor.
+    """
+    return RemoteWorker(
+        services,
+        config,
+        lambda: ProcessConnection(_COMMAND),
+        processes or os.cpu_count() or 1,
+        models.get_rate_limiter,
+    )
+
+
+def make_worker_config(
     options: SessionOptions,
     services: SessionServices,
     skills: Mapping[str, agent_files.Skill],
     *,
     home: str,
-    processes: int,
     limits: ListingLimits,
     models: ModelRegistry,
     board_offer: BoardOffer,
-) -> ProcessWorker:
-    """Return the worker of a session that executes children in worker processes.
+) -> WorkerConfig:
+    """Return the facts from which a worker process builds its services.
 
     Arguments:
         home: mudroom's state folder.
-        processes: number of worker processes; 0 means one per processor.
         limits: what descriptions of tools may list.
         models: the models of the session.
         board_offer: runs that have the tools for the task board.
     """
     environ = options.environ
-    config = WorkerConfig(
+    return WorkerConfig(
         session=services.session,
         folder=services.environments.shared.workspace.root,
         home=home,
@@ -103,7 +120,6 @@ def make_process_worker(
         board_offer=board_offer,
         servers=_encode_servers(services.servers, options),
     )
-    return ProcessWorker(services, config, _COMMAND, processes, models.get_rate_limiter)
 
 
 def _collect_tools(

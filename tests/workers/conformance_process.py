@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -14,15 +15,15 @@ from mudroom._engine.meters.registry import Meters
 from mudroom.projections.past_events import PastEvents
 from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.process.channel import Channel
-from mudroom.workers.process.messages import ToWorker, WorkerConfig
-from mudroom.workers.process.remote_services import RemoteApprover, RemoteJournal, SessionLink
-from mudroom.workers.process.serve import RunServer
-from mudroom.workers.process.session_calls import RemoteTeams
+from mudroom.workers.remote.connection import MessageChannel
+from mudroom.workers.remote.messages import ToWorker, WorkerConfig
+from mudroom.workers.remote.remote_services import RemoteApprover, RemoteJournal, SessionLink
+from mudroom.workers.remote.serve import RunServer
+from mudroom.workers.remote.session_calls import RemoteTeams
 
 
-async def serve(connection: socket.socket) -> None:
+async def serve(channel: MessageChannel[Any]) -> None:
     """Execute runs with the model and the tools of the suite."""
-    channel = await Channel[ToWorker].open(connection, WorkerConfig | ToWorker)
     config = await channel.receive()
     assert isinstance(config, WorkerConfig)
     link = SessionLink(channel)
@@ -37,8 +38,13 @@ async def serve(connection: socket.socket) -> None:
         meters=Meters(),
     )
     await RunServer(link, services, past_events, config.max_children).serve(channel)
+
+
+async def main(connection: socket.socket) -> None:
+    """Serve a socket and exit."""
+    await serve(await Channel[Any].open(connection, WorkerConfig | ToWorker))
     os._exit(0)
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
+    asyncio.run(main(socket.socket(fileno=int(sys.argv[1]))))

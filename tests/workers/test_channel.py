@@ -7,15 +7,15 @@ import socket
 
 import pytest
 
-from mudroom.workers.process.channel import Channel, encode
-from mudroom.workers.process.messages import EndAdmission, Pause
+from mudroom.workers.process.channel import Channel
+from mudroom.workers.remote.frames import encode_frame
+from mudroom.workers.remote.messages import EndAdmission, Pause
 
 MESSAGES = [Pause("1", True), EndAdmission(7, "1.2"), Pause("x" * 300, False)]
 
 
 def make_frames() -> bytes:
-    bodies = [encode(message) for message in MESSAGES]
-    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+    return b"".join(encode_frame(message) for message in MESSAGES)
 
 
 async def receive_all(*parts: bytes) -> list[Pause | EndAdmission]:

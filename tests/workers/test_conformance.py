@@ -15,8 +15,9 @@ from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check
 from mudroom.workers.local import LocalWorker
-from mudroom.workers.process.messages import WorkerConfig
-from mudroom.workers.process.worker import ProcessWorker
+from mudroom.workers.process.connection import ProcessConnection
+from mudroom.workers.remote.messages import WorkerConfig
+from mudroom.workers.remote.worker import RemoteWorker
 
 
 @asynccontextmanager
@@ -55,10 +56,10 @@ async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
         max_children=64,
     )
     program = str(Path(__file__).with_name("conformance_process.py"))
-    worker = ProcessWorker(
+    worker = RemoteWorker(
         services,
         config,
-        [sys.executable, program],
+        lambda: ProcessConnection([sys.executable, program]),
         2,
         lambda _: AdaptiveRateLimiter(services.clock),
     )

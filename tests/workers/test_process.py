@@ -1,4 +1,4 @@
-"""ProcessWorker: children in other processes on this machine, under the same promises."""
+"""RemoteWorker: children in other processes on this machine, under the same promises."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
-from mudroom.workers.process.worker import ProcessWorker
+from mudroom.workers.remote.worker import RemoteWorker
 
 
 def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
@@ -57,7 +57,7 @@ def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
 def list_worker_pids(session: Session) -> tuple[int, ...]:
     """Return the ids of the worker processes that have started."""
     worker = session._require_open().resources.worker
-    assert isinstance(worker, ProcessWorker)
+    assert isinstance(worker, RemoteWorker)
     return worker.pids
 
 

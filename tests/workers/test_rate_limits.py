@@ -18,13 +18,13 @@ from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.clock import LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.workers.process.channel import Channel
-from mudroom.workers.process.messages import ToSession, ToWorker
-from mudroom.workers.process.rate_limits import (
+from mudroom.workers.remote.messages import ToSession, ToWorker
+from mudroom.workers.remote.rate_limits import (
     LimitedRequests,
     LimiterMessage,
     RemoteRateLimiter,
 )
-from mudroom.workers.process.remote_services import SessionLink
+from mudroom.workers.remote.remote_services import SessionLink
 
 from ..models.test_rate_limit import FixedWindow, TokenBucket
 from ..models.test_rate_limit import LimitedRequests as Provider

@@ -6,17 +6,13 @@ import asyncio
 import socket
 from collections import deque
 from types import UnionType
-from typing import Generic, TypeVar
+from typing import Generic
 
 import msgspec
 
-from ..._core.json_values import clean_json
+from ..remote.frames import FrameDecoder, Received, encode_frame
 
-_LENGTH_BYTES = 4
 _READ_SIZE = 1 << 18
-_ENCODER = msgspec.msgpack.Encoder()
-
-Received = TypeVar("Received")
 
 
 class Channel(Generic[Received]):
@@ -31,8 +27,7 @@ class Channel(Generic[Received]):
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
-        self._unread = bytearray()
+        self._decoder = FrameDecoder[Received](received)
         self._messages: deque[Received] = deque()
 
     @classmethod
@@ -45,8 +40,7 @@ class Channel(Generic[Received]):
         """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
         if self._writer.is_closing():
             return
-        body = encode(message)
-        self._writer.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+        self._writer.write(encode_frame(message))
 
     async def receive(self) -> Received | None:
         """Return the next message, None when the other end is closed."""
@@ -57,21 +51,8 @@ class Channel(Generic[Received]):
                 return None
             if not data:
                 return None
-            self._decode_frames(data)
+            self._messages.extend(self._decoder.decode(data))
         return self._messages.popleft()
-
-    def _decode_frames(self, data: bytes) -> None:
-        """Decode the frames that the data completes."""
-        unread = self._unread
-        unread += data
-        start = 0
-        while len(unread) >= (body := start + _LENGTH_BYTES):
-            end = body + int.from_bytes(unread[start:body], "big")
-            if len(unread) < end:
-                break
-            self._messages.append(self._decoder.decode(unread[body:end]))
-            start = end
-        del unread[:start]
 
     async def close(self) -> None:
         """Send all buffered messages and close this end."""
@@ -80,11 +61,3 @@ class Channel(Generic[Received]):
             await self._writer.wait_closed()
         except ConnectionError:
             return
-
-
-def encode(value: object) -> bytes:
-    """Return a value as msgpack, with its lone surrogates replaced."""
-    try:
-        return _ENCODER.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate in a file name or a model's text
-        return _ENCODER.encode(clean_json(msgspec.to_builtins(value)))

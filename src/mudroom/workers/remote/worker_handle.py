@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -16,9 +14,10 @@ from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id
 from ..._core.runs import Brief, Report
 from ..._engine.session_context import SessionServices
-from ..._platform.programs import end_program, start_program
+from ...errors import UsageError
 from .assigned_run import AssignedRun
-from .channel import Channel, encode
+from .connection import WorkerConnection
+from .frames import encode
 from .messages import (
     AddChild,
     CallReply,
@@ -37,29 +36,27 @@ from .model_bridge import ModelBridge, ModelMessage
 from .rate_limits import LimitedRequests, LimiterMessage
 from .session_calls import call_service, list_targets
 
-_EXIT_SECONDS = 2.0
+
+class WorkerLost(Exception):
+    """The worker process ended while it executed a run, or could not execute it. It says why."""
 
 
-class ProcessLost(Exception):
-    """The worker process ended while it executed a run."""
-
-
-class ProcessHandle:
+class WorkerHandle:
     """Handle of one worker process: starts it, gives it runs, and serves its requests.
 
     Arguments:
-        command: command line of the worker process; the number of its socket is added.
+        connection: the process, not started.
         get_rate_limiter: returns the rate limiter of a provider, by name.
     """
 
     def __init__(
         self,
-        command: Sequence[str],
+        connection: WorkerConnection,
         config: WorkerConfig,
         services: SessionServices,
         get_rate_limiter: Callable[[str], RateLimiter],
     ) -> None:
-        self._command = command
+        self._connection = connection
         self._config = config
         self._services = services
         self._targets = list_targets(services, self._append)
@@ -67,8 +64,6 @@ class ProcessHandle:
         self._runs: dict[str, AssignedRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._appends: set[asyncio.Task[None]] = set()
-        self._channel: Channel[ToSession] | None = None
-        self._process: asyncio.subprocess.Process | None = None
         self._bridge: ModelBridge | None = None
         self._starting = asyncio.Lock()
         self.is_lost = False
@@ -81,7 +76,7 @@ class ProcessHandle:
     @property
     def pid(self) -> int | None:
         """Process id, None before the first run."""
-        return None if self._process is None else self._process.pid
+        return self._connection.pid
 
     async def run(
         self,
@@ -95,14 +90,17 @@ class ProcessHandle:
         Arguments:
             on_start: called when the process has received the run.
 
-        Raises ProcessLost if the process ends first, and the exceptions of the run.
+        Raises WorkerLost if the process ends first, and the exceptions of the run.
         """
         self._runs[assigned.run_id] = assigned
         assigned.report = asyncio.get_running_loop().create_future()
         try:
-            await self._start()
+            try:
+                await self.open()
+            except UsageError as error:
+                raise WorkerLost(str(error)) from error
             if self.is_lost:
-                raise ProcessLost
+                raise WorkerLost(self._connection.loss)
             self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), assigned.recorded))
             on_start()
             return await assigned.report
@@ -117,61 +115,46 @@ class ProcessHandle:
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the process."""
-        if self._channel is not None:
-            self._channel.send(message)
+        self._connection.send(message)
 
     async def close(self) -> None:
         """End the process; it ends its commands first."""
-        if self._channel is not None:
-            await self._channel.close()
-        if self._process is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EXIT_SECONDS):
-                    await self._process.wait()
-            await end_program(self._process)
+        await self._connection.close()
         await asyncio.gather(*self._appends)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _start(self) -> None:
+    async def open(self) -> None:
+        """Start the process, if that is not done. Raises UsageError if it cannot execute runs."""
         async with self._starting:
-            if self._process is not None:
+            if self._bridge is not None or self.is_lost:
                 return
-            own_end, its_end = socket.socketpair()
-            with its_end:
-                self._process = await start_program(
-                    *self._command,
-                    str(its_end.fileno()),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    pass_fds=[its_end.fileno()],
-                    start_new_session=True,
-                )
-            self._channel = await Channel[ToSession].open(own_end, ToSession)
-            self._bridge = ModelBridge(self._services.get_model, self._channel)
-            self._channel.send(self._config)
-            self._start_task(self._serve(self._channel), self._tasks)
+            try:
+                await self._connection.open(self._config)
+            except BaseException:
+                self.is_lost = True
+                raise
+            self._bridge = ModelBridge(self._services.get_model, self.send)
+            self._start_task(self._serve(self._bridge), self._tasks)
 
     def _start_task(self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
         task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def _serve(self, channel: Channel[ToSession]) -> None:
-        while (message := await channel.receive()) is not None:
+    async def _serve(self, bridge: ModelBridge) -> None:
+        while (message := await self._connection.receive()) is not None:
             self._handle(message)
         self.is_lost = True
         self._limited.close()
-        if self._bridge is not None:
-            self._bridge.close()
+        bridge.close()
         # First store all events that the process has sent: a run continues from them.
         await asyncio.gather(*self._appends)
+        await self._connection.wait_until_stopped()
         for run in self._runs.values():
             if run.report is not None and not run.report.done():
-                run.report.set_exception(ProcessLost())
-        await channel.close()
-        assert self._process is not None
-        await self._process.wait()
+                run.report.set_exception(WorkerLost(self._connection.loss))
 
     def _handle(self, message: ToSession) -> None:
         if isinstance(message, CallSession):

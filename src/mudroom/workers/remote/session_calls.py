@@ -16,7 +16,7 @@ from ..._core.tools import ToolResult
 from ..._engine.session_context import SessionServices
 from ..._engine.structured_output import OutputChecks, OutputRefusal
 from ..._engine.team_registry import TeamReply, TeamRequest, Teams
-from .channel import encode
+from .frames import encode
 from .messages import CallReply, CallSession, ErrorInfo
 from .remote_services import SessionLink
 from .server_calls import CALL_TOOL, CANCEL_TOOL, LOAD_TOOLS, CallPlace, ServerCalls

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from ..._core.ports import RateLimited, RateLimiter, RequestSlot
-from .channel import encode
+from .frames import encode
 from .messages import AcquireSlot, CallReply, RecordAccepted, RecordRefused, ReleaseSlot
 from .remote_services import SessionLink
 

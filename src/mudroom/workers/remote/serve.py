@@ -8,7 +8,7 @@ from ..._core.ports import RunHandle
 from ..._engine.session_context import SessionServices
 from ...projections.past_events import PastEvents
 from ..local import LocalWorker
-from .channel import Channel
+from .connection import MessageChannel
 from .messages import (
     CallReply,
     Cancel,
@@ -48,7 +48,7 @@ class RunServer:
         self._parent_meters: dict[str, RemoteParentMeter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def serve(self, channel: Channel[ToWorker]) -> None:
+    async def serve(self, channel: MessageChannel[ToWorker]) -> None:
         """Handle messages until the session's process closes the channel."""
         while (message := await channel.receive()) is not None:
             self._handle(message)

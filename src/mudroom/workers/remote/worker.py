@@ -1,11 +1,10 @@
-"""ProcessWorker: executes child runs in worker processes, root runs in this process."""
+"""RemoteWorker: executes child runs in worker processes, root runs in this process."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,8 +18,9 @@ from ..._engine.recorded_conversations import find_report
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
 from .assigned_run import AssignedRun
+from .connection import WorkerConnection
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
-from .process_handle import ProcessHandle, ProcessLost
+from .worker_handle import WorkerHandle, WorkerLost
 
 MAX_STARTS = 3
 """Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
@@ -31,12 +31,12 @@ class RemoteRunHandle(TaskHandle):
 
     def __init__(self, run_id: str, services: SessionServices) -> None:
         super().__init__(run_id, services)
-        self._process: ProcessHandle | None = None
+        self._process: WorkerHandle | None = None
         self._assigned: AssignedRun | None = None
         self._messages: list[InboxMessage] = []
         self._stop_requests: list[WrapUp | Cancel] = []
 
-    def bind(self, process: ProcessHandle, assigned: AssignedRun) -> None:
+    def bind(self, process: WorkerHandle, assigned: AssignedRun) -> None:
         """Set the process that executes the run, and send it the earlier stop requests."""
         self._process = process
         self._assigned = assigned
@@ -113,7 +113,7 @@ class RemoteRunHandle(TaskHandle):
 class DescendantHandle:
     """Handle of a run whose parent is in a worker process. Only the parent gets the report."""
 
-    def __init__(self, run_id: str, process: ProcessHandle) -> None:
+    def __init__(self, run_id: str, process: WorkerHandle) -> None:
         self.run_id = run_id
         self._process = process
 
@@ -178,8 +178,8 @@ class DescendantHandle:
         return True
 
 
-class ProcessWorker:
-    """The port Worker for several processes on this machine.
+class RemoteWorker:
+    """The port Worker for several worker processes.
 
     Children of root runs, and tasks of the session, run in worker processes; the runs below them
     stay in the process of their parent. Root runs stay in this process.
@@ -187,8 +187,8 @@ class ProcessWorker:
     Arguments:
         services: services of the session.
         config: facts from which a worker process builds its services.
-        command: command line of a worker process.
-        processes: number of worker processes; 0 means one per processor.
+        connect: returns the connection to a new worker process.
+        processes: number of worker processes.
         get_rate_limiter: returns the rate limiter of a provider, by name.
     """
 
@@ -196,19 +196,19 @@ class ProcessWorker:
         self,
         services: SessionServices,
         config: WorkerConfig,
-        command: Sequence[str],
+        connect: Callable[[], WorkerConnection],
         processes: int,
         get_rate_limiter: Callable[[str], RateLimiter],
     ) -> None:
         self._services = services
         self._config = config
-        self._command = command
+        self._connect = connect
         self._get_rate_limiter = get_rate_limiter
         self._local = LocalWorker(services, config.max_children, child_worker=self)
         self._slots: dict[int, asyncio.Semaphore] = defaultdict(
             partial(asyncio.Semaphore, config.max_children)
         )
-        self._processes = [self._make_process() for _ in range(processes or os.cpu_count() or 1)]
+        self._processes = [self._make_process() for _ in range(processes)]
         self._handles: dict[str, RemoteRunHandle] = {}
 
     @property
@@ -243,6 +243,18 @@ class ProcessWorker:
         task.add_done_callback(lambda _: self._handles.pop(brief.run_id, None))
         return handle
 
+    async def open(self) -> None:
+        """Start all worker processes now. Raises UsageError if one cannot execute runs.
+
+        Without this call a worker process starts with its first run.
+        """
+        openings = (process.open() for process in self._processes)
+        outcomes = await asyncio.gather(*openings, return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                await self.close()
+                raise outcome
+
     async def close(self) -> None:
         """Cancel the runs that still work, wait for their end, and end all worker processes."""
         handles = list(self._handles.values())
@@ -264,15 +276,17 @@ class ProcessWorker:
     async def _execute_assigned(
         self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
     ) -> Report[Any]:
+        loss = ""
         for _ in range(MAX_STARTS):
             process = self._choose_process()
             on_start = partial(handle.bind, process, assigned)
             try:
                 return await process.run(assigned, brief, grant, on_start)
-            except ProcessLost:
+            except WorkerLost as lost:
+                loss = str(lost)
                 assigned.live.clear()
                 assigned.refund()
-        return await self._record_lost(brief, assigned)
+        return await self._record_lost(brief, assigned, loss)
 
     def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
         past = self._services.past_events
@@ -280,18 +294,20 @@ class ProcessWorker:
             return {}
         return {run: list(past[run]) for run in (run_id, *past.walk_below(run_id))}
 
-    def _choose_process(self) -> ProcessHandle:
+    def _choose_process(self) -> WorkerHandle:
         """Return the process with the fewest runs; a lost one is replaced first."""
         for position, process in enumerate(self._processes):
             if process.is_lost:
                 self._processes[position] = self._make_process()
         return min(self._processes, key=lambda process: process.load)
 
-    def _make_process(self) -> ProcessHandle:
-        return ProcessHandle(self._command, self._config, self._services, self._get_rate_limiter)
+    def _make_process(self) -> WorkerHandle:
+        connection = self._connect()
+        return WorkerHandle(connection, self._config, self._services, self._get_rate_limiter)
 
-    async def _record_lost(self, brief: Brief, assigned: AssignedRun) -> Report[Any]:
+    async def _record_lost(self, brief: Brief, assigned: AssignedRun, loss: str) -> Report[Any]:
         outputs: dict[str, Any] = {}
+        error = f"{MAX_STARTS} worker processes ended while they executed this run"
         report = Report(
             text="",
             reason=Reason.LOST,
@@ -299,7 +315,7 @@ class ProcessWorker:
             agent=brief.agent.name,
             model=brief.model,
             outputs=outputs,
-            error=f"{MAX_STARTS} worker processes ended while they executed this run",
+            error=f"{error}; the last one: {loss}" if loss else error,
             unknown_changes="the worker processes of a child ended",
         )
         if assigned.recorded.get(brief.run_id):

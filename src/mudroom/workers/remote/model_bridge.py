@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from ..._core.ports import Model, ModelConversation, RequestConfig
 from ..._core.tools import Tool, ToolResult
-from .channel import Channel
 from .messages import (
     ErrorInfo,
     ModelAppend,
@@ -17,7 +16,6 @@ from .messages import (
     ModelRequest,
     ModelStart,
     ToolSpec,
-    ToSession,
 )
 
 ModelMessage = ModelStart | ModelAppend | ModelRequest | ModelCancel | ModelForget
@@ -28,11 +26,14 @@ class ModelBridge:
 
     Arguments:
         get_model: returns the Model of a model string.
+        send: sends an item of an answer to the worker process.
     """
 
-    def __init__(self, get_model: Callable[[str], Model], channel: Channel[ToSession]) -> None:
+    def __init__(
+        self, get_model: Callable[[str], Model], send: Callable[[ModelItem], None]
+    ) -> None:
         self._get_model = get_model
-        self._channel = channel
+        self._send = send
         self._conversations: dict[int, ModelConversation] = {}
         self._requests: dict[int, asyncio.Task[None]] = {}
 
@@ -75,9 +76,9 @@ class ModelBridge:
             async for item in conversation.request_answer(
                 tools=request.tools, max_tokens=request.max_tokens
             ):
-                self._channel.send(ModelItem(request.id, item))
+                self._send(ModelItem(request.id, item))
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            self._channel.send(ModelItem(request.id, ErrorInfo.of(error)))
+            self._send(ModelItem(request.id, ErrorInfo.of(error)))
 
 
 def _offer_tool(spec: ToolSpec) -> Tool:

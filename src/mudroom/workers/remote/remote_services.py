@@ -22,7 +22,8 @@ from ..._core.ports import (
 )
 from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
-from .channel import Channel, encode
+from .connection import MessageChannel
+from .frames import encode
 from .messages import (
     AcquireSlot,
     AddChild,
@@ -51,7 +52,7 @@ _decode = msgspec.msgpack.decode
 class SessionLink:
     """The worker process's end of the channel: sends messages, passes replies to their callers."""
 
-    def __init__(self, channel: Channel[ToWorker]) -> None:
+    def __init__(self, channel: MessageChannel[ToWorker]) -> None:
         self.channel = channel
         self._ids = count(1)
         self._replies: dict[int, asyncio.Future[CallReply]] = {}

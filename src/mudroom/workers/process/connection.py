@@ -1,0 +1,76 @@
+"""Connection to a worker process on this machine: it starts the program and has a socket pair."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+
+import msgspec
+
+from ..._platform.programs import end_program, start_program
+from ..remote.messages import ToSession, WorkerConfig
+from .channel import Channel
+
+_EXIT_SECONDS = 2.0
+
+
+class ProcessConnection:
+    """The port WorkerConnection for a process on this machine.
+
+    Arguments:
+        command: command line of the worker process; the number of its socket is added.
+    """
+
+    loss = ""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._channel: Channel[ToSession] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None before the start."""
+        return None if self._process is None else self._process.pid
+
+    async def open(self, config: WorkerConfig) -> None:
+        """Start the process and send it its config."""
+        own_end, its_end = socket.socketpair()
+        with its_end:
+            self._process = await start_program(
+                *self._command,
+                str(its_end.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[its_end.fileno()],
+                start_new_session=True,
+            )
+        self._channel = await Channel[ToSession].open(own_end, ToSession)
+        self._channel.send(config)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message to the process, if it has started."""
+        if self._channel is not None:
+            self._channel.send(message)
+
+    async def receive(self) -> ToSession | None:
+        """Return the next message, None when the process has closed its socket."""
+        assert self._channel is not None
+        return await self._channel.receive()
+
+    async def wait_until_stopped(self) -> None:
+        """Wait for the end of the process."""
+        assert self._channel is not None and self._process is not None
+        await self._channel.close()
+        await self._process.wait()
+
+    async def close(self) -> None:
+        """End the process; it ends its commands first."""
+        if self._channel is not None:
+            await self._channel.close()
+        if self._process is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_EXIT_SECONDS):
+                    await self._process.wait()
+            await end_program(self._process)

@@ -1,0 +1,14 @@
+"""Worker that executes child runs in other processes.
+
+    session's process                         worker process (one of N)
+    -----------------                         -------------------------
+    RemoteWorker  (worker.py)                 worker_process.py   reads the config, builds services
+      WorkerHandle       <--connection-->       serve.py          runs LocalWorker
+      (worker_handle.py)                        remote_services.py:
+        journal, approver,                      RemoteJournal, RemoteApprover,
+        meters, bridged models                  RemoteParentMeter, RemoteModel
+
+The process of the session stays the only writer of the journal and holds all meters. A connection
+carries msgpack frames (frames.py, messages.py); the folders `process` and `ray` have one each. When
+a worker process dies, its runs continue in another one from their last recorded step.
+"""

@@ -1,0 +1,61 @@
+"""What carries the messages between the session's process and a worker process."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from .messages import ToSession, WorkerConfig
+
+ReceivedMessage = TypeVar("ReceivedMessage", covariant=True)
+
+
+class MessageChannel(Protocol[ReceivedMessage]):
+    """One end of a connection between two processes."""
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
+        ...
+
+    async def receive(self) -> ReceivedMessage | None:
+        """Return the next message, None when the connection has ended."""
+        ...
+
+    async def close(self) -> None:
+        """Close this end."""
+        ...
+
+
+class WorkerConnection(Protocol):
+    """A worker process, and the end of its connection that the session's process has."""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id on its machine, None before the start."""
+        ...
+
+    @property
+    def loss(self) -> str:
+        """Why the connection has ended, in words for the report of a run; "" if not known."""
+        ...
+
+    async def open(self, config: WorkerConfig) -> None:
+        """Start the worker process. Raises UsageError if it cannot execute runs."""
+        ...
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
+        ...
+
+    async def receive(self) -> ToSession | None:
+        """Return the next message, None when the connection has ended."""
+        ...
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until the worker process does nothing more; its connection has ended before."""
+        ...
+
+    async def close(self) -> None:
+        """End the worker process; it ends its commands first."""
+        ...
