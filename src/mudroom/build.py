@@ -50,7 +50,7 @@ from .open_adapters import (
     open_tracing,
     open_versions,
 )
-from .options import SessionOptions, parse_process_count
+from .options import SessionOptions, parse_worker
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
@@ -195,7 +195,7 @@ class _Builder:
             board=self._board,
             board_offer=self._board_offer,
             journal=journal,
-            worker=self._choose_worker(services, catalog, limits),
+            worker=await self._choose_worker(services, catalog, limits),
             models=self._models,
             root_agent=catalog.root_agent,
             model=model,
@@ -215,7 +215,7 @@ class _Builder:
 
     async def _open_needed_board(self) -> None:
         # The claims of worker processes need the lock of the session from the start.
-        has_workers = parse_process_count(self._options.worker) is not None
+        has_workers = parse_worker(self._options.worker).kind != "local"
         if self._board and (self._options.board or has_workers):
             await self._board.open()
 
@@ -369,12 +369,12 @@ class _Builder:
         )
         return SessionEnvironments(shared, factory, open_isolated)
 
-    def _choose_worker(
+    async def _choose_worker(
         self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
     ) -> LocalWorker | RemoteWorker:
         options = self._options
-        processes = parse_process_count(options.worker)
-        if processes is None:
+        kind, count = parse_worker(options.worker)
+        if kind == "local":
             return LocalWorker(services, options.max_children)
         has_objects = options.tools or options.tool_sources or options.workspace
         if has_objects or not isinstance(options.sandbox, str):
@@ -383,7 +383,7 @@ class _Builder:
                 where="worker",
                 remedy='Use worker="local", or leave the objects out.',
             )
-        from .worker_services import make_process_worker, make_worker_config
+        from .worker_services import make_process_worker, make_worker_config, open_ray_worker
 
         config = make_worker_config(
             options,
@@ -394,4 +394,6 @@ class _Builder:
             models=self._models,
             board_offer=self._board_offer,
         )
-        return make_process_worker(services, config, self._models, processes)
+        if kind == "ray":
+            return await open_ray_worker(services, config, self._models, count, self._environ)
+        return make_process_worker(services, config, self._models, count)

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, Signature, signature
 from types import MappingProxyType
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import fields, replace
@@ -78,7 +78,8 @@ class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
         output_style: name of the output style of the agent that runs the prompts; "default" for
             none. Children never have one.
         worker: where children run: "local" (this process), "process" (one process per
-            processor) or "process:N", N from 1 to 64.
+            processor) or "process:N", N from 1 to 64; "ray" or "ray:N" (processes on the nodes of
+            the Ray cluster of the variable RAY_ADDRESS, or of one that is started here).
     """
 
     child_model: str | Mapping[str, str] = "inherit"
@@ -233,21 +234,28 @@ def make_options(values: Mapping[str, Any]) -> SessionOptions:
     return replace(options, id=str(session))
 
 
-def parse_process_count(worker: str) -> int | None:
-    """Return the number of worker processes: 0 for one per processor, None for "local".
+class WorkerChoice(NamedTuple):
+    """Where children run: "local", "process" or "ray"; `processes`: how many, 0 for the default."""
 
-    Raises UsageError for an unknown worker.
-    """
+    kind: str
+    processes: int = 0
+
+
+def parse_worker(worker: str) -> WorkerChoice:
+    """Return what the option `worker` chooses. Raises UsageError for an unknown worker."""
     if worker == "local":
-        return None
+        return WorkerChoice(worker)
     kind, _, count = worker.partition(":")
     counts = {"": 0, **{str(number): number for number in range(1, _MAX_PROCESSES + 1)}}
-    if kind != "process" or count not in counts:
+    if kind not in ("process", "ray") or count not in counts:
         raise UsageError(
             f"unknown worker {quote_value(worker)}",
-            remedy=f'Use "local", "process" or "process:N", N from 1 to {_MAX_PROCESSES}.',
+            remedy=(
+                'Use "local", "process", "process:N", "ray" or "ray:N", '
+                f"N from 1 to {_MAX_PROCESSES}."
+            ),
         )
-    return counts[count]
+    return WorkerChoice(kind, counts[count])
 
 
 def use_signature(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from . import agent_files, pricing
 from ._core.board_tasks import BoardOffer
@@ -26,10 +27,10 @@ from .model_registry import ModelRegistry
 from .open_adapters import collect_tools, make_board_tools, make_servers, make_web_tools, open_board
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
-from .output_filters.redaction import Redactor
+from .output_filters.redaction import Redactor, remove_secrets, select_secrets
 from .permissions.rules import Permissions
 from .projections.past_events import PastEvents
-from .workers.process.connection import ProcessConnection
+from .workers.process.connection import ProcessTransport
 from .workers.remote.messages import WorkerConfig
 from .workers.remote.rate_limits import RemoteRateLimiter
 from .workers.remote.remote_services import (
@@ -42,6 +43,8 @@ from .workers.remote.server_calls import RemoteServers, ServersState, describe_s
 from .workers.remote.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
 from .workers.remote.worker import RemoteWorker
 
+_PROGRAM = "mudroom.worker_process:serve"
+_MAX_ACTORS = 64
 _COMMAND = (sys.executable, "-m", "mudroom.worker_process")
 """Command line of a worker process, without the number of its socket."""
 
@@ -58,10 +61,42 @@ def make_process_worker(
     return RemoteWorker(
         services,
         config,
-        lambda: ProcessConnection(_COMMAND),
+        ProcessTransport(_COMMAND),
         processes or os.cpu_count() or 1,
         models.get_rate_limiter,
     )
+
+
+async def open_ray_worker(
+    services: SessionServices,
+    config: WorkerConfig,
+    models: ModelRegistry,
+    actors: int,
+    environ: Mapping[str, str],
+) -> RemoteWorker:
+    """Start worker processes on the nodes of a Ray cluster and return the worker that uses them.
+
+    Arguments:
+        actors: number of worker processes; 0 means one per processor of the cluster.
+        environ: variables of the session.
+
+    Raises UsageError.
+    """
+    from .workers.ray.transport import RayTransport
+
+    transport = RayTransport(_PROGRAM, environ, (config.folder, config.home))
+    # The processes have the keys of their node: none is sent.
+    own = None if config.environ is None else remove_secrets(config.environ)
+    config = replace(config, environ=own, has_own_secrets=True)
+    try:
+        processors = await transport.start()
+    except BaseException:
+        await transport.close()
+        raise
+    count = actors or max(1, min(processors, _MAX_ACTORS))
+    worker = RemoteWorker(services, config, transport, count, models.get_rate_limiter)
+    await worker.open()
+    return worker
 
 
 def make_worker_config(
@@ -178,7 +213,7 @@ def build_worker_services(
     Arguments:
         past_events: events of runs that continue here; filled before each run.
     """
-    environ = os.environ if config.environ is None else config.environ
+    environ = _get_environ(config)
     clock = SystemClock()
     models = _open_models(config, link, environ, clock)
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
@@ -223,6 +258,14 @@ def build_worker_services(
         board=board,
         trace_ids=config.trace_ids,
     )
+
+
+def _get_environ(config: WorkerConfig) -> Mapping[str, str]:
+    if config.environ is None:
+        return os.environ
+    if config.has_own_secrets:
+        return {**select_secrets(os.environ), **config.environ}
+    return config.environ
 
 
 def _encode_servers(servers: ToolServers | None, options: SessionOptions) -> bytes:

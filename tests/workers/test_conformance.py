@@ -15,7 +15,7 @@ from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check
 from mudroom.workers.local import LocalWorker
-from mudroom.workers.process.connection import ProcessConnection
+from mudroom.workers.process.connection import ProcessTransport
 from mudroom.workers.remote.messages import WorkerConfig
 from mudroom.workers.remote.worker import RemoteWorker
 
@@ -59,7 +59,7 @@ async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
     worker = RemoteWorker(
         services,
         config,
-        lambda: ProcessConnection([sys.executable, program]),
+        ProcessTransport([sys.executable, program]),
         2,
         lambda _: AdaptiveRateLimiter(services.clock),
     )

@@ -54,6 +54,9 @@ class Channel(Generic[Received]):
             self._messages.extend(self._decoder.decode(data))
         return self._messages.popleft()
 
+    def check_lease(self) -> None:
+        """Do nothing: the process ends when the socket is closed."""
+
     async def close(self) -> None:
         """Send all buffered messages and close this end."""
         self._writer.close()

@@ -16,6 +16,24 @@ from .channel import Channel
 _EXIT_SECONDS = 2.0
 
 
+class ProcessTransport:
+    """The port WorkerTransport for processes on this machine.
+
+    Arguments:
+        command: command line of a worker process; the number of its socket is added.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+
+    def connect(self) -> ProcessConnection:
+        """Return a connection to a new worker process."""
+        return ProcessConnection(self._command)
+
+    async def close(self) -> None:
+        """Do nothing: the connections share nothing."""
+
+
 class ProcessConnection:
     """The port WorkerConnection for a process on this machine.
 

@@ -12,7 +12,7 @@ ReceivedMessage = TypeVar("ReceivedMessage", covariant=True)
 
 
 class MessageChannel(Protocol[ReceivedMessage]):
-    """One end of a connection between two processes."""
+    """The worker process's end of a connection."""
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
@@ -22,8 +22,8 @@ class MessageChannel(Protocol[ReceivedMessage]):
         """Return the next message, None when the connection has ended."""
         ...
 
-    async def close(self) -> None:
-        """Close this end."""
+    def check_lease(self) -> None:
+        """End the process at once if it may not work any more."""
         ...
 
 
@@ -58,4 +58,16 @@ class WorkerConnection(Protocol):
 
     async def close(self) -> None:
         """End the worker process; it ends its commands first."""
+        ...
+
+
+class WorkerTransport(Protocol):
+    """The way to start worker processes."""
+
+    def connect(self) -> WorkerConnection:
+        """Return a connection to a new worker process, not started."""
+        ...
+
+    async def close(self) -> None:
+        """Close what the connections share; all of them are closed before."""
         ...

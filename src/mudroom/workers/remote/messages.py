@@ -28,6 +28,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         home: mudroom's state folder.
         user_home: the user's home folder, for permission rules.
         environ: variables with keys and addresses; None: those of the process.
+        has_own_secrets: the environment of the process has the secret variables.
         sandbox, allow_net, can_ask: the choices with which the session opened its sandbox.
         permissions: a Permissions value, encoded.
         skills: a mapping of skill names to skills, encoded.
@@ -66,6 +67,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     reports_costs: bool
     bridged_models: tuple[str, ...]
     max_children: int
+    has_own_secrets: bool = False
     has_hooks: bool = False
     isolate: bool = False
     isolated_bytes: int = 0

@@ -117,7 +117,10 @@ class RemoteJournal:
 
     async def append(self, *events: StoredEvent) -> int:
         """Append events in order. Return the position of the last one. Raises JournalError."""
-        return _decode(await self._link.call("append", *events), type=int)
+        position = await self._link.call("append", *events)
+        # What follows may be an effect, and this process may have been stopped for a while.
+        self._link.channel.check_lease()
+        return _decode(position, type=int)
 
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()

@@ -18,7 +18,7 @@ from ..._engine.recorded_conversations import find_report
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker, TaskHandle
 from .assigned_run import AssignedRun
-from .connection import WorkerConnection
+from .connection import WorkerTransport
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
 from .worker_handle import WorkerHandle, WorkerLost
 
@@ -187,7 +187,7 @@ class RemoteWorker:
     Arguments:
         services: services of the session.
         config: facts from which a worker process builds its services.
-        connect: returns the connection to a new worker process.
+        transport: starts the worker processes.
         processes: number of worker processes.
         get_rate_limiter: returns the rate limiter of a provider, by name.
     """
@@ -196,13 +196,13 @@ class RemoteWorker:
         self,
         services: SessionServices,
         config: WorkerConfig,
-        connect: Callable[[], WorkerConnection],
+        transport: WorkerTransport,
         processes: int,
         get_rate_limiter: Callable[[str], RateLimiter],
     ) -> None:
         self._services = services
         self._config = config
-        self._connect = connect
+        self._transport = transport
         self._get_rate_limiter = get_rate_limiter
         self._local = LocalWorker(services, config.max_children, child_worker=self)
         self._slots: dict[int, asyncio.Semaphore] = defaultdict(
@@ -263,6 +263,7 @@ class RemoteWorker:
         await asyncio.gather(*(handle.wait() for handle in handles))
         await self._local.close()
         await asyncio.gather(*(process.close() for process in self._processes))
+        await self._transport.close()
 
     async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
         async with self._slots[brief.depth]:
@@ -302,7 +303,7 @@ class RemoteWorker:
         return min(self._processes, key=lambda process: process.load)
 
     def _make_process(self) -> WorkerHandle:
-        connection = self._connect()
+        connection = self._transport.connect()
         return WorkerHandle(connection, self._config, self._services, self._get_rate_limiter)
 
     async def _record_lost(self, brief: Brief, assigned: AssignedRun, loss: str) -> Report[Any]:

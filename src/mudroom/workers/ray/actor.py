@@ -1,0 +1,154 @@
+"""WorkerActor: a worker process on a node of a Ray cluster. Ray calls its methods."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import platform
+import traceback
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from types import UnionType
+from typing import Generic
+
+import msgspec
+
+from ..._platform.garbage_collector import collect_garbage_less_often
+from ..._platform.open_files import raise_open_file_limit
+from ..remote.frames import FrameDecoder, Received, encode_frame
+from ..remote.messages import ToWorker, WorkerConfig
+from .code_digest import compute_code_digest
+from .driver_messages import Hello, HelloRequest
+from .lease import Lease
+
+POLL_SECONDS = 1.0
+"""Seconds after which a call returns although there is nothing to send."""
+MAX_DATA = 90_000
+"""Bytes of one call or reply. Ray keeps larger values in its object store, this one does not."""
+
+
+class ActorChannel(Generic[Received]):
+    """The worker process's end of a connection whose bytes Ray calls carry.
+
+    Arguments:
+        received: union type of the messages that arrive here.
+    """
+
+    def __init__(self, received: UnionType, lease: Lease) -> None:
+        self._decoder = FrameDecoder[Received](received)
+        self._lease = lease
+        self._messages: deque[Received] = deque()
+        self._arrival = asyncio.Event()
+        self._call = asyncio.Event()
+        self.outgoing = bytearray()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Keep a message for the next reply."""
+        self.outgoing += encode_frame(message)
+        self._call.set()
+
+    def add_data(self, data: bytes) -> None:
+        """Take bytes that a call brought."""
+        self._messages.extend(self._decoder.decode(data))
+        if self._messages:
+            self._arrival.set()
+
+    async def receive(self) -> Received | None:
+        """Return the next message. The process ends instead of closing its channel."""
+        while not self._messages:
+            self._arrival.clear()
+            await self._arrival.wait()
+        return self._messages.popleft()
+
+    async def wait_for_outgoing(self) -> None:
+        """Wait until there are bytes to send, another call comes, or POLL_SECONDS are over."""
+        self._call.set()
+        self._call = call = asyncio.Event()
+        if not self.outgoing:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await call.wait()
+
+    def check_lease(self) -> None:
+        """End the process if it may not work any more."""
+        self._lease.check()
+
+
+class WorkerActor:
+    """A worker process. All methods run in the event loop that Ray makes for the actor.
+
+    Arguments:
+        program: "module:function" of the coroutine that executes runs on a channel.
+        lease_seconds: see `Lease`.
+    """
+
+    def __init__(self, program: str, lease_seconds: float) -> None:
+        self._program = program
+        self._lease_seconds = lease_seconds
+        self._channel: ActorChannel[WorkerConfig | ToWorker] | None = None
+        self._lease: Lease | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._calls: dict[int, bytes] = {}
+        self._next_call = 1
+        self._replies = 0
+
+    async def hello(self, encoded: bytes) -> bytes:
+        """Return what this node is, and which files it does not see; then be ready for calls."""
+        request = msgspec.msgpack.decode(encoded, type=HelloRequest)
+        hello = Hello(
+            pid=os.getpid(),
+            host=platform.node(),
+            node=importlib.import_module("ray").get_runtime_context().get_node_id(),
+            python=platform.python_version(),
+            code=compute_code_digest(),
+            unseen=tuple(path for path, nonce in request.nonces.items() if not _has(path, nonce)),
+        )
+        collect_garbage_less_often()
+        raise_open_file_limit()
+        self._lease = Lease(self._lease_seconds)
+        self._lease.watch()
+        self._channel = ActorChannel(WorkerConfig | ToWorker, self._lease)
+        self._serving = asyncio.create_task(self._serve(self._channel))
+        self._lease.add_reply(0)
+        return msgspec.msgpack.encode(hello)
+
+    async def exchange(self, number: int, received: int, data: bytes) -> tuple[int, bytes]:
+        """Take bytes for the runs; return the number of the reply and bytes of the runs.
+
+        Waits for such bytes, but not beyond the next call or POLL_SECONDS.
+
+        Arguments:
+            number: of the call, from 1. Calls may arrive in another order.
+            received: number of the last reply that the driver has; 0 is that of `hello`.
+        """
+        assert self._lease and self._channel
+        self._lease.check()
+        self._lease.renew(received)
+        self._calls[number] = data
+        while (known := self._calls.pop(self._next_call, None)) is not None:
+            self._next_call += 1
+            self._channel.add_data(known)
+        await self._channel.wait_for_outgoing()
+        reply = bytes(self._channel.outgoing[:MAX_DATA])
+        del self._channel.outgoing[:MAX_DATA]
+        self._replies += 1
+        self._lease.add_reply(self._replies)
+        return self._replies, reply
+
+    async def _serve(self, channel: ActorChannel[WorkerConfig | ToWorker]) -> None:
+        module, _, name = self._program.partition(":")
+        try:
+            await getattr(importlib.import_module(module), name)(channel)
+        except BaseException:  # noqa: BLE001  the session learns it from the end of the process
+            traceback.print_exc()
+        os._exit(1)
+
+
+def _has(path: str, nonce: str) -> bool:
+    """Return whether a file has a text."""
+    try:
+        return Path(path).read_text() == nonce
+    except OSError:
+        return False

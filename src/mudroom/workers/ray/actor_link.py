@@ -1,0 +1,186 @@
+"""ActorLink: one actor and the calls to it, in the driver process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any, Protocol
+
+import msgspec
+
+from .actor import MAX_DATA
+from .driver_messages import (
+    ActorLost,
+    ActorReady,
+    ActorStopped,
+    FromActor,
+    Hello,
+    HelloRequest,
+    ToTransport,
+)
+from .lease import MARGIN_SECONDS, read_clock
+
+_MAX_CALLS = 2
+"""Calls of one actor that have not returned: one waits for bytes, one brings bytes."""
+_CALL_GAP = 0.01
+"""Seconds from one call to the next. More frames share a call then; a call costs about 1 ms."""
+_START_SECONDS = 60.0
+"""Seconds in which an actor must start and answer."""
+
+
+class RemoteMethod(Protocol):
+    """A method of an actor."""
+
+    def remote(self, *arguments: object) -> Awaitable[Any]:
+        """Call the method; wait for its result."""
+        ...
+
+
+class ActorHandle(Protocol):
+    """The handle that Ray has for a WorkerActor."""
+
+    hello: RemoteMethod
+    exchange: RemoteMethod
+
+
+class _Lost(Exception):
+    """The actor has ended or does not answer. `is_gone`: its process has ended."""
+
+    def __init__(self, reason: str, *, is_gone: bool = False) -> None:
+        super().__init__(reason)
+        self.is_gone = is_gone
+
+
+class ActorLink:
+    """One actor and the calls to it.
+
+    Arguments:
+        create: asks Ray for the actor and returns its handle.
+        send: sends a message to the session's process.
+        is_node_alive: returns whether Ray counts a node, by id, among those that work.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        create: Callable[[], ActorHandle],
+        send: Callable[[ToTransport], None],
+        is_node_alive: Callable[[str], bool],
+        lease_seconds: float,
+    ) -> None:
+        self._number = number
+        self._create = create
+        self._send = send
+        self._is_node_alive = is_node_alive
+        self._patience = lease_seconds + MARGIN_SECONDS
+        self._handle: ActorHandle | None = None
+        self._outgoing = bytearray()
+        self._has_outgoing = asyncio.Event()
+        self._calls: set[asyncio.Future[tuple[int, bytes]]] = set()
+        self._sent = 0
+        self._received = 0
+        self._early: dict[int, bytes] = {}
+        self._heard_at = 0.0
+        self._called_at = 0.0
+        self._node = ""
+
+    def add_data(self, data: bytes) -> None:
+        """Take bytes for the actor."""
+        self._outgoing += data
+        self._has_outgoing.set()
+
+    async def run(self, hello: HelloRequest) -> None:
+        """Start the actor and carry bytes until it is lost; then say when it has stopped."""
+        try:
+            await self._start(hello)
+            while True:
+                await self._exchange()
+        except _Lost as lost:
+            self._send(ActorLost(self._number, str(lost)))
+            self.kill()
+            if not lost.is_gone:
+                await asyncio.sleep(self._heard_at + self._patience - read_clock())
+            self._send(ActorStopped(self._number))
+
+    def kill(self) -> None:
+        """End the process of the actor; its commands end with it."""
+        if self._handle is not None:
+            import_module("ray").kill(self._handle)
+
+    async def _start(self, request: HelloRequest) -> None:
+        try:
+            self._handle = self._create()
+            encoded = msgspec.msgpack.encode(request)
+            async with asyncio.timeout(_START_SECONDS):
+                reply = await self._handle.hello.remote(encoded)
+        except TimeoutError:
+            raise _Lost(f"no node started it in {_START_SECONDS:.0f} s", is_gone=True) from None
+        except Exception as error:
+            raise _Lost(_describe(error), is_gone=True) from error
+        self._heard_at = read_clock()
+        hello = msgspec.msgpack.decode(reply, type=Hello)
+        self._node = hello.node
+        self._send(ActorReady(self._number, hello))
+
+    async def _exchange(self) -> None:
+        """Make the calls that are needed now, and handle the replies that have come."""
+        if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
+            await asyncio.sleep(self._called_at + _CALL_GAP - read_clock())
+            self._call()
+        self._has_outgoing.clear()
+        waiting: set[asyncio.Future[Any]] = set(self._calls)
+        if len(self._calls) < _MAX_CALLS and not self._outgoing:
+            waiting.add(asyncio.ensure_future(self._has_outgoing.wait()))
+        patience = self._heard_at + self._patience - read_clock()
+        done, rest = await asyncio.wait(
+            waiting, timeout=max(patience, 0.0), return_when=asyncio.FIRST_COMPLETED
+        )
+        for other in rest - self._calls:
+            other.cancel()
+        if not done:
+            raise _Lost(f"no answer for {self._patience:.1f} s")
+        for call in done & self._calls:
+            self._calls.discard(call)
+            await self._handle_reply(call)
+
+    def _call(self) -> None:
+        self._called_at = read_clock()
+        data = bytes(self._outgoing[:MAX_DATA])
+        del self._outgoing[:MAX_DATA]
+        self._sent += 1
+        assert self._handle is not None
+        reply = self._handle.exchange.remote(self._sent, self._received, data)
+        self._calls.add(asyncio.ensure_future(reply))
+
+    async def _handle_reply(self, call: asyncio.Future[tuple[int, bytes]]) -> None:
+        try:
+            number, data = call.result()
+        except Exception as error:
+            raise _Lost(_describe(error), is_gone=await self._is_gone(error)) from error
+        self._heard_at = read_clock()
+        self._early[number] = data
+        while (known := self._early.pop(self._received + 1, None)) is not None:
+            self._received += 1
+            if known:
+                self._send(FromActor(self._number, known))
+
+    async def _is_gone(self, error: Exception) -> bool:
+        """Return whether the process of the actor has ended for certain.
+
+        The daemon of its node sees the end of the process. If the daemon itself is lost, the
+        process may go on.
+        """
+        is_dead = isinstance(error, import_module("ray.exceptions").ActorDiedError)
+        return is_dead and await asyncio.to_thread(self._is_node_alive, self._node)
+
+
+def _describe(error: Exception) -> str:
+    """Return the line of an error of Ray that says most."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
+    if errors:
+        return f"a node cannot load mudroom: {errors[0]}"
+    known = [line for line in lines if "died" in line or "dead" in line]
+    text = (known or lines or [type(error).__name__])[-1]
+    return text.split(" Worker exit detail:")[0].split(" Some common causes")[0]

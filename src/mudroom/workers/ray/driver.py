@@ -1,0 +1,164 @@
+"""Driver process of a session: `python -m mudroom.workers.ray.driver SOCKET`.
+
+It connects to a Ray cluster, or starts one on this machine, and carries bytes between the session's
+process and the actors. It is a process of its own because Ray takes over the signals, the
+environment and the output of its process, and ends it when it loses the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ..._platform.private_files import make_private_folder, write_private_file
+from ..process.channel import Channel
+from .actor import WorkerActor
+from .actor_link import ActorHandle, ActorLink
+from .driver_messages import (
+    CloseActor,
+    DriverConfig,
+    DriverFailed,
+    DriverReady,
+    OpenActor,
+    ToActor,
+    ToDriver,
+)
+
+_STORE_BYTES = 80_000_000
+"""Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
+_AUTH_MODE = "RAY_AUTH_MODE"
+_NO_AUTH = "disabled"
+_ADDRESS_REMEDY = 'Check RAY_ADDRESS ("HOST:PORT", as `ray start --head` prints it).'
+_TOKEN_REMEDY = (
+    "Set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the token of the cluster, or "
+    "RAY_AUTH_MODE=disabled if it has none: then all who reach it may run code on it."
+)
+
+
+def main() -> None:
+    """Serve the socket whose number is the first argument, until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asyncio.run(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    os._exit(0)
+
+
+async def _serve(connection: socket.socket) -> None:
+    channel = await Channel[DriverConfig | ToDriver].open(connection, DriverConfig | ToDriver)
+    config = await channel.receive()
+    if not isinstance(config, DriverConfig):
+        return
+    failure = _connect(config)
+    if failure is not None:
+        channel.send(failure)
+        await channel.close()
+        return
+    ray: Any = import_module("ray")
+    channel.send(DriverReady(int(ray.cluster_resources().get("CPU", 1))))
+    await _Driver(config, channel).serve()
+    ray.shutdown()
+
+
+class _Driver:
+    """The actors of a session."""
+
+    def __init__(self, config: DriverConfig, channel: Channel[DriverConfig | ToDriver]) -> None:
+        self._config = config
+        self._channel = channel
+        self._links: dict[int, ActorLink] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self) -> None:
+        """Handle messages until the session's process closes the channel."""
+        while (message := await self._channel.receive()) is not None:
+            if isinstance(message, OpenActor):
+                self._open(message)
+            elif isinstance(message, ToActor):
+                self._links[message.number].add_data(message.data)
+            elif isinstance(message, CloseActor) and message.number in self._links:
+                self._tasks[message.number].cancel()
+                self._links[message.number].kill()
+
+    def _open(self, message: OpenActor) -> None:
+        link = ActorLink(
+            message.number,
+            self._create_actor,
+            self._channel.send,
+            _is_node_alive,
+            self._config.lease_seconds,
+        )
+        self._links[message.number] = link
+        self._tasks[message.number] = asyncio.create_task(link.run(message.hello))
+
+    def _create_actor(self) -> ActorHandle:
+        ray: Any = import_module("ray")
+        # Ray must repeat nothing: the journal decides what happens to a run.
+        options = ray.remote(WorkerActor).options(
+            num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+        )
+        return options.remote(self._config.program, self._config.lease_seconds)
+
+
+def _is_node_alive(node: str) -> bool:
+    ray: Any = import_module("ray")
+    return any(each["NodeID"] == node and each["Alive"] for each in ray.nodes())
+
+
+def _connect(config: DriverConfig) -> DriverFailed | None:
+    """Connect to the cluster, or start one. Return why that failed, None if it did not."""
+    if "://" in config.address:
+        return DriverFailed(f"{config.address} is not an address of a cluster", _ADDRESS_REMEDY)
+    os.environ.setdefault(_AUTH_MODE, "token")  # Ray reads it when it is imported
+    try:
+        ray: Any = import_module("ray")
+    except ImportError as error:
+        return DriverFailed(f"Ray is not installed: {error}", 'Install "mudroom[ray]".')
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
+    options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    try:
+        if config.address:
+            ray.init(address=config.address, **options)
+        else:
+            _protect_token()
+            ray.init(
+                address="local",
+                include_dashboard=False,
+                object_store_memory=_STORE_BYTES,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=config.folder,
+                **options,
+            )
+    except ray.exceptions.AuthenticationError as error:
+        return DriverFailed(f"Ray refuses the connection: {_first_line(error)}", _TOKEN_REMEDY)
+    except Exception as error:  # noqa: BLE001  Ray raises many errors here, RuntimeError among them
+        where = f"the Ray cluster {config.address}" if config.address else "Ray on this machine"
+        return DriverFailed(f"cannot use {where}: {_first_line(error)}", _ADDRESS_REMEDY)
+    return None
+
+
+def _protect_token() -> None:
+    """Make the token of clusters on this machine a file that only its user can read."""
+    names = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    if os.environ[_AUTH_MODE] == _NO_AUTH or any(name in os.environ for name in names):
+        return
+    path = Path.home() / ".ray" / "auth_token"
+    if path.exists():
+        path.chmod(0o600)
+        return
+    make_private_folder(path.parent)
+    write_private_file(path, secrets.token_hex(32).encode())
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line), type(error).__name__)
+
+
+if __name__ == "__main__":
+    main()
