@@ -1,7 +1,7 @@
 # `make demo` runs four children on this repository, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits
+.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits fleet
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,10 @@ fits: dev ## run the programs of others with mudroom that need Node, such as the
 
 real: dev ## run the tests against a real model on this machine; the first run builds its server (10 to 40 minutes)
 	scripts/real
+
+fleet: dev ## install Ray (330 MB) and run the tests with worker processes on a Ray cluster
+	$(PY) -m pip install -q --require-hashes -r requirements/fleet.txt
+	scripts/fleet
 
 mutants: dev ## change code in small ways and print what no test notices: make mutants MODULE=src/... TESTS=tests/... MINUTES=8
 	$(PY) -m pip install -q --require-hashes -r requirements/mutants.txt

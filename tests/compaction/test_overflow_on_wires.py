@@ -14,6 +14,8 @@ from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from ..worker_kinds import RAY
+
 LIMIT = 90_000
 """Bytes of the longest request that the server accepts."""
 TURNS = 14
@@ -87,7 +89,7 @@ async def test_each_wire_recovers(tmp_path: Path, model: str) -> None:
     assert await replay(journal.events) == journal.events
 
 
-@pytest.mark.parametrize("worker", ["local", "process:2"])
+@pytest.mark.parametrize("worker", ["local", "process:2", RAY])
 async def test_many_children_recover_at_once(tmp_path: Path, worker: str) -> None:
     model = "anthropic:m"
     async with ModelServer(make_answer(model, children=6)) as server:

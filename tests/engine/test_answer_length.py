@@ -21,6 +21,8 @@ from mudroom import (
 from mudroom._core.messages import StopReason
 from mudroom.testing import Request
 
+from ..worker_kinds import WORKERS
+
 WORDS = 400
 """Tokens of an answer that nothing cuts."""
 
@@ -82,7 +84,7 @@ async def test_an_answer_that_the_model_cuts_itself_is_still_an_error(stage: Sta
     assert report.reason is Reason.ERROR and "output limit" in report.error
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_the_session_cuts_answers_of_tasks(worker: str, stage: Stage, tmp_path: Path) -> None:
     options: dict[str, Any] = {"worker": worker, "budget": Budget(output_tokens=500)}
     async with stage.open(obey, **options) as session:

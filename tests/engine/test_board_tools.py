@@ -24,6 +24,8 @@ from mudroom.permissions.rules import Permissions
 from mudroom.projections.facts import collect_facts, format_facts
 from mudroom.replay import replay
 
+from ..worker_kinds import WORKERS
+
 SESSION = "11111111-0000-4000-8000-000000000000"
 OTHER_SESSION = "22222222-0000-4000-8000-000000000000"
 CLAIM = TaskChange(status="in_progress")
@@ -159,7 +161,7 @@ async def test_plan_mode_only_reads_the_board(stage: Stage, path: Path) -> None:
     assert list_lines(path) == [(1, "pending")]
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_a_child_that_ends_returns_its_tasks_and_a_root_run_keeps_its_own(
     stage: Stage, path: Path, worker: str
 ) -> None:

@@ -17,6 +17,8 @@ from mudroom.ports import ToolContext
 from mudroom.replay import replay
 from mudroom.testing import Request, ScriptedModel, call
 
+from ..worker_kinds import RAY
+
 FILES = {"w1.txt", "w2.txt", "f1.txt", "f2.txt"}
 
 
@@ -49,7 +51,7 @@ def _open(folder: Path, **options: Any) -> tuple[Session, MemoryJournal]:
     return Session(**(defaults | options)), journal
 
 
-@pytest.mark.parametrize("worker", ["", "process:2"])
+@pytest.mark.parametrize("worker", ["", "process:2", RAY])
 async def test_a_cancelled_parent_lists_the_files_of_its_children(
     worker: str, tmp_path: Path
 ) -> None:

@@ -13,8 +13,10 @@ from mudroom.journals.sessions import open_store
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.projections.file_changes import FileChanges
 
+from ..worker_kinds import WORKERS
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_contents_before_each_write_are_kept_until_the_session_is_deleted(
     tmp_path: Path, worker: str
 ) -> None:

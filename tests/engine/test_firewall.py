@@ -22,6 +22,8 @@ from msgspec import Struct, json
 from mudroom import Budget, Session, TextBlock, ThinkingBlock, ToolCallBlock, UserMessage
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
+from ..worker_kinds import RAY
+
 MARK = re.compile(r"<(\d+(?:\.\d+)*) (\w+) \d+>")
 EXAMPLES = 10_000 if os.environ.get("MUDROOM_LONG") else 200
 
@@ -146,7 +148,7 @@ def find_leaks(requests: list[Request]) -> list[str]:
     return leaks
 
 
-@pytest.mark.parametrize("worker", ["local", "process:2"])
+@pytest.mark.parametrize("worker", ["local", "process:2", RAY])
 async def test_only_brief_and_report_pass_between_parent_and_child(worker: str) -> None:
     everything = (("read", "bash", "fail"), ("write", "todo", "read"))
     grandchild = RunScript("1.2.1", everything)

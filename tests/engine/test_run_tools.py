@@ -21,6 +21,8 @@ from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import VirtualLoop
 from mudroom.testing.model_server import ModelServer
 
+from ..worker_kinds import WORKERS
+
 
 async def test_wait_returns_at_the_first_report_and_the_report_follows_it(stage: Stage) -> None:
     gate = asyncio.Event()
@@ -161,7 +163,7 @@ async def test_a_message_is_stored_before_the_sender_reads_that_it_was_sent(stag
     assert 'I read: <message from="1">\nmind the gap\n</message>' in list_notifications(stage)[0]
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_the_sender_learns_of_a_long_call_of_the_receiver(stage: Stage, worker: str) -> None:
     async def send(request: Request) -> Answer:
         await stage.wait_until((stage.folder / "begun").exists)

@@ -17,6 +17,7 @@ from mudroom.projections.ledger import describe_ledger
 from mudroom.replay import replay
 from mudroom.testing import MemoryJournal, MemoryStore
 
+from ..worker_kinds import WORKERS
 from .test_partial_answers import WORDS, StuckModel, answer_as_family, open_session
 
 PRICED = "anthropic:claude-sonnet-4-5"
@@ -45,7 +46,7 @@ async def test_the_report_says_that_its_usage_is_a_minimum(tmp_path: Path) -> No
     await replay(journal.events)
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_the_parent_and_the_ledger_say_at_least(tmp_path: Path, worker: str) -> None:
     journal = MemoryJournal()
     model = StuckModel(answer_as_family)
@@ -73,7 +74,7 @@ async def test_a_budget_in_dollars_counts_the_estimated_price(tmp_path: Path) ->
     assert 0.001 < spent < 0.1 and meter.usd == 0.0
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 @pytest.mark.parametrize(
     "budget",
     [Budget(total_tokens=1_500), Budget(input_tokens=1_500)],

@@ -9,6 +9,7 @@ import pytest
 from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from ..worker_kinds import RAY
 from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
@@ -25,7 +26,7 @@ def start_endless_children(request: ServerRequest) -> ServerAnswer:
     return Fault(blocks=(text, *calls), usage=ANSWER)
 
 
-@pytest.mark.parametrize("worker", ["local", "process:2"])
+@pytest.mark.parametrize("worker", ["local", "process:2", RAY])
 @pytest.mark.parametrize(
     ("flag", "maximum", "subtype"),
     [

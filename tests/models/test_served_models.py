@@ -22,6 +22,8 @@ from mudroom.testing import load_replay_model
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.wire_formats import WireAnswer, openai_stream
 
+from ..worker_kinds import WORKERS
+
 QWEN = {"/v1/models": {"object": "list", "data": [{"id": "qwen3-8b"}]}}
 
 
@@ -134,7 +136,7 @@ async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:
     assert (report.text, report.model) == ("Hello.", "vllm:qwen3-8b")
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 @pytest.mark.parametrize(
     "options",
     [
@@ -228,7 +230,7 @@ def describe_server(kind: str, *, has_vision: bool | None) -> tuple[str, dict[st
     return "vllm:m", pages | {"/v1/models": {"data": [{"id": "m", "max_model_len": 9} | more]}}
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 @pytest.mark.parametrize("kind", ["ollama", "llamacpp", "vllm"])
 async def test_images_go_to_a_served_model_that_takes_them(
     kind: str, worker: str, tmp_path: Path

@@ -13,6 +13,8 @@ from mudroom.events import RunStarted
 from mudroom.scope import PromptConfig
 from mudroom.testing import Request, ScriptedModel
 
+from ..worker_kinds import WORKERS
+
 SECONDS = 60
 
 
@@ -71,7 +73,7 @@ async def run_scope(session: Session) -> list[Reason]:
 Start = Callable[[Session], Awaitable[list[Reason]]]
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 @pytest.mark.parametrize("start", [run_prompt, run_stream, run_task, run_scope])
 async def test_cancel_without_an_id_stops_a_run_of_each_kind(
     start: Start, worker: str, isolated: IsolatedOptions
@@ -89,7 +91,7 @@ async def test_cancel_without_an_id_stops_a_run_of_each_kind(
     assert report.reason is Reason.GOAL
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_cancel_stops_the_tasks_of_map_that_wait(
     worker: str, isolated: IsolatedOptions
 ) -> None:

@@ -19,6 +19,8 @@ from mudroom.replay import replay
 from mudroom.scope import PromptConfig
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
+from ..worker_kinds import WORKERS
+
 PARENT = "anthropic:claude-sonnet-4-5"
 RULES = "Explore=anthropic:claude-haiku-4-5; *=anthropic:claude-opus-4-5"
 OWN = Agent(name="own", description="Has a model.", model="anthropic:claude-opus-5-5")
@@ -71,7 +73,7 @@ def map_prompts_to_models(events: list[StoredEvent]) -> dict[str, str]:
     return {brief.prompt: brief.model for brief in prompts.values()}
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 @pytest.mark.parametrize(
     "rules",
     [

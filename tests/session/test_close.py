@@ -11,6 +11,8 @@ from mudroom import AnyEvent, Reason, Session
 from mudroom.events import RunFinished, ToolCallStarted
 from mudroom.testing import Answer, Request, ScriptedModel, call
 
+from ..worker_kinds import WORKERS
+
 
 def list_child_pids() -> set[str]:
     """Process ids of this process's children."""
@@ -28,7 +30,7 @@ async def test_processes_that_start_commands_end_with_the_session(tmp_path: Path
     assert list_child_pids() <= before
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_closing_a_session_cancels_runs_that_still_work(worker: str, tmp_path: Path) -> None:
     started = asyncio.Event()
     reports: dict[str, Reason] = {}

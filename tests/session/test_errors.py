@@ -13,6 +13,7 @@ from mudroom.scope import PromptConfig, RunConfig
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel
 
 from ..waiting import wait_until
+from ..worker_kinds import WORKERS
 from .conftest import IsolatedOptions
 
 Call = Callable[[Session], Awaitable[object]]
@@ -60,7 +61,7 @@ async def test_model_failures_are_reasons_everywhere(isolated: IsolatedOptions) 
     assert output.report and "no such model" in output.report.error
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 @pytest.mark.parametrize("kind", [ValueError, MudroomError, UsageError])
 async def test_map_keeps_finished_reports_when_one_task_has_a_fault(
     kind: type[Exception], worker: str, isolated: IsolatedOptions

@@ -14,6 +14,7 @@ from mudroom.models.scripted import Answer
 from mudroom.replay import replay
 from mudroom.testing import Request, ScriptedModel, call
 
+from ..worker_kinds import RAY
 from .conftest import IsolatedOptions
 from .test_prompt_images import make_png
 
@@ -26,7 +27,7 @@ def search(request: Request) -> Answer:
     return [call("glob", pattern=f"*{request.number}")] if request.tools else "summary"
 
 
-@pytest.mark.parametrize("worker", ["", "process:2"])
+@pytest.mark.parametrize("worker", ["", "process:2", RAY])
 @pytest.mark.parametrize("turns", [5, 20, 30])
 async def test_one_run_in_all_gives_a_summary_when_the_turns_of_the_session_are_used(
     turns: int, worker: str, isolated: IsolatedOptions

@@ -14,6 +14,8 @@ from mudroom._core.messages import StopReason
 from mudroom.scope import ModelConfig, PromptConfig
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from ..worker_kinds import WORKERS
+
 AGENT_FILE = """---
 name: brief
 description: Answers in brief.
@@ -50,7 +52,7 @@ def list_limits(server: ModelServer) -> list[int]:
     return sorted(request.json["max_tokens"] for request in server.requests)
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_session_and_agents_set_the_longest_answer(worker: str, tmp_path: Path) -> None:
     brief = Agent(name="brief", description="Brief.", instructions="B.", max_output_tokens=300)
     async with ModelServer(delegate) as server:

@@ -19,6 +19,7 @@ from mudroom.replay import replay
 from mudroom.testing import MemoryJournal, Request, ScriptedModel
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
+from ..worker_kinds import WORKERS
 from .conftest import IsolatedOptions
 
 
@@ -55,7 +56,7 @@ def get_user_blocks(request: Request) -> Sequence[UserBlock]:
     return request.messages[0].content  # pyright: ignore[reportReturnType]
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_blocks_of_a_prompt_reach_the_model_in_their_order(
     worker: str, isolated: IsolatedOptions
 ) -> None:

@@ -1,6 +1,6 @@
 """Program that tests kill: a session with worker processes whose children append to a log.
 
-Usage: python crash_program.py FOLDER SESSION_ID
+Usage: python crash_program.py FOLDER SESSION_ID WORKER
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def answer(request: Request) -> Answer:
     return f"child {number} is done"
 
 
-async def main(folder: Path, session_id: str) -> None:
+async def main(folder: Path, session_id: str, worker: str) -> None:
     """Open or resume the session, run it to its end, and print the report."""
     exists = (folder / "home" / "sessions" / f"{session_id}.db").exists()
     async with Session(
@@ -36,7 +36,7 @@ async def main(folder: Path, session_id: str) -> None:
         cwd=str(folder),
         home=str(folder / "home"),
         sandbox="off",
-        worker="process:2",
+        worker=worker,
         resume=session_id if exists else "",
         id="" if exists else session_id,
     ) as session:
@@ -47,4 +47,4 @@ async def main(folder: Path, session_id: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))

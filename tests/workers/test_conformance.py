@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,15 @@ from mudroom._core.ports import Worker
 from mudroom._engine.session_context import SessionServices
 from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.serializing_worker import SerializingWorker
-from mudroom.testing.worker_conformance import CHECKS, Check
+from mudroom.testing.worker_conformance import CHECKS, Check, OpenWorker
 from mudroom.workers.local import LocalWorker
 from mudroom.workers.process.connection import ProcessTransport
+from mudroom.workers.ray.transport import RayTransport
+from mudroom.workers.remote.connection import WorkerTransport
 from mudroom.workers.remote.messages import WorkerConfig
 from mudroom.workers.remote.worker import RemoteWorker
+
+from ..worker_kinds import NEEDS_RAY
 
 
 @asynccontextmanager
@@ -32,9 +36,8 @@ async def open_serializing(services: SessionServices) -> AsyncGenerator[Worker]:
     yield worker
 
 
-@asynccontextmanager
-async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
-    config = WorkerConfig(
+def make_config(services: SessionServices) -> WorkerConfig:
+    return WorkerConfig(
         session=services.session,
         folder=services.environments.shared.workspace.root,
         home="",
@@ -55,16 +58,27 @@ async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
         bridged_models=(),
         max_children=64,
     )
-    program = str(Path(__file__).with_name("conformance_process.py"))
+
+
+@asynccontextmanager
+async def open_remote(
+    services: SessionServices, transport: WorkerTransport
+) -> AsyncGenerator[Worker]:
     worker = RemoteWorker(
-        services,
-        config,
-        ProcessTransport([sys.executable, program]),
-        2,
-        lambda _: AdaptiveRateLimiter(services.clock),
+        services, make_config(services), transport, 2, lambda _: AdaptiveRateLimiter(services.clock)
     )
     yield worker
     await worker.close()
+
+
+def open_processes(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
+    program = str(Path(__file__).with_name("conformance_process.py"))
+    return open_remote(services, ProcessTransport([sys.executable, program]))
+
+
+def open_actors(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
+    program = "tests.workers.conformance_process:serve"
+    return open_remote(services, RayTransport(program, {}, ()))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -80,3 +94,9 @@ async def test_serializing_worker(check: Check, tmp_path: Path) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_process_worker(check: Check, tmp_path: Path) -> None:
     await check(open_processes, tmp_path)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("workers", [pytest.param(open_actors, marks=NEEDS_RAY)], ids=["ray"])
+async def test_ray_worker(check: Check, workers: OpenWorker, tmp_path: Path) -> None:
+    await check(workers, tmp_path)

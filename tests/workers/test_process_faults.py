@@ -23,11 +23,11 @@ ROUNDS = 60 if os.environ.get("MUDROOM_LONG") else 4
 DONE = " | ".join(f"child {number} is done" for number in range(CHILDREN))
 
 
-def start(folder: Path, session_id: str) -> subprocess.Popen[str]:
+def start(folder: Path, session_id: str, worker: str = "process:2") -> subprocess.Popen[str]:
     """Start the program."""
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     return subprocess.Popen(
-        [sys.executable, PROGRAM, str(folder), session_id],
+        [sys.executable, PROGRAM, str(folder), session_id, worker],
         stdout=subprocess.PIPE,
         text=True,
         env=environ,

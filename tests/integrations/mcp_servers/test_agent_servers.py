@@ -13,6 +13,7 @@ from mudroom import Agent, Budget, Reason, ServerSpec, Session
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 from ...waiting import is_alive, wait_until
+from ...worker_kinds import WORKERS
 from .servers import count_starts, make_quick, read_log
 
 
@@ -37,7 +38,7 @@ OWNER = Agent(name="owner", instructions="", tools=("task", "mcp__quick"))
 OTHER = Agent(name="other", instructions="", tools=("read", "mcp__*"))
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_each_run_of_the_agent_has_a_process_that_ends_with_it(
     tmp_path: Path, worker: str
 ) -> None:
@@ -85,7 +86,7 @@ async def test_each_run_of_the_agent_has_a_process_that_ends_with_it(
     assert "mcp__quick__pid" in offered["Own 2"]
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_the_process_ends_with_a_cancelled_run(tmp_path: Path, worker: str) -> None:
     log = tmp_path / "log"
     sleeper = Agent(name="sleeper", instructions="", tools=("mcp__quick__sleep",))

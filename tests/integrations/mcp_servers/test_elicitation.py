@@ -14,6 +14,7 @@ from mudroom.events import AnyEvent, InputAnswered, ToolCallFinished
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.rules import Rule, Verdict
 
+from ...worker_kinds import WORKERS
 from .servers import make_quick, make_small
 from .test_session_servers import open_session
 
@@ -89,7 +90,7 @@ async def ask(
     return results[0], events
 
 
-@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("worker", WORKERS)
 async def test_the_user_answers_a_server_of_the_old_era(worker: str, tmp_path: Path) -> None:
     person = Person(ApprovalDecision(True, "the user answered", arguments={"color": "blue"}))
     result, events = await ask(tmp_path, make_asking(FORM), person, worker=worker)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from importlib import import_module
 from typing import Any, Protocol
 
 import msgspec
@@ -25,6 +24,9 @@ _MAX_CALLS = 2
 """Calls of one actor that have not returned: one waits for bytes, one brings bytes."""
 _CALL_GAP = 0.01
 """Seconds from one call to the next. More frames share a call then; a call costs about 1 ms."""
+_BUSY_GAP = 0.04
+"""The same after a call with more than _BUSY_BYTES: many runs work, and share the next one."""
+_BUSY_BYTES = 8_000
 _START_SECONDS = 60.0
 """Seconds in which an actor must start and answer."""
 
@@ -40,8 +42,31 @@ class RemoteMethod(Protocol):
 class ActorHandle(Protocol):
     """The handle that Ray has for a WorkerActor."""
 
-    hello: RemoteMethod
-    exchange: RemoteMethod
+    @property
+    def hello(self) -> RemoteMethod:
+        """The method `WorkerActor.hello`."""
+        ...
+
+    @property
+    def exchange(self) -> RemoteMethod:
+        """The method `WorkerActor.exchange`."""
+        ...
+
+
+class RayControl(Protocol):
+    """What a link asks of Ray beside the calls to its actor."""
+
+    def kill(self, handle: ActorHandle) -> None:
+        """End the process of an actor."""
+        ...
+
+    def is_gone(self, error: Exception, node: str) -> bool:
+        """Return whether an error of a call proves that the process of an actor has ended.
+
+        Arguments:
+            node: id of its node.
+        """
+        ...
 
 
 class _Lost(Exception):
@@ -58,7 +83,8 @@ class ActorLink:
     Arguments:
         create: asks Ray for the actor and returns its handle.
         send: sends a message to the session's process.
-        is_node_alive: returns whether Ray counts a node, by id, among those that work.
+        ray: the part of Ray that knows nodes and ends actors.
+        read_clock: see `Lease`.
     """
 
     def __init__(
@@ -66,13 +92,15 @@ class ActorLink:
         number: int,
         create: Callable[[], ActorHandle],
         send: Callable[[ToTransport], None],
-        is_node_alive: Callable[[str], bool],
+        ray: RayControl,
         lease_seconds: float,
+        read_clock: Callable[[], float] = read_clock,
     ) -> None:
         self._number = number
         self._create = create
         self._send = send
-        self._is_node_alive = is_node_alive
+        self._ray = ray
+        self._read_clock = read_clock
         self._patience = lease_seconds + MARGIN_SECONDS
         self._handle: ActorHandle | None = None
         self._outgoing = bytearray()
@@ -83,6 +111,7 @@ class ActorLink:
         self._early: dict[int, bytes] = {}
         self._heard_at = 0.0
         self._called_at = 0.0
+        self._gap = _CALL_GAP
         self._node = ""
 
     def add_data(self, data: bytes) -> None:
@@ -96,17 +125,18 @@ class ActorLink:
             await self._start(hello)
             while True:
                 await self._exchange()
-        except _Lost as lost:
-            self._send(ActorLost(self._number, str(lost)))
-            self.kill()
-            if not lost.is_gone:
-                await asyncio.sleep(self._heard_at + self._patience - read_clock())
-            self._send(ActorStopped(self._number))
+        except Exception as error:  # noqa: BLE001  the runs go on elsewhere, whatever it was
+            lost = error if isinstance(error, _Lost) else _Lost(_describe(error))
+        self._send(ActorLost(self._number, str(lost)))
+        self.kill()
+        if not lost.is_gone:
+            await asyncio.sleep(self._heard_at + self._patience - self._read_clock())
+        self._send(ActorStopped(self._number))
 
     def kill(self) -> None:
         """End the process of the actor; its commands end with it."""
         if self._handle is not None:
-            import_module("ray").kill(self._handle)
+            self._ray.kill(self._handle)
 
     async def _start(self, request: HelloRequest) -> None:
         try:
@@ -118,7 +148,7 @@ class ActorLink:
             raise _Lost(f"no node started it in {_START_SECONDS:.0f} s", is_gone=True) from None
         except Exception as error:
             raise _Lost(_describe(error), is_gone=True) from error
-        self._heard_at = read_clock()
+        self._heard_at = self._read_clock()
         hello = msgspec.msgpack.decode(reply, type=Hello)
         self._node = hello.node
         self._send(ActorReady(self._number, hello))
@@ -126,13 +156,13 @@ class ActorLink:
     async def _exchange(self) -> None:
         """Make the calls that are needed now, and handle the replies that have come."""
         if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
-            await asyncio.sleep(self._called_at + _CALL_GAP - read_clock())
+            await asyncio.sleep(self._called_at + self._gap - self._read_clock())
             self._call()
         self._has_outgoing.clear()
         waiting: set[asyncio.Future[Any]] = set(self._calls)
         if len(self._calls) < _MAX_CALLS and not self._outgoing:
             waiting.add(asyncio.ensure_future(self._has_outgoing.wait()))
-        patience = self._heard_at + self._patience - read_clock()
+        patience = self._heard_at + self._patience - self._read_clock()
         done, rest = await asyncio.wait(
             waiting, timeout=max(patience, 0.0), return_when=asyncio.FIRST_COMPLETED
         )
@@ -145,20 +175,26 @@ class ActorLink:
             await self._handle_reply(call)
 
     def _call(self) -> None:
-        self._called_at = read_clock()
+        self._called_at = self._read_clock()
         data = bytes(self._outgoing[:MAX_DATA])
         del self._outgoing[:MAX_DATA]
+        self._choose_gap(len(data))
         self._sent += 1
         assert self._handle is not None
         reply = self._handle.exchange.remote(self._sent, self._received, data)
         self._calls.add(asyncio.ensure_future(reply))
+
+    def _choose_gap(self, size: int) -> None:
+        # A full call is followed at once: the bytes are those of a few large frames.
+        self._gap = _BUSY_GAP if _BUSY_BYTES < size < MAX_DATA else _CALL_GAP
 
     async def _handle_reply(self, call: asyncio.Future[tuple[int, bytes]]) -> None:
         try:
             number, data = call.result()
         except Exception as error:
             raise _Lost(_describe(error), is_gone=await self._is_gone(error)) from error
-        self._heard_at = read_clock()
+        self._heard_at = self._read_clock()
+        self._choose_gap(len(data))
         self._early[number] = data
         while (known := self._early.pop(self._received + 1, None)) is not None:
             self._received += 1
@@ -166,13 +202,8 @@ class ActorLink:
                 self._send(FromActor(self._number, known))
 
     async def _is_gone(self, error: Exception) -> bool:
-        """Return whether the process of the actor has ended for certain.
-
-        The daemon of its node sees the end of the process. If the daemon itself is lost, the
-        process may go on.
-        """
-        is_dead = isinstance(error, import_module("ray.exceptions").ActorDiedError)
-        return is_dead and await asyncio.to_thread(self._is_node_alive, self._node)
+        """Return whether the process of the actor has ended for certain."""
+        return await asyncio.to_thread(self._ray.is_gone, error, self._node)
 
 
 def _describe(error: Exception) -> str:

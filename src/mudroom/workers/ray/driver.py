@@ -72,6 +72,7 @@ class _Driver:
     def __init__(self, config: DriverConfig, channel: Channel[DriverConfig | ToDriver]) -> None:
         self._config = config
         self._channel = channel
+        self._ray: Any = import_module("ray")
         self._links: dict[int, ActorLink] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -91,24 +92,32 @@ class _Driver:
             message.number,
             self._create_actor,
             self._channel.send,
-            _is_node_alive,
+            self,
             self._config.lease_seconds,
         )
         self._links[message.number] = link
         self._tasks[message.number] = asyncio.create_task(link.run(message.hello))
 
+    def kill(self, handle: ActorHandle) -> None:
+        """End the process of an actor."""
+        self._ray.kill(handle)
+
+    def is_gone(self, error: Exception, node: str) -> bool:
+        """Return whether an error proves that the process of an actor has ended.
+
+        The daemon of a node sees the end of its processes. If the daemon itself is lost, they may
+        go on.
+        """
+        if not isinstance(error, self._ray.exceptions.ActorDiedError):
+            return False
+        return any(each["NodeID"] == node and each["Alive"] for each in self._ray.nodes())
+
     def _create_actor(self) -> ActorHandle:
-        ray: Any = import_module("ray")
         # Ray must repeat nothing: the journal decides what happens to a run.
-        options = ray.remote(WorkerActor).options(
+        options = self._ray.remote(WorkerActor).options(
             num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
         )
         return options.remote(self._config.program, self._config.lease_seconds)
-
-
-def _is_node_alive(node: str) -> bool:
-    ray: Any = import_module("ray")
-    return any(each["NodeID"] == node and each["Alive"] for each in ray.nodes())
 
 
 def _connect(config: DriverConfig) -> DriverFailed | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 
 LEASE_SECONDS = 8.0
 """Seconds that a worker process works without a sign from the driver."""
@@ -33,29 +34,31 @@ class Lease:
 
     Arguments:
         seconds: the time from a reply to the end of the lease.
+        read_clock: returns the present time in seconds.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, read_clock: Callable[[], float] = read_clock) -> None:
         self._seconds = seconds
+        self._read_clock = read_clock
         self._replies: dict[int, float] = {}
         self._end = read_clock() + seconds
 
     def add_reply(self, number: int) -> None:
         """Note the time of a reply that is sent now."""
-        self._replies[number] = read_clock()
+        self._replies[number] = self._read_clock()
 
     def renew(self, received: int) -> None:
         """Extend the lease: the other side has received the reply of this number."""
         if at := self._replies.get(received):
             self._end = max(self._end, at + self._seconds)
             self._replies = {
-                number: time for number, time in self._replies.items() if number >= received
+                number: sent for number, sent in self._replies.items() if number >= received
             }
 
     @property
     def has_ended(self) -> bool:
         """True if this process must not work any more."""
-        return read_clock() >= self._end
+        return self._read_clock() >= self._end
 
     def check(self) -> None:
         """End this process at once if the lease has ended; its commands are killed then."""

@@ -67,7 +67,7 @@ class RayTransport:
     ) -> None:
         self._program = program
         self._environ = environ
-        self._address = environ.get("RAY_ADDRESS", "")
+        self._address = {**os.environ, **environ}.get("RAY_ADDRESS", "")
         self._folders = folders
         self.lease_seconds = lease_seconds
         self._scratch: ScratchDir | None = None

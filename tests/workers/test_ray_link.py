@@ -1,0 +1,196 @@
+"""Lease of a worker process on another machine, and the calls to it, with a scripted actor."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from mudroom.testing.clock import run_virtual
+from mudroom.workers.ray.actor import MAX_DATA
+from mudroom.workers.ray.actor_link import ActorHandle, ActorLink
+from mudroom.workers.ray.driver_messages import (
+    ActorLost,
+    ActorReady,
+    ActorStopped,
+    FromActor,
+    Hello,
+    HelloRequest,
+    ToTransport,
+)
+from mudroom.workers.ray.lease import EXIT_CODE, Lease
+
+HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="1", unseen=())
+Exchange = Callable[[int, int, bytes], Awaitable[tuple[int, bytes]]]
+
+
+class Method:
+    """A method of the scripted actor."""
+
+    def __init__(self, function: Callable[..., Awaitable[Any]]) -> None:
+        self._function = function
+
+    def remote(self, *arguments: object) -> Awaitable[Any]:
+        return self._function(*arguments)
+
+
+class ScriptedActor:
+    """The handle of an actor whose calls a function answers."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.hello = Method(self._greet)
+        self.exchange = Method(exchange)
+
+    async def _greet(self, _: bytes) -> bytes:
+        return msgspec.msgpack.encode(HELLO)
+
+
+class NoRay:
+    """Ray that can do nothing and knows nothing."""
+
+    def kill(self, handle: ActorHandle) -> None:
+        pass
+
+    def is_gone(self, error: Exception, node: str) -> bool:
+        return False
+
+
+def make_link(exchange: Exchange, sent: list[ToTransport], clock: Callable[[], float]) -> ActorLink:
+    return ActorLink(
+        1,
+        lambda: ScriptedActor(exchange),
+        sent.append,
+        NoRay(),
+        lease_seconds=8.0,
+        read_clock=clock,
+    )
+
+
+def get_time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_a_lease_counts_from_the_reply_that_the_other_side_has() -> None:
+    now = [100.0]
+    lease = Lease(8.0, lambda: now[0])
+    lease.add_reply(0)
+    now[0] = 103.0
+    lease.add_reply(1)
+    now[0] = 107.0
+    lease.renew(0)  # a call that was on its way for a long time
+    now[0] = 108.0
+    assert lease.has_ended
+    lease.renew(1)
+    assert not lease.has_ended
+    now[0] = 111.0
+    assert lease.has_ended
+
+
+def test_a_lease_is_not_renewed_by_a_reply_that_was_never_sent() -> None:
+    now = [100.0]
+    lease = Lease(8.0, lambda: now[0])
+    lease.add_reply(0)
+    now[0] = 109.0
+    lease.renew(5)
+    assert lease.has_ended
+
+
+def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy() -> None:
+    program = (
+        "from mudroom.workers.ray.lease import Lease\nLease(0.2).watch()\n"
+        "while True: sum(range(1000))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
+    assert ended.returncode == EXIT_CODE
+
+
+def test_bytes_arrive_in_order_whichever_reply_comes_first() -> None:
+    sent: list[ToTransport] = []
+
+    async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
+        if number == 1:
+            await asyncio.sleep(0.5)  # the second reply comes first
+        elif number > 2:
+            await asyncio.sleep(3600)
+        return number, b"%d:%s " % (number, data)
+
+    async def run() -> None:
+        link = make_link(exchange, sent, get_time)
+        running = asyncio.create_task(link.run(HelloRequest({})))
+        await asyncio.sleep(0.1)
+        link.add_data(b"x")
+        await asyncio.sleep(1.0)
+        running.cancel()
+
+    run_virtual(run())
+    assert sent == [ActorReady(1, HELLO), FromActor(1, b"1: "), FromActor(1, b"2:x ")]
+
+
+def test_large_data_travels_in_several_calls_and_only_two_wait() -> None:
+    sent: list[ToTransport] = []
+    arrived: dict[int, bytes] = {}
+    waiting = [0, 0]
+
+    async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
+        arrived[number] = data
+        waiting[0] += 1
+        waiting[1] = max(waiting)
+        await asyncio.sleep(0.1)
+        waiting[0] -= 1
+        return number, b""
+
+    async def run() -> None:
+        link = make_link(exchange, sent, get_time)
+        running = asyncio.create_task(link.run(HelloRequest({})))
+        await asyncio.sleep(0.05)
+        link.add_data(b"y" * (3 * MAX_DATA + 5))
+        await asyncio.sleep(2.0)
+        running.cancel()
+
+    run_virtual(run())
+    sizes = [len(arrived[number]) for number in sorted(arrived) if arrived[number]]
+    assert sizes == [MAX_DATA, MAX_DATA, MAX_DATA, 5]
+    assert waiting[1] == 2
+
+
+def test_an_actor_that_does_not_answer_is_lost_when_its_lease_has_ended() -> None:
+    sent: list[ToTransport] = []
+    times: list[float] = []
+
+    async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
+        if number == 1:
+            return 1, b""
+        times.append(get_time())
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    async def run() -> None:
+        await make_link(exchange, sent, get_time).run(HelloRequest({}))
+        times.append(get_time())
+
+    run_virtual(run())
+    assert sent[-2:] == [ActorLost(1, "no answer for 8.5 s"), ActorStopped(1)]
+    assert 8.4 <= times[-1] - times[0] <= 8.6
+
+
+def test_an_actor_that_may_go_on_counts_as_stopped_after_its_lease() -> None:
+    sent: list[ToTransport] = []
+    stopped: list[float] = []
+
+    async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
+        if number == 3:
+            raise ConnectionError("the node is out of reach")
+        await asyncio.sleep(1.0)
+        return number, b""
+
+    async def run() -> None:
+        await make_link(exchange, sent, get_time).run(HelloRequest({}))
+        stopped.append(get_time())
+
+    run_virtual(run())
+    assert sent[-2:] == [ActorLost(1, "the node is out of reach"), ActorStopped(1)]
+    assert stopped[0] >= 2.0 + 8.5
