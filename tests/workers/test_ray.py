@@ -21,6 +21,7 @@ from tests.workers.test_process_faults import DONE, check_log, check_record, sta
 
 from mudroom import AnyEvent, Reason, Report, Session, UsageError
 from mudroom._core.events import RunFinished, RunResumed, StoredEvent
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom.workers.ray.transport import RayTransport
@@ -90,16 +91,14 @@ async def disturb(
 
     Return the report, the events, and the seconds until a loss was noticed and a run resumed.
     """
-    events: list[StoredEvent] = []
+    journal = MemoryJournal()
     resumed: list[float] = []
 
     def watch(event: AnyEvent) -> None:
-        if isinstance(event, StoredEvent):
-            events.append(event)
         if isinstance(event, RunResumed):
             resumed.append(time.monotonic())
 
-    async with open_session(folder, ScriptedModel(answer)) as session:
+    async with open_session(folder, ScriptedModel(answer), journal=journal) as session:
         session.watch(watch)
         worker = get_worker(session)
         first = list(worker._processes)
@@ -111,6 +110,7 @@ async def disturb(
         await wait_until(lambda: any(process.is_lost for process in first))
         noticed = time.monotonic() - began
         report = await running
+    events = [event async for event in journal.read()]
     return report, events, noticed, resumed[0] - began
 
 
@@ -228,7 +228,7 @@ async def test_no_key_is_in_the_files_of_ray_or_in_a_command_line(tmp_path: Path
     ("variables", "text"),
     [
         ({"RAY_ADDRESS": "ray://127.0.0.1:10001"}, "is not an address of a cluster"),
-        ({"RAY_AUTH_TOKEN": "0" * 64}, "refuses the connection"),
+        ({"RAY_AUTH_TOKEN": "0" * 64}, "RAY_AUTH_TOKEN_PATH has the token"),
     ],
     ids=["client address", "wrong token"],
 )

@@ -36,7 +36,11 @@ _STORE_BYTES = 80_000_000
 """Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
 _AUTH_MODE = "RAY_AUTH_MODE"
 _NO_AUTH = "disabled"
-_ADDRESS_REMEDY = 'Check RAY_ADDRESS ("HOST:PORT", as `ray start --head` prints it).'
+_ADDRESS_REMEDY = (
+    'Check RAY_ADDRESS ("HOST:PORT", as `ray start --head` prints it), and that RAY_AUTH_TOKEN or '
+    "RAY_AUTH_TOKEN_PATH has the token of that cluster."
+)
+_LOCAL_REMEDY = "Start a cluster with `ray start --head` to see more, and set RAY_ADDRESS to it."
 _TOKEN_REMEDY = (
     "Set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the token of the cluster, or "
     "RAY_AUTH_MODE=disabled if it has none: then all who reach it may run code on it."
@@ -147,8 +151,10 @@ def _connect(config: DriverConfig) -> DriverFailed | None:
     except ray.exceptions.AuthenticationError as error:
         return DriverFailed(f"Ray refuses the connection: {_first_line(error)}", _TOKEN_REMEDY)
     except Exception as error:  # noqa: BLE001  Ray raises many errors here, RuntimeError among them
-        where = f"the Ray cluster {config.address}" if config.address else "Ray on this machine"
-        return DriverFailed(f"cannot use {where}: {_first_line(error)}", _ADDRESS_REMEDY)
+        if config.address:
+            text = f"cannot use the Ray cluster {config.address}: {_first_line(error)}"
+            return DriverFailed(text, _ADDRESS_REMEDY)
+        return DriverFailed(f"cannot start Ray here: {_first_line(error)}", _LOCAL_REMEDY)
     return None
 
 
