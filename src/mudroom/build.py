@@ -376,13 +376,6 @@ class _Builder:
         kind, count = parse_worker(options.worker)
         if kind == "local":
             return LocalWorker(services, options.max_children)
-        has_objects = options.tools or options.tool_sources or options.workspace
-        if has_objects or not isinstance(options.sandbox, str):
-            raise UsageError(
-                "worker processes cannot use tool, workspace or sandbox objects of the caller",
-                where="worker",
-                remedy='Use worker="local", or leave the objects out.',
-            )
         from .worker_services import make_process_worker, make_worker_config, open_ray_worker
 
         config = make_worker_config(

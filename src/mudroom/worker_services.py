@@ -22,12 +22,14 @@ from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .context_windows import make_context_policy
 from .environments import EnvironmentFactory, SessionEnvironments, make_isolated_opener
+from .errors import UsageError
 from .integrations.mcp_servers.spec import ServerSpec
 from .model_registry import ModelRegistry
+from .models.sent_variables import list_address_variables, list_header_variables
 from .open_adapters import collect_tools, make_board_tools, make_servers, make_web_tools, open_board
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
-from .output_filters.redaction import Redactor, remove_secrets, select_secrets
+from .output_filters.redaction import Redactor, is_secret_name
 from .permissions.rules import Permissions
 from .projections.past_events import PastEvents
 from .workers.process.connection import ProcessTransport
@@ -85,9 +87,7 @@ async def open_ray_worker(
     from .workers.ray.transport import RayTransport
 
     transport = RayTransport(_PROGRAM, environ, (config.folder, config.home))
-    # The processes have the keys of their node: none is sent.
-    own = None if config.environ is None else remove_secrets(config.environ)
-    config = replace(config, environ=own, has_own_secrets=True)
+    config = _leave_secrets_out(config, environ)
     try:
         processors = await transport.start()
     except BaseException:
@@ -97,6 +97,21 @@ async def open_ray_worker(
     worker = RemoteWorker(services, config, transport, count, models.get_rate_limiter)
     await worker.open()
     return worker
+
+
+def _leave_secrets_out(config: WorkerConfig, environ: Mapping[str, str]) -> WorkerConfig:
+    """Return the config for another machine: secrets are not sent, its environment has them."""
+    if config.environ is None:
+        names = list_address_variables()
+        sent = {name: environ[name] for name in names if name in environ}
+        return replace(config, environ=sent, own_variables="all")
+    headers = list_header_variables()
+    sent = {
+        name: value
+        for name, value in config.environ.items()
+        if not is_secret_name(name) and name not in headers
+    }
+    return replace(config, environ=sent, own_variables="secrets")
 
 
 def make_worker_config(
@@ -116,7 +131,10 @@ def make_worker_config(
         limits: what descriptions of tools may list.
         models: the models of the session.
         board_offer: runs that have the tools for the task board.
+
+    Raises UsageError for options that another process cannot use.
     """
+    _refuse_objects(options)
     environ = options.environ
     return WorkerConfig(
         session=services.session,
@@ -155,6 +173,16 @@ def make_worker_config(
         board_offer=board_offer,
         servers=_encode_servers(services.servers, options),
     )
+
+
+def _refuse_objects(options: SessionOptions) -> None:
+    has_objects = options.tools or options.tool_sources or options.workspace
+    if has_objects or not isinstance(options.sandbox, str):
+        raise UsageError(
+            "worker processes cannot use tool, workspace or sandbox objects of the caller",
+            where="worker",
+            remedy='Use worker="local", or leave the objects out.',
+        )
 
 
 def _collect_tools(
@@ -263,8 +291,16 @@ def build_worker_services(
 def _get_environ(config: WorkerConfig) -> Mapping[str, str]:
     if config.environ is None:
         return os.environ
-    if config.has_own_secrets:
-        return {**select_secrets(os.environ), **config.environ}
+    if config.own_variables == "all":
+        return {**os.environ, **config.environ}
+    if config.own_variables == "secrets":
+        headers = list_header_variables()
+        own = {
+            name: value
+            for name, value in os.environ.items()
+            if is_secret_name(name) or name in headers
+        }
+        return {**own, **config.environ}
     return config.environ
 
 

@@ -88,16 +88,6 @@ def is_secret_name(name: str) -> bool:
     return any(word in name for word in _SECRET_WORDS)
 
 
-def select_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are expected to hold secrets."""
-    return {name: value for name, value in environ.items() if is_secret_name(name)}
-
-
-def remove_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are not expected to hold secrets."""
-    return {name: value for name, value in environ.items() if not is_secret_name(name)}
-
-
 class Redactor:
     """Callable that replaces secrets in a text.
 

@@ -135,7 +135,8 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 @value_option(
     "--worker",
     "KIND",
-    'Where children run: "local", "process" (one process per core) or "process:N", N up to 64.',
+    'Where children run: "local", "process" (one process per core), "process:N", or "ray" and '
+    '"ray:N" (on the cluster of RAY_ADDRESS), N up to 64.',
 )
 @click.option(
     "--board",

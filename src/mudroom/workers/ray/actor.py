@@ -21,6 +21,7 @@ from ..remote.frames import FrameDecoder, Received, encode_frame
 from ..remote.messages import ToWorker, WorkerConfig
 from .code_digest import compute_code_digest
 from .driver_messages import Hello, HelloRequest
+from .in_order import InOrder
 from .lease import Lease
 
 POLL_SECONDS = 1.0
@@ -90,8 +91,7 @@ class WorkerActor:
         self._channel: ActorChannel[WorkerConfig | ToWorker] | None = None
         self._lease: Lease | None = None
         self._serving: asyncio.Task[None] | None = None
-        self._calls: dict[int, bytes] = {}
-        self._next_call = 1
+        self._calls = InOrder()
         self._replies = 0
 
     async def hello(self, encoded: bytes) -> bytes:
@@ -126,10 +126,7 @@ class WorkerActor:
         assert self._lease and self._channel
         self._lease.check()
         self._lease.renew(received)
-        self._calls[number] = data
-        while (known := self._calls.pop(self._next_call, None)) is not None:
-            self._next_call += 1
-            self._channel.add_data(known)
+        self._channel.add_data(self._calls.add(number, data))
         await self._channel.wait_for_outgoing()
         reply = bytes(self._channel.outgoing[:MAX_DATA])
         del self._channel.outgoing[:MAX_DATA]

@@ -18,6 +18,7 @@ from .driver_messages import (
     HelloRequest,
     ToTransport,
 )
+from .in_order import InOrder
 from .lease import MARGIN_SECONDS, read_clock
 
 _MAX_CALLS = 2
@@ -107,11 +108,9 @@ class ActorLink:
         self._has_outgoing = asyncio.Event()
         self._calls: set[asyncio.Future[tuple[int, bytes]]] = set()
         self._sent = 0
-        self._received = 0
-        self._early: dict[int, bytes] = {}
+        self._replies = InOrder()
         self._heard_at = 0.0
-        self._called_at = 0.0
-        self._gap = _CALL_GAP
+        self._next_call_at = 0.0
         self._node = ""
 
     def add_data(self, data: bytes) -> None:
@@ -156,7 +155,7 @@ class ActorLink:
     async def _exchange(self) -> None:
         """Make the calls that are needed now, and handle the replies that have come."""
         if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
-            await asyncio.sleep(self._called_at + self._gap - self._read_clock())
+            await asyncio.sleep(self._next_call_at - self._read_clock())
             self._call()
         self._has_outgoing.clear()
         waiting: set[asyncio.Future[Any]] = set(self._calls)
@@ -175,18 +174,18 @@ class ActorLink:
             await self._handle_reply(call)
 
     def _call(self) -> None:
-        self._called_at = self._read_clock()
         data = bytes(self._outgoing[:MAX_DATA])
         del self._outgoing[:MAX_DATA]
         self._choose_gap(len(data))
         self._sent += 1
         assert self._handle is not None
-        reply = self._handle.exchange.remote(self._sent, self._received, data)
+        reply = self._handle.exchange.remote(self._sent, self._replies.last, data)
         self._calls.add(asyncio.ensure_future(reply))
 
     def _choose_gap(self, size: int) -> None:
-        # A full call is followed at once: the bytes are those of a few large frames.
-        self._gap = _BUSY_GAP if _BUSY_BYTES < size < MAX_DATA else _CALL_GAP
+        # After a full call there is more of a large frame: it has no long gap.
+        gap = _BUSY_GAP if _BUSY_BYTES < size < MAX_DATA else _CALL_GAP
+        self._next_call_at = self._read_clock() + gap
 
     async def _handle_reply(self, call: asyncio.Future[tuple[int, bytes]]) -> None:
         try:
@@ -195,11 +194,8 @@ class ActorLink:
             raise _Lost(_describe(error), is_gone=await self._is_gone(error)) from error
         self._heard_at = self._read_clock()
         self._choose_gap(len(data))
-        self._early[number] = data
-        while (known := self._early.pop(self._received + 1, None)) is not None:
-            self._received += 1
-            if known:
-                self._send(FromActor(self._number, known))
+        if known := self._replies.add(number, data):
+            self._send(FromActor(self._number, known))
 
     async def _is_gone(self, error: Exception) -> bool:
         """Return whether the process of the actor has ended for certain."""

@@ -130,9 +130,10 @@ def _connect(config: DriverConfig) -> DriverFailed | None:
         return DriverFailed(f"{config.address} is not an address of a cluster", _ADDRESS_REMEDY)
     os.environ.setdefault(_AUTH_MODE, "token")  # Ray reads it when it is imported
     try:
-        ray: Any = import_module("ray")
+        import ray as installed_ray  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         return DriverFailed(f"Ray is not installed: {error}", 'Install "mudroom[ray]".')
+    ray: Any = installed_ray
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -28,7 +28,8 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         home: mudroom's state folder.
         user_home: the user's home folder, for permission rules.
         environ: variables with keys and addresses; None: those of the process.
-        has_own_secrets: the environment of the process has the secret variables.
+        own_variables: variables that the process takes from its own environment, if `environ` has
+            none of that name.
         sandbox, allow_net, can_ask: the choices with which the session opened its sandbox.
         permissions: a Permissions value, encoded.
         skills: a mapping of skill names to skills, encoded.
@@ -67,7 +68,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     reports_costs: bool
     bridged_models: tuple[str, ...]
     max_children: int
-    has_own_secrets: bool = False
+    own_variables: Literal["none", "secrets", "all"] = "none"
     has_hooks: bool = False
     isolate: bool = False
     isolated_bytes: int = 0
