@@ -63,6 +63,10 @@ class ActorChannel(Generic[Received]):
             await self._arrival.wait()
         return self._messages.popleft()
 
+    def end_call(self) -> None:
+        """Have the call that waits return."""
+        self._call.set()
+
     async def wait_for_outgoing(self) -> None:
         """Wait until there are bytes to send, another call comes, or POLL_SECONDS are over."""
         self._call.set()
@@ -93,6 +97,7 @@ class WorkerActor:
         self._serving: asyncio.Task[None] | None = None
         self._calls = InOrder()
         self._replies = 0
+        self._failure = ""
 
     async def hello(self, encoded: bytes) -> bytes:
         """Return what this node is, and which files it does not see; then be ready for calls."""
@@ -128,6 +133,8 @@ class WorkerActor:
         self._lease.renew(received)
         self._channel.add_data(self._calls.add(number, data))
         await self._channel.wait_for_outgoing()
+        if self._failure:
+            raise RuntimeError(self._failure)
         reply = bytes(self._channel.outgoing[:MAX_DATA])
         del self._channel.outgoing[:MAX_DATA]
         self._replies += 1
@@ -138,9 +145,11 @@ class WorkerActor:
         module, _, name = self._program.partition(":")
         try:
             await getattr(importlib.import_module(module), name)(channel)
-        except BaseException:  # noqa: BLE001  the session learns it from the end of the process
+            self._failure = "the program has ended"
+        except Exception as error:  # noqa: BLE001  the report of a run must say it
             traceback.print_exc()
-        os._exit(1)
+            self._failure = f"{type(error).__name__}: {error}"
+        channel.end_call()
 
 
 def _has(path: str, nonce: str) -> bool:
