@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import signal
@@ -22,6 +23,7 @@ from aiohttp import web
 from tests.docs.shell_page import STEP, PageShell, make_environ
 from tests.examples.test_docs import answer, run_blocks
 from tests.waiting import wait_until
+from tests.worker_kinds import NEEDS_RAY
 
 from mudroom import TextBlock, Usage
 from mudroom.ports import StopReason
@@ -103,7 +105,11 @@ def follow(page: Path, shell: PageShell) -> None:
 
 
 @pytest.mark.timeout(600)  # many programs, one after the other: slow on a busy machine
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=NEEDS_RAY if page.stem == "ray-cluster" else []) for page in PAGES],
+    ids=lambda page: page.stem,
+)
 async def test_every_step_of_a_guide_works(
     page: Path, project: Path, tmp_path: Path, port: str, request: pytest.FixtureRequest
 ) -> None:
@@ -114,6 +120,9 @@ async def test_every_step_of_a_guide_works(
             addresses["127.0.0.1:8700"] = f"127.0.0.1:{port}"
         if page.stem == "postgresql":
             addresses[WRITTEN_STORE] = request.getfixturevalue("postgres_url")
+        if page.stem == "ray-cluster":
+            addresses["10.0.0.5:6379"] = os.environ["RAY_ADDRESS"]
+            env |= {name: value for name, value in os.environ.items() if name.startswith("RAY_")}
         if page.stem != "local-model":
             env |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         await asyncio.to_thread(follow, page, PageShell(project, env, addresses))
