@@ -4,62 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 from tests.waiting import SECONDS, wait_until
 
 from mudroom._core.messages import ToolCallBlock
-from mudroom.servers.http.records.state_file import StateFile
-from mudroom.servers.http.records.tokens import TokenRecords
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
 from .conftest import Client, Line, is_idle
+from .program import check_whole, list_cursors, make_token, start_server
 
 CHILDREN = 2
 SESSIONS = 100 if os.environ.get("MUDROOM_LONG") else 3
-
-
-@asynccontextmanager
-async def start_server(
-    folder: Path, model_url: str, *flags: str
-) -> AsyncGenerator[tuple[Process, str]]:
-    """Start `mudroom serve`; yield the process and its address."""
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "MUDROOM_HOME": str(folder / "home"),
-        "ANTHROPIC_API_KEY": "k",
-        "ANTHROPIC_BASE_URL": model_url,
-        "MUDROOM_MODEL": "anthropic:claude",
-    }
-    command = (sys.executable, "-m", "mudroom", "serve", "--listen", "127.0.0.1:0", *flags)
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=environ, cwd=folder)
-    assert process.stdout
-    try:
-        async with asyncio.timeout(SECONDS):
-            line = await process.stdout.readline()
-        yield process, line.decode().strip()
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-def make_token(folder: Path) -> str:
-    """Make a token."""
-    state = StateFile(str(folder / "home"))
-    try:
-        return TokenRecords(state).add("ada")[1]
-    finally:
-        state.close()
 
 
 async def read_until_cut(client: Client, session: str, events: list[Line]) -> None:
@@ -155,16 +114,3 @@ async def continue_stream(client: Client, session: str, last_id: str) -> list[Li
             if is_idle(message):
                 return [each for each in messages if "id" in each]
     raise AssertionError("the stream has ended")
-
-
-async def list_cursors(client: Client, session: str) -> list[tuple[str, Any]]:
-    """Return the cursors and events of a session."""
-    page = await client.get(f"/v1/sessions/{session}/events")
-    return [(each["cursor"], each["event"]) for each in page["data"]]
-
-
-def check_whole(messages: list[Line], recorded: list[tuple[str, Any]]) -> None:
-    """Check that a client has got each recorded event exactly once, in order."""
-    got = [(each["id"], each["data"]) for each in messages]
-    assert got == recorded[: len(got)]
-    assert len(got) >= len(recorded) - 1  # the session may have been closed since

@@ -1,0 +1,73 @@
+"""`mudroom serve` as a program of its own, and checks of what its streams sent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.waiting import SECONDS
+
+from mudroom.servers.http.records.state_file import StateFile
+from mudroom.servers.http.records.tokens import TokenRecords
+
+from .conftest import Client, Line
+
+
+@asynccontextmanager
+async def start_server(
+    folder: Path, model_url: str, *flags: str, port: int = 0
+) -> AsyncGenerator[tuple[Process, str]]:
+    """Start `mudroom serve`; yield the process and its address."""
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "MUDROOM_HOME": str(folder / "home"),
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_BASE_URL": model_url,
+        "MUDROOM_MODEL": "anthropic:claude",
+    }
+    command = (sys.executable, "-m", "mudroom", "serve", "--listen", f"127.0.0.1:{port}", *flags)
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, env=environ, cwd=folder)
+    assert process.stdout
+    try:
+        async with asyncio.timeout(SECONDS):
+            line = await process.stdout.readline()
+        yield process, line.decode().strip()
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def make_token(folder: Path) -> str:
+    """Make a token."""
+    state = StateFile(str(folder / "home"))
+    try:
+        return TokenRecords(state).add("ada")[1]
+    finally:
+        state.close()
+
+
+async def list_cursors(client: Client, session: str) -> list[tuple[str, Any]]:
+    """Return the cursors and events of a session."""
+    recorded: list[tuple[str, Any]] = []
+    query = ""
+    while True:
+        page = await client.get(f"/v1/sessions/{session}/events{query}")
+        recorded += [(each["cursor"], each["event"]) for each in page["data"]]
+        if not page["has_more"]:
+            return recorded
+        query = f"?after={page['next']}"
+
+
+def check_whole(messages: list[Line], recorded: list[tuple[str, Any]]) -> None:
+    """Check that a client has got each recorded event exactly once, in order."""
+    got = [(each["id"], each["data"]) for each in messages]
+    assert got == recorded[: len(got)]
+    assert len(got) >= len(recorded) - 1  # the session may have been closed since
