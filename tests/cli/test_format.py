@@ -23,6 +23,7 @@ from mudroom.cli.output.text import (
     split_line,
     truncate,
     wrap,
+    wrap_indented,
 )
 
 
@@ -197,7 +198,34 @@ def test_a_split_line_keeps_words_whole_and_every_character(columns: int) -> Non
     code = "    return [row for line in self.body for row in split_line(line, columns)]  # all"
     rows = list(split_line([("  + ", "green"), (code, "green")], columns))
     texts = ["".join(text for text, _ in row) for row in rows]
-    assert "".join(texts) == "  + " + code
+    indent = len("  ") + len("  ")
+    assert texts[0] + "".join(text[indent:] for text in texts[1:]) == "  + " + code
+    assert not "".join(text[:indent] for text in texts[1:]).strip()
     assert all(measure_width(text) <= columns for text in texts)
-    cut = [a[-1] + b[0] for a, b in itertools.pairwise(texts) if " " not in a[-1] + b[0]]
+    cut = [a[-1] + b[indent] for a, b in itertools.pairwise(texts) if " " not in a[-1] + b[indent]]
     assert columns < 40 or not cut
+
+
+def test_a_split_line_wraps_words_of_several_parts_and_indents_further_rows() -> None:
+    command = "make check-everything-here"
+    line = [("  ", ""), ("sort -n | tail -5 && ", ""), (command, "bold yellow")]
+    rows = list(split_line(line, 40))
+    assert rows == [
+        [("  ", ""), ("sort -n | tail -5 && ", ""), ("make ", "bold yellow")],
+        [("    ", ""), ("check-everything-here", "bold yellow")],
+    ]
+
+
+def test_further_rows_of_an_indented_or_numbered_line_are_indented() -> None:
+    rule = "deny bash(rm:*) (from the settings of the folder)"
+    assert list(wrap_indented(f"  {rule}", 30)) == [
+        "  deny bash(rm:*) (from the",
+        "    settings of the folder)",
+    ]
+    assert list(wrap_indented(f"  1. {rule}", 40)) == [
+        "  1. deny bash(rm:*) (from the settings",
+        "     of the folder)",
+    ]
+    assert list(wrap_indented(rule, 30)) == list(wrap(rule, 30)), "a paragraph has no indentation"
+    narrow = list(wrap_indented(f"  {rule}", 5))
+    assert narrow == list(wrap(f"  {rule}", 5)), "a very narrow screen has no room for it"

@@ -93,9 +93,9 @@ def test_a_question_names_the_child_that_asks() -> None:
     arguments = {"command": "make"}
     request = ApprovalRequest("1.1.1", "general", "bash", arguments, "no rule", name="alice")
     assert format_title(request).startswith("alice wants to ")
-    assert format_call(request) == "bash make (alice)"
+    assert format_call(request) == "alice: bash make"
     unnamed = ApprovalRequest("1.1.1", "general", "bash", arguments, "no rule")
-    assert format_call(unnamed) == "bash make (general#1.1.1)"
+    assert format_call(unnamed) == "general#1.1.1: bash make"
 
 
 def test_a_mention_is_a_name_in_any_spelling() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -16,10 +17,13 @@ from mudroom._core.events import (
     Delta,
 )
 from mudroom._core.messages import ToolCallBlock, Usage
+from mudroom._core.ports import ApprovalRequest
 from mudroom.cli.interactive.input_line.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Panel
+from mudroom.cli.interactive.questions.approvals import ApprovalPrompt
 from mudroom.cli.interactive.questions.choice import Choice, match_answer
 from mudroom.cli.interactive.status_line import StatusLine
+from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import (
     ASCII,
     UNICODE,
@@ -72,6 +76,7 @@ class ShownConversation:
     is_busy: bool = True
     background_work: tuple[str, ...] = ()
     printed_runs: tuple[str, ...] = ()
+    approvals: ApprovalPrompt | None = None
     tree: RunTree = field(default_factory=RunTree)
     status: StatusLine = field(default_factory=StatusLine)
 
@@ -274,6 +279,35 @@ async def test_a_question_is_below_the_running_children_and_is_answered_once() -
     panel.answer_choice("y")
     panel.answer_choice("the next line")
     assert await choice.result == "y" and panel.choice is None
+
+
+async def test_the_row_of_a_child_says_that_its_call_waits_for_the_user(tmp_path: Path) -> None:
+    panel = make_panel(make_events("a", "b"))
+    assert isinstance(panel.conversation, ShownConversation)
+    ui = WaitingUI()
+    panel.conversation.approvals = approvals = ApprovalPrompt(ui, str(tmp_path))
+    request = ApprovalRequest("1.1.1", "explore", "bash", {"command": "make"}, why="no rule")
+    asking = asyncio.create_task(approvals.decide(request))
+    await ui.is_asked.wait()
+    rows = ["".join(text for text, _ in line) for line in panel.format_lines(80, 20)]
+    row = next(row for row in rows if "waits for your " in row)
+    assert "quiet" not in row
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert approvals.asking_runs == []
+
+
+class WaitingUI:
+    """A UI whose user does not answer."""
+
+    def __init__(self) -> None:
+        self.is_asked = asyncio.Event()
+        self.scrollback = Scrollback(write=list[str]().append, columns=lambda: 80)
+
+    async def choose(self, *_: object, **__: object) -> str | None:
+        self.is_asked.set()
+        await asyncio.Event().wait()
+        return None
 
 
 async def test_queued_lines_are_read_in_order_until_the_queue_is_closed() -> None:

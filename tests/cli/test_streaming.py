@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from mudroom._core.events import AnyEvent, Delta
@@ -92,6 +93,22 @@ def test_an_unfinished_block_looks_as_it_will_be_printed() -> None:
     assert (bold, rest) == (("x", "bold"), (" y", ""))
     assert format_unfinished("**x", columns=40, height=5, color=False) == [[("**x", "")]]
     assert format_unfinished("x", columns=40, height=0, color=True) == []
+
+
+def test_numbers_have_a_dot_headings_begin_at_the_left_and_links_show_addresses() -> None:
+    text = "# Head\n\n9. [nine](https://example.org/9)\n10. ten is wrapped at the end of the row\n"
+    rendered = render_markdown(text, columns=40, color=True)
+    assert "\x1b]8" not in rendered
+    assert re.sub(r"\x1b\[[\d;]*m", "", rendered).splitlines() == [
+        "Head",
+        "",
+        "  9. nine (https://example.org/9)",
+        " 10. ten is wrapped at the end of the",
+        "     row",
+        "",
+    ]
+    pending = paint(format_unfinished(text, columns=40, height=9, color=True), color=False)
+    assert "nine (https://example.org/9)" in pending
 
 
 def test_inline_code_has_no_background() -> None:

@@ -138,7 +138,7 @@ async def test_an_approval_covers_a_program_until_another_session_starts(tmp_pat
             "no (or type what to do instead)",
         ]
     ]
-    assert "? bash touch a (explore#1.1.1)" in ui.text
+    assert "? explore#1.1.1: bash touch a" in ui.text
     assert "Allowed in this session: touch:*" in ui.text
     asked.start_session(Permissions(), str(tmp_path), bool, is_same=True)
     assert (await asked.decide(make_request("touch c"))).allowed

@@ -61,19 +61,21 @@ def test_reports_and_messages_of_background_children_are_returned() -> None:
     def deliver(run: str, text: str, origin: str) -> AnyEvent:
         return MessageDelivered(at=3, run=run, turn=2, text=text, origin=origin, message_id="m")
 
+    started = ToolResult("started\n", detail={"run": "1.1.1", "background": True})
     events: list[AnyEvent] = [
         run_started("1"),
         run_started("1.1.1", "1"),
         run_started("1.1.1.1.1", "1.1.1"),
-        *make_task_events("1", "started\n"),
+        ToolCallStarted(at=2, run="1", call=tool_call("c", "task"), view="run"),
+        ToolCallFinished(at=3, run="1", call_id="c", name="task", result=started),
         deliver("1", "<task-notification>\nreport\n</task-notification>\n", "1.1.1"),
         deliver("1.1.1", "a message between children", "1.1.1.1.1"),
         deliver("1", "faster, please", "user"),
         deliver("1", "the engine's own", "mudroom"),
     ]
     got = Ledger.from_events(events)
-    assert got.returned_lines == 4
-    assert got.returned_bytes == len("started\n<task-notification>\nreport\n</task-notification>\n")
+    assert got.returned_lines == 3
+    assert got.returned_bytes == len("<task-notification>\nreport\n</task-notification>\n")
 
 
 def test_a_child_with_several_runs_is_one_child() -> None:

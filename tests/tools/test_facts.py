@@ -111,3 +111,23 @@ def test_screens_show_a_change_at_the_end_of_a_long_line(columns: int) -> None:
     assert rows[1].endswith("the_words ") and "- 7  the_words" in rows[1]
     assert {row.split()[-1] for row in rows if row.endswith("00")} == {"4500", "5000"}
     assert rows[2].startswith(" " * 9 + "the_words")
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_the_remedy_at_the_end_of_an_error_is_shown_and_a_full_result_is_wrapped(
+    columns: int,
+) -> None:
+    started = ToolCallStarted(at=1, call=ToolCallBlock("c1", "edit", {"file_path": "a.py"}))
+    text = "old_string is not in a.py. Nothing in it is similar. Read the file again and repeat."
+
+    def show(text: str, *, full: bool = False) -> str:
+        result = ToolResult(text, error=True)
+        lines = format_tool_call(started, result, None, columns, ASCII, full=full)
+        rows = ["".join(part for part, _ in line) for line in lines]
+        assert all(len(row) <= columns for row in rows)
+        return " ".join(" ".join(rows).split())
+
+    assert show(text).endswith("Read the file again and repeat.")
+    many = "\n".join(f"{text} {n}" for n in range(90))
+    assert "more lines (ctrl+o)" in show(many)
+    assert show(many, full=True).count("again and repeat.") == 90

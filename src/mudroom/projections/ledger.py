@@ -149,7 +149,8 @@ class LedgerBuilder:
         if event.run in self._children and not is_report:
             self._read.add(event.result.text)
         elif event.run in self._roots and is_report and not event.refused:
-            self._returned.add(event.result.text)
+            is_start = event.result.detail.get("background")  # its report is a message, later
+            self._returned.add("" if is_start else event.result.text)
 
     def _add_message(self, event: MessageDelivered) -> None:
         """Count a message of a child to the root run: reports of background children are such."""

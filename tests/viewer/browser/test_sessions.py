@@ -134,7 +134,7 @@ async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
             "Object.fromEntries([...document.querySelectorAll('.numbers tbody tr')].map(row =>"
             " [row.cells[0].textContent, [...row.cells].slice(1).map(each => each.textContent)]))"
         )
-        assert rows["outcome"] == ["ERROR", "Done", ""]
+        assert rows["outcome"] == ["failed", "Done", ""]
         assert rows["time"] == ["2.0s", "1.0s", "−50%"]
         assert rows["cost"] == ["$2.00", "$0.50", "−75%"]
         reports = "".join(await read_texts(page, ".texts .prose"))

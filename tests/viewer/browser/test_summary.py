@@ -44,6 +44,8 @@ async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(pag
         assert tiles["runs"] == str(len(runs))
         assert list(tiles) == ["time", "cost", "tokens", "runs", "errors"]
         assert tiles["errors"] == str(await page.run("app.fold.errors")) != "0"
+        is_kept = await page.run("surveyItems(app.fold) === surveyItems(app.fold)")
+        assert is_kept, "all items are read once, not once for each section"
         await page.save_picture(SCREENSHOTS / "summary.png")
 
 

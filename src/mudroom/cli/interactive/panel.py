@@ -21,6 +21,7 @@ from .questions.choice import Choice
 from .status_line import StatusLine
 
 if TYPE_CHECKING:
+    from .questions.approvals import ApprovalPrompt
     from .transcript_pager import TranscriptPager
 
 SPINNER_SECONDS = 0.125
@@ -66,6 +67,11 @@ class ConversationView(Protocol):
     @property
     def printed_runs(self) -> Collection[str]:
         """Ids of child runs whose results are printed."""
+        ...
+
+    @property
+    def approvals(self) -> ApprovalPrompt | None:
+        """The questions about tool calls; None if the user is not asked."""
         ...
 
     def format_pending(self, columns: int, height: int) -> list[Line]:
@@ -269,7 +275,7 @@ class Panel:
         if not (conversation and conversation.tree.roots and self.is_working):
             self._shown_run_ids = []
             return queued
-        tree = self._format_tree(conversation.tree, conversation.printed_runs, columns, room)
+        tree = self._format_tree(conversation, columns, room)
         pending = conversation.format_pending(columns, room - len(tree))
         return [*pending, *tree, *queued]
 
@@ -280,12 +286,11 @@ class Panel:
             return []
         needed = len(choice.format_lines(columns, _ALL_ROWS, self._glyphs))
         rows = max(height - needed, min(MAX_TREE_ROWS, height // 3))
-        tree = self._format_tree(conversation.tree, conversation.printed_runs, columns, rows)
+        tree = self._format_tree(conversation, columns, rows)
         return tree if self._shown_run_ids else []
 
-    def _format_tree(
-        self, tree: RunTree, printed_runs: Collection[str], columns: int, height: int
-    ) -> list[Line]:
+    def _format_tree(self, conversation: ConversationView, columns: int, height: int) -> list[Line]:
+        tree = conversation.tree
         root = tree.roots[-1]
         if root.report:
             self._shown_run_ids = []
@@ -296,7 +301,8 @@ class Panel:
             max_runs=max(1, min(MAX_RUNS, (height - 2 - len(idle)) // 2)),
             now=time.time(),
             selected=self.selected_run_id,
-            printed_runs=printed_runs,
+            printed_runs=conversation.printed_runs,
+            asking_runs=conversation.approvals.asking_runs if conversation.approvals else (),
             idle=idle,
             glyphs=self._glyphs,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from ..._platform.lazy_pattern import compile_later
@@ -127,23 +128,10 @@ def _render(text: str, *, columns: int, color: bool, ends: bool = True) -> str:
 def _parse_markdown(text: str) -> Markdown:
     """Return Markdown that wraps Chinese between characters.
 
-    Tables cut no text, and wrap paths after a slash.
+    Tables cut no text, and wrap paths after a slash. Numbers of list items have a dot, headings
+    begin at the left, and links show their addresses.
     """
-    from rich.markdown import Markdown, TableElement
-    from rich.table import Table
-
-    class WrappedTable(TableElement):
-        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-            for table in super().__rich_console__(console, options):
-                if isinstance(table, Table):
-                    for column in table.columns:
-                        column.overflow = "fold"
-                yield table
-
-    class Page(Markdown):
-        elements: ClassVar = {**Markdown.elements, "table_open": WrappedTable}
-
-    page = Page(text, code_theme="ansi_dark")
+    page = _make_page_class()(text, code_theme="ansi_dark", hyperlinks=False)
     breaks = BREAKS
     for block in page.parsed:
         if block.type == "table_open":
@@ -154,6 +142,48 @@ def _parse_markdown(text: str) -> Markdown:
             if token.type in ("text", "code_inline"):
                 token.content = re.sub(breaks, _BREAK, token.content)
     return page
+
+
+@cache
+def _make_page_class() -> type[Markdown]:
+    """Return rich's Markdown with elements of this program."""
+    from rich.markdown import Heading, ListItem, Markdown, TableElement
+    from rich.segment import Segment
+    from rich.table import Table
+
+    class WrappedTable(TableElement):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for table in super().__rich_console__(console, options):
+                if isinstance(table, Table):
+                    for column in table.columns:
+                        column.overflow = "fold"
+                yield table
+
+    class LeftHeading(Heading):
+        LEVEL_ALIGN: ClassVar = {}
+
+    class NumberedItem(ListItem):
+        def render_number(
+            self, console: Console, options: ConsoleOptions, number: int, last_number: int
+        ) -> RenderResult:
+            columns = len(f" {last_number}. ")
+            room = options.update(width=options.max_width - columns)
+            start = Segment(f"{number}. ".rjust(columns), console.get_style("markdown.item.number"))
+            for line in console.render_lines(self.elements, room, style=self.style):
+                yield start
+                yield from line
+                yield Segment.line()
+                start = Segment(" " * columns)
+
+    class Page(Markdown):
+        elements: ClassVar = {
+            **Markdown.elements,
+            "heading_open": LeftHeading,
+            "list_item_open": NumberedItem,
+            "table_open": WrappedTable,
+        }
+
+    return Page
 
 
 def _strip_line(line: str) -> str:

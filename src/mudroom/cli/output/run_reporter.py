@@ -112,7 +112,7 @@ class RunReporter:
         self._answer: AnswerStream | None = None
         if self._format == "text" and not as_json and sys.stdout.isatty():
             self._stream_answer(should_color(sys.stdout, settings.color))
-        self._lines = None if self._format == "text" else _open_lines(session, mode)
+        self._lines = self._open_lines(session, mode)
         notices = list(select_new_notices(settings.home, session.cwd, session.notices))
         if verbose or session.sandbox.tier != "full":
             notices.insert(0, describe_sandbox(session, network=settings.allow_net))
@@ -203,24 +203,15 @@ class RunReporter:
                 if self._format == "stream-json":
                     self._write_line(line)
 
+    def _open_lines(self, session: Session, mode: Mode) -> StreamJson | None:
+        """Return the fold of events into lines of JSON; None if the output is text."""
+        if self._format == "text":
+            return None
+        from ...projections.stream_json.open_session import open_lines
+
+        return open_lines(session, cost=calculate_cost, mode=mode)
+
     def _write_line(self, line: dict[str, Any]) -> None:
         from ...projections.stream_json import encode_line
 
         self._output.write(encode_line(line))
-
-
-def _open_lines(session: Session, mode: Mode) -> StreamJson:
-    """Return the projection of a session to lines of JSON."""
-    from ...projections.stream_json import StreamJson
-
-    return StreamJson(
-        session=session.id,
-        cwd=session.cwd,
-        model=session.model,
-        tools=session.tools,
-        agents=[agent.name for agent in session.agents],
-        cost=calculate_cost,
-        sandbox=session.sandbox.tier,
-        output_style=session.output_style,
-        mode=mode,
-    )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from ...projections.safe_text import sanitize
-from .text import UNICODE, Glyphs, Line, measure_width, paint, wrap
+from .text import UNICODE, Glyphs, Line, measure_width, paint, wrap, wrap_indented
 
 
 class Scrollback(Struct, frozen=True, kw_only=True):
@@ -32,7 +32,8 @@ class Scrollback(Struct, frozen=True, kw_only=True):
         """Write text in lines of its own, wrapped between words."""
         columns = self.columns() - 1
         lines = sanitize(text).splitlines()
-        self.write_lines(*([(part, style)] for line in lines for part in wrap(line, columns)))
+        rows = (row for line in lines for row in wrap_indented(line, columns))
+        self.write_lines(*([(row, style)] for row in rows))
 
     def write_table(self, rows: Iterable[tuple[str, str]]) -> None:
         """Write rows of (name, text) in two columns; the text is wrapped in its column."""

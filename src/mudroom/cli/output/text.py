@@ -20,6 +20,8 @@ Line = Sequence[tuple[str, str]]
 
 _DIFFERENCE_START = compile_later(r" *[-+ ] (?: *[0-9]+  )")
 """Start of a line of a difference: its sign and its number."""
+_INDENTED_START = compile_later(r"  +([0-9]+\. )?")
+"""Start of an indented line, and of one that is numbered."""
 _NARROW = compile_later("[\\x20-\\x7e├└│─⎿●→·…▸▰▱⠀-⣿]*")
 """Matches text in which every character takes one column.
 
@@ -38,6 +40,9 @@ BREAKS = (
 
 It is compiled at its first use: that takes some milliseconds.
 """
+
+HANGING = "  "
+"""Stands before further rows of a line, so that the next line differs from them."""
 
 ERASE_DOWN = "\x1b[2K\x1b[C\x1b[J\x1b[D"
 """Erases from the start of the row down.
@@ -166,6 +171,23 @@ def _find_break(line: str, length: int) -> int:
     return max((place for place in places if blank < place <= length), default=blank)
 
 
+def wrap_indented(text: str, columns: int) -> Iterator[str]:
+    """Wrap a line between words; further rows of an indented or numbered line are indented, too."""
+    start = _INDENTED_START.match(text)
+    length = start.end() if start else 0
+    indent = length if start and start[1] else length + len(HANGING) * bool(length)
+    if not length or indent > columns // 2:
+        yield from wrap(text, columns)
+        return
+    room = columns - indent
+    first = next(wrap(text[length:], columns - length))
+    yield text[:length] + first
+    rest = text[length + len(first) :].lstrip(" ")
+    if rest:
+        for part in wrap(rest, room):
+            yield " " * indent + part
+
+
 def wrap_line(line: Line, columns: int) -> Iterator[Line]:
     """Wrap a line between words; all rows have its indentation."""
     line = [(text.expandtabs(4), style) for text, style in line]
@@ -183,38 +205,51 @@ def wrap_line(line: Line, columns: int) -> Iterator[Line]:
 def split_line(line: Line, columns: int) -> Iterator[Line]:
     """Split a line into rows of at most `columns`, after a blank where possible.
 
-    Styles stay, and no character is left out: the blanks, too, stay on their rows. Further rows of
-    a line of a difference begin below its text.
+    Styles stay, and no character is left out: the blanks, too, stay on their rows. Further rows are
+    indented: those of a line of a difference begin below its text.
     """
     columns = max(2, columns)
-    start = _DIFFERENCE_START.match("".join(text for text, _ in line))
-    indent = start.end() if start and start.end() <= columns // 2 else 0
-    row: list[tuple[str, str]] = []
-    used = 0
+    line = [(text.expandtabs(4), style) for text, style in line]
+    text = "".join(part for part, _ in line)
+    indent = _find_indent(text, columns)
+    at = 0
+    while True:
+        room = columns - indent if at else columns
+        head = _cut_after_blank(truncate(text[at:], room, ""), text[at:])
+        row = _cut_parts(line, at, at + len(head))
+        yield [(" " * indent, ""), *row] if at and indent else row
+        at += len(head)
+        if at >= len(text):
+            return
+
+
+def _find_indent(text: str, columns: int) -> int:
+    """Return the columns before further rows of a line; 0 on a screen without room for them."""
+    difference = _DIFFERENCE_START.match(text)
+    blanks = len(text) - len(text.lstrip(" "))
+    indent = difference.end() if difference else blanks + len(HANGING)
+    return indent if indent <= columns // 2 else 0
+
+
+def _cut_parts(line: Line, start: int, end: int) -> Line:
+    """Return the parts of a line from one place of its text to another."""
+    parts: list[tuple[str, str]] = []
+    at = 0
     for text, style in line:
-        text = text.expandtabs(4)
-        while text:
-            head = truncate(text, columns - used, "") if used < columns else ""
-            head = _cut_after_blank(head, text)
-            if head:
-                row.append((head, style))
-            used += measure_width(head)
-            text = text[len(head) :]
-            if text:
-                yield row
-                row = [(" " * indent, "")] if indent else []
-                used = indent
-    yield row
+        part = text[max(0, start - at) : max(0, end - at)]
+        if part:
+            parts.append((part, style))
+        at += len(text)
+    return parts
 
 
 def _cut_after_blank(head: str, text: str) -> str:
-    """Return the start of a row without the word that continues on the next row.
+    """Return the start of a row without its last word, if the next row begins with its rest.
 
     A word that is longer than half the row is cut: rows must not be nearly empty.
     """
-    is_inside_word = len(head) < len(text) and text[len(head)] != " "
     end = head.rfind(" ") + 1
-    return head[:end] if is_inside_word and end > len(head) // 2 else head
+    return head[:end] if len(head) < len(text) and end > len(head) // 2 else head
 
 
 def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:

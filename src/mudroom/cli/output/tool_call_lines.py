@@ -46,15 +46,18 @@ def format_tool_call(
         return [_format_in_one_line(title, result, columns, glyphs)]
     title = describe_task(child) if child else title
     lines = [_format_title(title, columns, glyphs, is_error=result.error)]
+    room = columns - measure_width(_make_stem(glyphs))
+    limit = max(limit, _ERROR_LINES) if result.error else limit
     if full:
         text = append_placeholders(result.text, result.images)
-        body = [(sanitize(line), "") for line in text.splitlines()]
+        body = list(_wrap_rows(((sanitize(line), "") for line in text.splitlines()), room))
         limit = len(body)
     else:
         body = list(_format_preview(tool, call, result))
-        if tool and tool.view == "diff" and not result.error:
-            body = list(_wrap_difference(body, columns - measure_width(_make_stem(glyphs))))
-        limit = max(limit, _ERROR_LINES) if result.error else limit
+        wrapped = list(_wrap_rows(body, room))
+        is_difference = tool is not None and tool.view == "diff"
+        if is_difference or (result.error and (len(body) == 1 or len(wrapped) <= limit)):
+            body = wrapped
     for n, row in enumerate(_cut_middle(body, limit, glyphs)):
         lines.append(_indent([row], columns, glyphs, is_first=n == 0))
     return lines
@@ -70,8 +73,8 @@ def _cut_middle(rows: list[tuple[str, str]], limit: int, glyphs: Glyphs) -> list
     return [*rows[:head], (note, "dim"), *rows[-tail:]]
 
 
-def _wrap_difference(rows: Iterable[tuple[str, str]], columns: int) -> Iterator[tuple[str, str]]:
-    """Wrap the lines of a difference: what changed may be at the end of a long line."""
+def _wrap_rows(rows: Iterable[tuple[str, str]], columns: int) -> Iterator[tuple[str, str]]:
+    """Wrap lines whose end matters: what changed in a difference, the remedy of an error."""
     for text, style in rows:
         for row in split_line([(text, style)], columns):
             yield "".join(part for part, _ in row), style
@@ -85,12 +88,17 @@ def format_task(
     child: RunView, columns: int, glyphs: Glyphs, *, is_error: bool = False
 ) -> list[Line]:
     """Format a child: its task, and below it its outcome, or that it still works."""
-    figures = glyphs.dot.join(format_figures(child, child.finished_at or None))
-    outcome = f"{describe_outcome(child) or 'works in the background'} ({figures})"
+    outcome, figures = fit_with_figures(
+        describe_outcome(child) or "works in the background",
+        format_figures(child, child.finished_at or None),
+        columns - measure_width(_make_stem(glyphs)),
+        glyphs,
+        in_brackets=True,
+    )
     style = "green" if child.report and child.report.ok else "yellow"
     return [
         _format_title(describe_task(child), columns, glyphs, is_error=is_error),
-        _indent([(outcome, style)], columns, glyphs),
+        _indent([(outcome + figures, style)], columns, glyphs),
     ]
 
 

@@ -62,6 +62,7 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
         selected: id of the marked run.
         hidden_runs: ids of children to leave out, because they are on the screen already.
         printed_runs: ids of children that have no rows for the same reason, but are counted.
+        asking_runs: ids of runs with a tool call that waits for the user's answer.
         idle: named children that do not work; each has one row instead of those of its runs.
         is_snapshot: draw a final snapshot while the root still works; its headline counts tasks.
     """
@@ -73,6 +74,7 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
     selected: str = ""
     hidden_runs: Collection[str] = ()
     printed_runs: Collection[str] = ()
+    asking_runs: Collection[str] = ()
     idle: Sequence[Teammate] = ()
     is_snapshot: bool = False
     glyphs: Glyphs = UNICODE
@@ -184,9 +186,11 @@ def compute_budget_share(run: RunView, now: float) -> float | None:
 
 
 def describe_activity(run: RunView, style: TreeStyle) -> str:
-    """Return what a run does: its last action, a pending retry, or its outcome."""
+    """Return what a run does or waits for: its last action, a pending retry, or its outcome."""
     if run.report:
         return describe_outcome(run)
+    if run.run_id in style.asking_runs:
+        return "waits for your answer"
     if retry := run.pending_retry:
         if not retry.delay:
             return f"retry {retry.attempt}: {sanitize_line(retry.error)}"
@@ -347,7 +351,8 @@ def _format_activity(
         if share is not None:
             figures.insert(0, _draw_budget_bar(share, style.glyphs))
         silence = style.now - run.last_event_at
-        is_quiet = run.state is RunState.RUNNING and silence >= QUIET_SECONDS
+        is_working = run.state is RunState.RUNNING and run.run_id not in style.asking_runs
+        is_quiet = is_working and silence >= QUIET_SECONDS
         if is_quiet:
             figures.append(f"quiet {format_seconds(silence)}")
     shown, tail = fit_with_figures(

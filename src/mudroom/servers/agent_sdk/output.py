@@ -16,6 +16,7 @@ from ...pricing import calculate_cost
 from ...projections.claude.tool_terms import get_claude_name
 from ...projections.ledger import LedgerBuilder
 from ...projections.stream_json import StreamJson
+from ...projections.stream_json.open_session import open_lines
 from ...session import Session
 from .host_names import to_host_line
 from .partial_messages import PartialMessages
@@ -61,16 +62,7 @@ class HostOutput:
         self._session = session
         session.watch(self._apply)
         if self._lines is None:
-            self._lines = StreamJson(
-                session=session.id,
-                cwd=session.cwd,
-                model=session.model,
-                tools=session.tools,
-                agents=[agent.name for agent in session.agents],
-                cost=calculate_cost,
-                sandbox=session.sandbox.tier,
-                output_style=session.output_style,
-            )
+            self._lines = open_lines(session, cost=calculate_cost)
         if self._options.streams_parts:
             self._parts = PartialMessages(session.id, session.cwd, session.model)
 

@@ -5,17 +5,59 @@ const MAX_PER_KIND = 4; // lines of one kind
 
 /** Return the lines of the list, the most important first, as {tone, words, more, go}. */
 const findAttention = (fold) => {
+  const version = `${fold.events} ${app.live}`;
+  if (fold.attention?.version !== version)
+    fold.attention = { version, lines: listAttention(fold) };
+  return fold.attention.lines;
+};
+
+const listAttention = (fold) => {
   const runs = [...fold.runs.values()];
+  const found = surveyItems(fold);
   return [
     ...describeRuns(runs, "failed", "failed"),
     ...describeRuns(runs, "unfinished", "refused"),
     ...describeRuns(runs, "stopped", "stopped"),
-    ...describeCalls(runs, "failed", (item) => isFailedCall(item) && !hasFailedChild(item)),
-    ...describeCalls(runs, "refused", (item) => item.refused),
-    ...describeTurns(runs),
-    ...describeCompactions(runs),
+    ...describeCalls(found.failedCalls, "failed"),
+    ...describeCalls(found.refusedCalls, "refused"),
+    ...describeTurns(found),
+    ...describeCompactions(found.compactions),
     ...describeLargest(fold, runs),
   ];
+};
+
+/** Return what the summary shows of the items of all runs, found in one pass. */
+const surveyItems = (fold) => {
+  if (fold.survey?.events === fold.events) return fold.survey;
+  const found = {
+    events: fold.events,
+    failedCalls: new Map(),
+    refusedCalls: new Map(),
+    failedTurns: [],
+    retriedTurns: [],
+    compactions: [],
+    changedFiles: new Map(),
+  };
+  for (const run of fold.runs.values()) for (const item of run.items) surveyItem(found, item);
+  fold.survey = found;
+  return found;
+};
+
+const surveyItem = (found, item) => {
+  if (item.kind === "call") {
+    if (item.refused) addCall(found.refusedCalls, item);
+    else if (item.result?.error && !hasFailedChild(item)) addCall(found.failedCalls, item);
+    for (const path of item.changed) found.changedFiles.set(path, item);
+  } else if (item.kind === "turn") {
+    if (item.error) found.failedTurns.push(item);
+    if (item.retries.length) found.retriedTurns.push(item);
+  } else if (item.kind === "compacted") found.compactions.push(item);
+};
+
+const addCall = (byTool, item) => {
+  const calls = byTool.get(item.tool);
+  if (calls) calls.push(item);
+  else byTool.set(item.tool, [item]);
 };
 
 const place = (run, item = null, tab = "transcript") => ({
@@ -49,8 +91,6 @@ const describeRuns = (runs, state, tone) =>
       })),
   );
 
-const isFailedCall = (item) => item.result?.error && !item.refused;
-
 /** Return true if a call failed because its child failed: the list has a line for the child. */
 const hasFailedChild = (item) => item.child?.state === "failed";
 
@@ -66,31 +106,22 @@ const ENDINGS = {
 const describeEnd = (run) =>
   run.report ? (ENDINGS[run.report.reason] ?? `ended with ${run.report.reason}`) : "did not finish";
 
-/** Return one line per tool for the calls that `isMeant` accepts. */
-const describeCalls = (runs, tone, isMeant) => {
-  const byTool = new Map();
-  for (const run of runs)
-    for (const item of run.items)
-      if (item.kind === "call" && isMeant(item))
-        byTool.set(item.tool, [...(byTool.get(item.tool) ?? []), item]);
-  const verb = tone === "failed" ? "failed" : "refused";
-  return [...byTool]
+/** Return one line per tool for failed or refused calls. */
+const describeCalls = (byTool, verb) =>
+  [...byTool]
     .sort((a, b) => b[1].length - a[1].length)
     .slice(0, MAX_PER_KIND)
     .map(([tool, items]) => ({
-      tone,
+      tone: verb,
       words: `${plural(items.length, "call")} of ${tool} ${verb}`,
       more: [callTitle(items[0]), items[0].result?.text].filter(Boolean).join(": "),
       go: place(items[0].run, items[0]),
     }));
-};
 
 /** Return lines for failed and repeated model calls; the line of a failed run has its last error. */
-const describeTurns = (runs) => {
-  const steps = runs.flatMap((run) => run.items.filter((item) => item.kind === "turn"));
-  const failed = steps.filter((step) => step.error && step.run.state !== "failed");
-  const retried = steps.filter((step) => step.retries.length);
-  const retries = retried.reduce((sum, step) => sum + step.retries.length, 0);
+const describeTurns = ({ failedTurns, retriedTurns }) => {
+  const failed = failedTurns.filter((step) => step.run.state !== "failed");
+  const retries = retriedTurns.reduce((sum, step) => sum + step.retries.length, 0);
   return [
     failed.length && {
       tone: "failed",
@@ -101,21 +132,19 @@ const describeTurns = (runs) => {
     retries && {
       tone: "stopped",
       words: `${plural(retries, "model call")} repeated`,
-      more: retried[0].retries[0].error ?? "",
-      go: place(retried[0].run, retried[0]),
+      more: retriedTurns[0].retries[0].error ?? "",
+      go: place(retriedTurns[0].run, retriedTurns[0]),
     },
   ].filter(Boolean);
 };
 
-const describeCompactions = (runs) => {
-  const items = runs.flatMap((run) => run.items.filter((item) => item.kind === "compacted"));
-  return items.slice(0, MAX_PER_KIND).map((item) => ({
+const describeCompactions = (items) =>
+  items.slice(0, MAX_PER_KIND).map((item) => ({
     tone: "plain",
     words: `${runName(item.run)} ${item.run.id}: the context was compacted`,
     more: `${formatTokens(item.before)} → ${formatTokens(item.after)} tokens, before turn ${item.turn + 1}`,
     go: place(item.run, item),
   }));
-};
 
 /** Return a line for a child that used far more tokens than its siblings. */
 const describeLargest = (fold, runs) => {

@@ -442,6 +442,9 @@ const HANDLERS = {
 /** Return true if a call starts a child run. Older records say so only in the result. */
 const startsRun = (item) => item.view === "run" || item.result?.detail?.run !== undefined;
 
+/** Return true if a call only started a child: its report is a message, later. */
+const isStart = (item) => Boolean(item.result?.detail?.background);
+
 const workingState = (run) =>
   run.open.size && [...run.open].every(startsRun) ? "waiting" : "running";
 
@@ -457,8 +460,9 @@ const countResult = (fold, run, item) => {
   if (run.depth && !startsRun(item)) {
     addText(run.read, result.text);
     addText(fold.read, result.text);
-  } else if (!run.depth && startsRun(item) && !refused) addText(fold.returned, result.text);
-  if (item.child) addText(item.child.back, result.text);
+  } else if (!run.depth && startsRun(item) && !refused && !isStart(item))
+    addText(fold.returned, result.text);
+  if (item.child && !isStart(item)) addText(item.child.back, result.text);
 };
 
 /** Return the name of a run: its own, or that of its agent. */

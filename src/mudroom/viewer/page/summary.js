@@ -300,10 +300,7 @@ const drawSlowest = (item) => {
 
 /** Return the changed files with the run that changed each last. */
 const drawFiles = ({ fold }) => {
-  const files = new Map();
-  for (const run of fold.runs.values())
-    for (const item of run.items)
-      if (item.kind === "call") for (const path of item.changed) files.set(path, item);
+  const files = new Map(surveyItems(fold).changedFiles);
   for (const run of fold.runs.values())
     for (const path of run.report?.files_changed ?? [])
       if (!files.has(path)) files.set(path, run.items.at(-1));

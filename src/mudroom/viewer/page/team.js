@@ -56,7 +56,7 @@ const findStops = (fold, first) => {
   return [...calls.map(({ run }) => run.id), ...enforced.map(({ parent }) => parent)];
 };
 
-/** Return the state of a named child as the terminal shows it: "idle, 2 runs, 0 unread". */
+/** Return the state of a named child: "idle, 2 runs, 0 unread". */
 const describeMate = ({ last, runs, unread, isStopped, isReplaced }) => {
   const states = [
     [isReplaced, "replaced by a newer child"],
@@ -67,7 +67,7 @@ const describeMate = ({ last, runs, unread, isStopped, isReplaced }) => {
   ];
   const [, state] = states.find(([holds]) => holds);
   const isIdle = last.report && !isStopped && !isReplaced;
-  const ending = isIdle && last.report.reason !== "GOAL" ? ` after ${last.report.reason}` : "";
+  const ending = isIdle && last.report.reason !== "GOAL" ? `, last run: ${reasonWords(last.report.reason)}` : "";
   return `${state}${ending}, ${plural(runs.length, "run")}, ${formatCount(unread.length)} unread`;
 };
 

@@ -12,10 +12,23 @@ const runFigures = (run, now) => {
   ].filter(Boolean);
 };
 
+/** Words for the reasons why a run ended. */
+const REASON_WORDS = {
+  GOAL: "Done",
+  ERROR: "failed",
+  LOST: "lost",
+  TIMEOUT: "time limit",
+  MAX_TURNS: "turn limit",
+  BUDGET: "budget used up",
+  CANCELLED: "stopped",
+  LOOP: "repeated itself",
+};
+const reasonWords = (reason) => REASON_WORDS[reason] ?? reason;
+
 const runOutcome = (run) => {
   const state = displayState(run, app.live);
   if (!run.report) return state;
-  const reason = run.report.reason === "GOAL" ? "Done" : run.report.reason;
+  const reason = reasonWords(run.report.reason);
   const parts = [reason, run.report.recovered && "recovered", describeMerge(run)];
   return parts.filter(Boolean).join(", ");
 };
@@ -24,7 +37,14 @@ const drawStateDot = (run) =>
   h("i", { class: `dot ${displayState(run, app.live)}`, title: runOutcome(run) });
 
 const drawStateBadge = (run) =>
-  h("span", { class: `badge ${displayState(run, app.live)}` }, runOutcome(run));
+  h(
+    "span",
+    {
+      class: `badge ${displayState(run, app.live)}`,
+      title: run.report ? `reason ${run.report.reason}` : "",
+    },
+    runOutcome(run),
+  );
 
 const drawLinkButton = (link) =>
   h(

@@ -39,6 +39,8 @@ class ApprovalPrompt:
 
     Arguments:
         home: mudroom's state folder; rules that the user keeps for a folder are stored there.
+
+    `asking_runs` has the id of a run once for each of its calls that waits for an answer.
     """
 
     def __init__(self, ui: QuestionUI, home: str) -> None:
@@ -50,6 +52,7 @@ class ApprovalPrompt:
         self._stop: Callable[[], object] = bool
         self._approved = _make_rules(Permissions(), ".")
         self._tree = RunTree()
+        self.asking_runs: list[str] = []
 
     @property
     def rules(self) -> list[Rule]:
@@ -105,11 +108,15 @@ class ApprovalPrompt:
 
         Requests wait for one another, because the answer to one can approve the next one.
         """
-        async with self._lock:
-            request = self._name_child(request)
-            if request.form:
-                return await self._fill(request, request.form)
-            return await self._ask(request)
+        self.asking_runs.append(request.run_id)
+        try:
+            async with self._lock:
+                request = self._name_child(request)
+                if request.form:
+                    return await self._fill(request, request.form)
+                return await self._ask(request)
+        finally:
+            self.asking_runs.remove(request.run_id)
 
     def _name_child(self, request: ApprovalRequest) -> ApprovalRequest:
         """Return the request with the name that the prompt has for the child that asks."""
@@ -198,7 +205,10 @@ class ApprovalPrompt:
         glyphs = scrollback.glyphs
         rows = list(wrap(sanitize(echo), scrollback.columns() - 5))
         scrollback.write_lines(
-            *([(part, "bold")] for part in wrap(f"? {asked}", scrollback.columns())),
+            *(
+                [(f"{'  ' if n else '? '}{row}", "bold")]
+                for n, row in enumerate(wrap(asked, scrollback.columns() - 3))
+            ),
             *(
                 [(f"  {' ' * len(glyphs.hook) if n else glyphs.hook}", "dim"), (row, style)]
                 for style in ["green" if is_allowed else "yellow"]

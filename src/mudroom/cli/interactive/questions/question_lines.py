@@ -29,11 +29,11 @@ def name_asker(request: ApprovalRequest) -> str:
 
 
 def format_call(request: ApprovalRequest) -> str:
-    """Return one line: the call, and the child that asked for it."""
+    """Return one line: the child that asked, if it was one, and the call."""
     tool = find_builtin_tool(request.tool)
     title = make_call_title(request.arguments, tool)
     child = _name_child(request)
-    return sanitize_line(f"{request.tool} {title}") + (f" ({child})" if child else "")
+    return f"{child}: " * bool(child) + sanitize_line(f"{request.tool} {title}")
 
 
 def _name_child(request: ApprovalRequest) -> str:
