@@ -30,14 +30,12 @@ from ...projections.file_changes import FileChanges
 from ...projections.ledger import PromptLedgers, describe_ledger
 from ...projections.open_work import OpenWork, describe_work, list_open_work
 from ...projections.run_tree import RunTree
-from ...projections.safe_text import sanitize
 from ...session import Session
 from ..actions.prompts import prepare_prompt, run_prepared
 from ..actions.prompts.mentions import begins_with_path, split_message
 from ..actions.prompts.prompt_calls import FilledPrompt
 from ..actions.prompts.prompt_files import PromptFile, find_prompt_file, load_prompt_files
 from ..actions.prompts.server_prompts import list_prompts
-from ..actions.prompts.shell_escape import ShellEscape
 from ..actions.user_store import open_store
 from ..output.report import (
     describe_changed_files,
@@ -50,6 +48,7 @@ from .input_line.mentions import MentionCompletions
 from .prompts.file_prompts import run_prompt_file
 from .prompts.other_programs import describe_nearest
 from .prompts.server_prompts import run_server_prompt
+from .prompts.shell_lines import run_shell_line
 from .questions.approvals import ApprovalPrompt
 from .scrollback_writer import ScrollbackWriter
 from .status_line import StatusLine
@@ -231,7 +230,7 @@ class Conversation:
         if line.startswith(("/", "?")) and not begins_with_path(line):
             return await self._report_errors(self._run_command(line))
         if line.startswith("!"):
-            return await self._report_errors(self._run_shell(line[1:].strip()))
+            return await self._report_errors(run_shell_line(self, line[1:].strip()))
         name, text = split_message(line, self.list_teammate_names())
         if name:
             await self.send_message(name, text)
@@ -264,8 +263,10 @@ class Conversation:
             self.print_text(f"unknown command {name}. {nearest}", "yellow")
         return None
 
-    async def run_stoppable(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Await work that Esc stops; return None if it was stopped."""
+    async def run_stoppable(
+        self, work: Coroutine[Any, Any, T], *, stopped: str = "(interrupted)"
+    ) -> T | None:
+        """Await work that Esc stops; print `stopped` and return None if it was stopped."""
         with self._mark_busy():
             task = self._stoppable = asyncio.ensure_future(work)
             try:
@@ -273,21 +274,10 @@ class Conversation:
             except asyncio.CancelledError:
                 if not task.cancelled():
                     raise
-                self.print_text("(interrupted)", "yellow")
+                self.print_text(stopped, "yellow")
                 return None
             finally:
                 self._stoppable = None
-
-    async def _run_shell(self, command: str) -> None:
-        """Run a shell command; its output is added to the next prompt."""
-        if not command:
-            return
-        shell = ShellEscape(self.session, self.settings.home)
-        text = await self.run_stoppable(shell.run(command))
-        text = "(interrupted)" if text is None else text
-        self.add_to_prompt(f"<shell>\n$ {command}\n{text}\n</shell>")
-        rows: list[Line] = [[(f"  {sanitize(row)}", "dim")] for row in text.splitlines()]
-        self.ui.scrollback.write_lines(*rows, [("", "")])
 
     def add_to_prompt(self, text: str) -> None:
         """Put a text before the next prompt."""
@@ -306,13 +296,16 @@ class Conversation:
     async def run_prompt(self, line: str, filled: FilledPrompt | None = None) -> None:
         """Send a prompt. `filled`: outputs to put into it, and its model."""
         teammates = self.list_teammate_names()
-        prompt = await prepare_prompt(self.session, self.settings, line, teammates=teammates)
-        parts = self._prompt_parts
-        self._prompt_parts = []
-        text = filled.put_outputs(prompt.text) if filled else prompt.text
-        prompt.text = "\n\n".join([*parts, text])
-        options = {"model": filled.model} if filled else {}
+        work = prepare_prompt(self.session, self.settings, line, teammates=teammates)
         with self._mark_busy():
+            prompt = await self.run_stoppable(work, stopped="Stopped before anything was sent.")
+            if prompt is None:
+                return
+            parts = self._prompt_parts
+            self._prompt_parts = []
+            text = filled.put_outputs(prompt.text) if filled else prompt.text
+            prompt.text = "\n\n".join([*parts, text])
+            options = {"model": filled.model} if filled else {}
             report = await run_prepared(self.session, prompt, "", self.print_note, **options)
         self.print_ending(report)
 
@@ -334,6 +327,9 @@ class Conversation:
 
     @contextmanager
     def _mark_busy(self) -> Generator[None]:
+        if self.is_busy:
+            yield
+            return
         self.is_busy = True
         try:
             with self.ui.during_run():
