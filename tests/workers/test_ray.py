@@ -169,6 +169,27 @@ async def test_the_runs_go_on_when_the_driver_process_is_killed(tmp_path: Path) 
     check_effects(report, events, tmp_path)
 
 
+async def test_a_run_that_ends_three_worker_processes_is_lost(tmp_path: Path) -> None:
+    def kill_own_process(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        return call("bash", command=f"echo {request.turn} >> log; kill -9 $PPID")
+
+    journal = MemoryJournal()
+    model = ScriptedModel(kill_own_process)
+    async with open_session(tmp_path, model, journal=journal, worker="ray:1") as session:
+        report = await session.run("PARENT")
+    events = [event async for event in journal.read()]
+    (lost,) = [
+        event.report for event in events if isinstance(event, RunFinished) and event.run == "1.1.1"
+    ]
+    assert lost.reason is Reason.LOST
+    assert lost.error.startswith("3 worker processes ended while they executed this run; the last")
+    assert lost.error in report.text
+    assert lost.turns == 3 and lost.usage.total_tokens > 0
+    assert (tmp_path / "log").read_text() == "0\n1\n2\n"
+
+
 def test_a_killed_session_ends_its_actors_and_resumes(tmp_path: Path) -> None:
     session_id = str(uuid.UUID(int=18))
     before = list_actors()

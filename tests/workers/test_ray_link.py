@@ -44,6 +44,10 @@ class ScriptedActor:
     def __init__(self, exchange: Exchange) -> None:
         self.hello = Method(self._greet)
         self.exchange = Method(exchange)
+        self.stop = Method(self._stop)
+
+    def _stop(self) -> Awaitable[None]:
+        return asyncio.get_running_loop().create_future()
 
     async def _greet(self, _: bytes) -> bytes:
         return msgspec.msgpack.encode(HELLO)

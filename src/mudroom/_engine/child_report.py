@@ -88,7 +88,7 @@ def format_warning(report: Report) -> str:
         Reason.BUDGET: _describe_budget(report.limit),
         Reason.CANCELLED: "it was cancelled",
         Reason.LOOP: "it repeated itself with the same results",
-        Reason.LOST: "its worker was lost",
+        Reason.LOST: ": ".join(filter(None, ("its worker was lost", report.error))),
     }
     cause = causes.get(report.reason, report.error or "it failed")
     kind = "its summary, not a finished result" if report.recovered else "partial"

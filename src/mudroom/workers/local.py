@@ -107,7 +107,9 @@ class TaskHandle(ABC):
         if self.task.cancelled():  # before the run began or continued
             from .past_report import make_past_report
 
-            return make_past_report(self._services, self.run_id, self.stop_reason)
+            return make_past_report(
+                self._services, self._services.past_events, self.run_id, self.stop_reason
+            )
         return self.task.result()
 
 

@@ -1,4 +1,4 @@
-"""Report of a run that was cancelled before it began or continued."""
+"""Report of a run that did not end itself: cancelled before it continued, or lost."""
 
 from __future__ import annotations
 
@@ -19,16 +19,19 @@ from .._engine.evidence import Evidence
 from .._engine.meters.run_timer import sum_worked_seconds
 from .._engine.resume import sum_estimates
 from .._engine.session_context import SessionServices
+from ..projections.past_events import PastEvents
 
 
 def make_past_report(
-    services: SessionServices, run_id: str, reason: Reason
+    services: SessionServices, past: PastEvents, run_id: str, reason: Reason
 ) -> Report[dict[str, Any]]:
     """Return a report with what a run did in earlier processes.
 
     Emitted values are left out: only the run itself can check them.
+
+    Arguments:
+        past: events of the run and of those below it.
     """
-    past = services.past_events
     events = past.get(run_id, ())
     outputs: dict[str, Any] = {}
     if not events or not isinstance(events[0], RunStarted):

@@ -141,6 +141,10 @@ class WorkerActor:
         self._lease.add_reply(self._replies)
         return self._replies, reply
 
+    async def stop(self) -> None:
+        """End the process; its commands end with it. Works without the daemon of the node."""
+        os._exit(0)
+
     async def _serve(self, channel: ActorChannel[WorkerConfig | ToWorker]) -> None:
         module, _, name = self._program.partition(":")
         try:

@@ -49,6 +49,11 @@ class ActorHandle(Protocol):
         ...
 
     @property
+    def stop(self) -> RemoteMethod:
+        """The method `WorkerActor.stop`."""
+        ...
+
+    @property
     def exchange(self) -> RemoteMethod:
         """The method `WorkerActor.exchange`."""
         ...
@@ -135,6 +140,7 @@ class ActorLink:
     def kill(self) -> None:
         """End the process of the actor; its commands end with it."""
         if self._handle is not None:
+            self._handle.stop.remote()
             self._ray.kill(self._handle)
 
     async def _start(self, request: HelloRequest) -> None:

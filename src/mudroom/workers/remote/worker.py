@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..._core.budgets import Grant
 from ..._core.events import MessageSent, RunFinished, StoredEvent
@@ -16,7 +17,9 @@ from ..._core.ports import RateLimiter, RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.recorded_conversations import find_report
 from ..._engine.session_context import SessionServices
+from ...projections.past_events import PastEvents
 from ..local import LocalWorker, TaskHandle
+from ..past_report import make_past_report
 from .assigned_run import AssignedRun
 from .connection import WorkerTransport
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
@@ -307,18 +310,20 @@ class RemoteWorker:
         return WorkerHandle(connection, self._config, self._services, self._get_rate_limiter)
 
     async def _record_lost(self, brief: Brief, assigned: AssignedRun, loss: str) -> Report[Any]:
-        outputs: dict[str, Any] = {}
         error = f"{MAX_STARTS} worker processes ended while they executed this run"
-        report = Report(
-            text="",
-            reason=Reason.LOST,
-            run_id=brief.run_id,
+        past = make_past_report(
+            self._services, PastEvents(assigned.recorded), brief.run_id, Reason.LOST
+        )
+        report = replace(
+            past,
             agent=brief.agent.name,
             model=brief.model,
-            outputs=outputs,
             error=f"{error}; the last one: {loss}" if loss else error,
             unknown_changes="the worker processes of a child ended",
         )
+        # The charges of the lost processes were taken back; what the record has was spent.
+        assigned.meter.add_usage(report.usage, report.usd)
+        assigned.meter.add_turns(report.turns)
         if assigned.recorded.get(brief.run_id):
             now = self._services.clock.now()
             ended = RunFinished(at=now, run=brief.run_id, report=report)
