@@ -184,7 +184,7 @@ class Usage(Struct, frozen=True, gc=False, omit_defaults=True):
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
-            _add_prices(self, other),
+            None if self.usd is None and other.usd is None else _add_prices(self, other),
             self.searches + other.searches,
         )
 
@@ -199,8 +199,6 @@ NO_USAGE = Usage()
 
 def _add_prices(first: Usage, second: Usage) -> float | None:
     """Return the price of both, None if it is not known; no tokens cost nothing."""
-    if first.usd is None and second.usd is None:
-        return None
     prices = [usage.usd for usage in (first, second) if usage.usd is not None or usage.total_tokens]
     return None if None in prices else sum(price for price in prices if price is not None)
 
@@ -243,12 +241,12 @@ class AssistantMessage(Struct, frozen=True, gc=False, tag="assistant", omit_defa
     def text(self) -> str:
         """Text of all text blocks, one per line; without thinking and tool calls."""
         blocks = join_texts(self.content)
-        return "\n".join(b.text for b in blocks if isinstance(b, TextBlock) and b.text)
+        return "\n".join([b.text for b in blocks if type(b) is TextBlock and b.text])
 
     @property
     def tool_calls(self) -> tuple[ToolCallBlock, ...]:
         """The tool calls in the order of the answer."""
-        return tuple([b for b in self.content if isinstance(b, ToolCallBlock)])
+        return tuple([b for b in self.content if type(b) is ToolCallBlock])
 
 
 Message = UserMessage | AssistantMessage
@@ -267,7 +265,7 @@ def join_texts(blocks: Iterable[UserBlock | AssistantBlock]) -> list[UserBlock |
     joined: list[UserBlock | AssistantBlock] = []
     for block in blocks:
         last = joined[-1] if joined else None
-        if isinstance(block, TextBlock) and block.is_continuation and isinstance(last, TextBlock):
+        if type(block) is TextBlock and block.is_continuation and type(last) is TextBlock:
             joined[-1] = replace(last, text=last.text + block.text, signature="")
         else:
             joined.append(block)
@@ -288,6 +286,8 @@ def _clean_block(block: AssistantBlock) -> AssistantBlock:
     if isinstance(block, ToolCallBlock):
         return clean_call(block)
     if isinstance(block, TextBlock):
+        if block.text.isascii() and block.signature.isascii():
+            return block
         text = clean_text(block.text)
         return TextBlock(text, clean_text(block.signature), block.is_continuation)
     if isinstance(block, ProviderBlock):
@@ -304,6 +304,10 @@ def get_sendable_arguments(call: ToolCallBlock) -> dict[str, Any]:
 def clean_call(call: ToolCallBlock) -> ToolCallBlock:
     """Return a tool call in a form that can be recorded; `malformed` says why it cannot run."""
     is_clean = is_clean_json(call.arguments)
+    others = (call.id, call.name, call.malformed, call.signature)
+    is_object = type(call.arguments) is dict  # only a model in this process sends other values
+    if is_clean and is_object and all(map(str.isascii, others)):
+        return call
     fault = "" if is_clean else find_json_fault(call.arguments)
     if not isinstance(call.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]
         # Only a model in this process sends other values.
@@ -351,6 +355,6 @@ def user_message(text: str) -> UserMessage:
 
 def resolve_stop_reason(stop_reason: StopReason, content: Iterable[AssistantBlock]) -> StopReason:
     """Return CALLS in place of END when an answer has tool calls: some servers mix them up."""
-    if stop_reason is StopReason.END and any(isinstance(b, ToolCallBlock) for b in content):
+    if stop_reason is StopReason.END and ToolCallBlock in map(type, content):
         return StopReason.CALLS
     return stop_reason
