@@ -13,10 +13,11 @@ from typing import cast
 import pytest
 
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, user_message
-from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
+from mudroom._core.ports import RequestConfig, RequestSlot, RetryNotice, StreamChunk
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 from mudroom.models._errors import ProviderHints, choose_delay
 from mudroom.models._http import HttpClient, join_chunks
+from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.models._wire import WireConversation
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
@@ -289,6 +290,29 @@ async def test_the_retry_after_header_is_obeyed(headers: dict[str, str], seconds
             pytest.approx(seconds, abs=0.01)
         ]
         assert served.clock.monotonic() >= seconds - 0.01
+
+
+class RecordedRoom(AdaptiveRateLimiter):
+    """A rate limiter that remembers the room that responses report."""
+
+    room: int | None = None
+
+    def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
+        super().record_accepted(slot, room)
+        self.room = room
+
+
+async def test_the_rate_limiter_learns_the_room_of_the_provider() -> None:
+    headers = {"Anthropic-RateLimit-Requests-Remaining": "3999"}
+    limiter = RecordedRoom(FakeClock())
+    async with ModelServer(lambda _: Fault("Done.", headers=headers)) as server:
+        http = HttpClient(clock=FakeClock(), hints=HINTS, limiter=limiter)
+        model = AnthropicModel("claude-x", http=http, key=KEY, base_url=server.url)
+        conversation = model.start_conversation(RequestConfig(system=""))
+        conversation.append(user_message("Go."))
+        assert [part async for part in conversation.request_answer()]
+        await http.close()
+    assert limiter.room == 3999
 
 
 async def test_a_retry_after_longer_than_max_wait_is_reported_to_the_user() -> None:

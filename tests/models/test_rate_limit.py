@@ -8,6 +8,7 @@ import pytest
 
 from mudroom._core.ports import RateLimited, RateLimiter
 from mudroom.models._rate_limit import AdaptiveRateLimiter
+from mudroom.models._rate_limit_headers import read_room
 from mudroom.testing.clock import LoopClock, run_virtual
 
 
@@ -183,6 +184,62 @@ def test_a_burst_of_an_accepted_size_is_not_held() -> None:
         return await _run_children(limiter, 200, 1) - first
 
     assert _on_virtual_time(twice) == pytest.approx(0.2)
+
+
+async def _run_after_report(limiter: RateLimiter, room: int, children: int) -> float:
+    """Return the seconds of requests that follow one whose response reports room."""
+    first = await limiter.acquire()
+    await asyncio.sleep(0.2)
+    limiter.record_accepted(first, room)
+    start = asyncio.get_running_loop().time()
+    await asyncio.gather(*(_send(limiter, answer=0.2) for _ in range(children)))
+    return asyncio.get_running_loop().time() - start
+
+
+async def _send(limiter: RateLimiter, answer: float) -> None:
+    slot = await limiter.acquire()
+    await asyncio.sleep(answer)
+    limiter.record_accepted(slot)
+
+
+@pytest.mark.parametrize(("room", "hold"), [(1000, 0.0), (64, 0.0), (20, 0.12), (0, 0.12)])
+def test_a_burst_for_which_the_provider_has_room_is_not_held(room: int, hold: float) -> None:
+    seconds = _on_virtual_time(lambda limiter: _run_after_report(limiter, room, 64))
+    assert seconds == pytest.approx(0.2 + hold)
+
+
+def test_room_is_less_by_the_requests_that_the_provider_may_not_have_counted() -> None:
+    async def work(limiter: AdaptiveRateLimiter) -> float:
+        slow = [asyncio.create_task(_send(limiter, answer=5.0)) for _ in range(7)]
+        await asyncio.sleep(0)
+        seconds = await _run_after_report(limiter, 64, 64)
+        await asyncio.gather(*slow)
+        return seconds
+
+    assert _on_virtual_time(work) == pytest.approx(0.2 + 0.12)
+
+
+@pytest.mark.parametrize(
+    ("headers", "room"),
+    [
+        ({}, None),
+        ({"x-ratelimit-remaining-tokens": "9000"}, None),
+        ({"x-ratelimit-remaining-requests": "many"}, None),
+        ({"x-ratelimit-remaining-requests": "9" * 5000}, None),
+        ({"x-ratelimit-remaining-requests": "499"}, 499),
+        ({"x-ratelimit-remaining-requests": "499", "x-ratelimit-remaining-tokens": "9009"}, 9),
+        (
+            {
+                "anthropic-ratelimit-requests-remaining": "49",
+                "anthropic-ratelimit-input-tokens-remaining": "2002000",
+            },
+            49,
+        ),
+        ({"anthropic-ratelimit-requests-remaining": "0"}, 0),
+    ],
+)
+def test_room_is_what_requests_and_tokens_allow(headers: dict[str, str], room: int | None) -> None:
+    assert read_room(headers, request_size=3_000) == room
 
 
 def test_the_rate_recovers_soon_after_a_single_refusal() -> None:

@@ -90,6 +90,21 @@ def test_64_children_in_eight_processes_cause_as_few_refusals_as_in_one(
     assert seconds <= 1.25 * 128 / 4
 
 
+def test_room_that_one_process_learns_holds_for_another() -> None:
+    async def run() -> float:
+        async with open_processes(AdaptiveRateLimiter(LoopClock()), 2) as processes:
+            (_, one), (_, other) = processes
+            slot = await one.acquire()
+            one.record_accepted(slot, 64)
+            one.release(slot)
+            await asyncio.sleep(1)
+            start = asyncio.get_running_loop().time()
+            await asyncio.gather(*(other.acquire() for _ in range(64)))
+            return asyncio.get_running_loop().time() - start
+
+    assert run_virtual(run()) == 0
+
+
 def test_a_process_that_ends_returns_its_slots() -> None:
     async def run() -> int:
         limiter = AdaptiveRateLimiter(LoopClock())

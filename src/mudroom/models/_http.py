@@ -38,6 +38,7 @@ from ._errors import (
 )
 from ._json import is_json
 from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter
+from ._rate_limit_headers import read_room
 from ._sse import LineParser, SseParser
 
 _REFUSAL_WAIT = 0.5
@@ -261,7 +262,8 @@ class _Exchange:
             raise await self._read_error(response)
         if content_type == "application/x-ndjson":
             self._events = LineParser()
-        client.limiter.record_accepted(slot)
+        room = read_room(response.headers, response.request_size)
+        client.limiter.record_accepted(slot, room)
 
     async def read(self) -> Sequence[StreamChunk]:
         """Wait for data and return the visible chunks in it, or an empty one as a heartbeat."""

@@ -2,7 +2,8 @@
 
 While no limit is known, every request is sent immediately. There is one exception, the burst hold:
 if many more requests wait for a response than the provider has accepted at once before, the rest of
-the burst waits until the first ones are answered, or would have been refused by now.
+the burst waits until the first ones are answered, or would have been refused by now. Requests for
+which the provider has room, as the headers of its last response say, are not held.
 
 A refusal (HTTP 429, 529) changes to limited mode: requests are sent one at a time, at a rate. The
 rate follows the refusals and acceptances of the provider:
@@ -69,6 +70,7 @@ class AdaptiveRateLimiter:
         self._next_send_at = 0.0
         self._unanswered = 0
         self._largest_accepted_burst = 0
+        self._room = 0
         self._burst_held_since: float | None = None
         self._is_holding = False
         self._held: list[asyncio.Future[None]] = []
@@ -92,15 +94,19 @@ class AdaptiveRateLimiter:
                         raise RateLimited(wait)
                     await self._clock.sleep(wait)
         self._unanswered += 1
+        self._room -= 1
         now = self._clock.monotonic()
         if self._rate:
             self._next_send_at = now + 1 / self._rate
         return RequestSlot(now, self._unanswered)
 
-    def record_accepted(self, slot: RequestSlot) -> None:
+    def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
         """Record that the provider accepted a request; this may raise the rate."""
         now = self._clock.monotonic()
         self.release(slot)
+        if room is not None:
+            # The provider may not have counted the requests that are still under way.
+            self._room = room - self._unanswered
         self._largest_accepted_burst = max(self._largest_accepted_burst, slot.unanswered_when_sent)
         self._fastest_response = min(self._fastest_response, now - slot.sent_at)
         if not self._rate or slot.sent_at < self._rate_changed_at:
@@ -119,6 +125,7 @@ class AdaptiveRateLimiter:
         self.release(slot)
         self._closed_until = max(self._closed_until, now + retry_after + _CLOCK_MARGIN)
         self._largest_accepted_burst = 0
+        self._room = 0
         self._slowest_refusal = max(self._slowest_refusal, now - slot.sent_at)
         if self._rate and slot.sent_at < self._rate_changed_at:
             return
@@ -147,6 +154,8 @@ class AdaptiveRateLimiter:
     @property
     def _is_burst(self) -> bool:
         """True if more requests are unanswered than the provider is known to accept at once."""
+        if self._room > 0:
+            return False
         accepted = max(_ALWAYS_ALLOWED_UNANSWERED, 2 * self._largest_accepted_burst)
         return self._unanswered >= accepted
 

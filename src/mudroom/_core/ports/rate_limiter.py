@@ -41,8 +41,13 @@ class RateLimiter(Protocol):
         """
         ...
 
-    def record_accepted(self, slot: RequestSlot) -> None:
-        """Record that the provider accepted a request."""
+    def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
+        """Record that the provider accepted a request.
+
+        Arguments:
+            room: how many more requests the provider says that it accepts at once; None if it says
+                nothing.
+        """
         ...
 
     def record_refused(self, slot: RequestSlot, retry_after: float) -> None:

@@ -54,15 +54,23 @@ class Response:
     Attributes:
         status: the HTTP status.
         headers: by lower-case name.
+        request_size: bytes of the request's body.
     """
 
-    __slots__ = ("_connection", "_pool", "headers", "status")
+    __slots__ = ("_connection", "_pool", "headers", "request_size", "status")
 
-    def __init__(self, pool: ConnectionPool, connection: Connection, head: ResponseParser) -> None:
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        connection: Connection,
+        head: ResponseParser,
+        request_size: int,
+    ) -> None:
         self._pool = pool
         self._connection = connection
         self.status = head.status
         self.headers = head.headers
+        self.request_size = request_size
 
     @property
     def content_type(self) -> str:
@@ -146,8 +154,8 @@ class ConnectionPool:
         self._busy[connection] = key
         self._start_timer()
         try:
-            self._send_request(connection, method, address, headers, make_body())
-            response = Response(self, connection, await connection.read_head())
+            size = self._send_request(connection, method, address, headers, make_body())
+            response = Response(self, connection, await connection.read_head(), size)
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise MalformedResponse("the body is compressed although the request forbids it")
         except BaseException:
@@ -202,7 +210,8 @@ class ConnectionPool:
         address: Address,
         headers: Mapping[str, str],
         body: bytes,
-    ) -> None:
+    ) -> int:
+        """Send a request; return the bytes of its body, which is not kept."""
         key = (method, address, *headers.items())
         head = self._heads.get(key)
         if head is None:
@@ -211,6 +220,7 @@ class ConnectionPool:
             self._heads[key] = head = _build_head(method, address, headers)
         length = b"" if method == "GET" else b"Content-Length: %d\r\n" % len(body)
         connection.send(b"%b%b\r\n" % (head, length), body)
+        return len(body)
 
     def _take_idle(self, key: tuple[object, ...]) -> Connection | None:
         connections = self._idle.get(key)

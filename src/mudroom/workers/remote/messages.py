@@ -275,9 +275,15 @@ class AcquireSlot(Struct, frozen=True, tag=True):
 
 
 class RecordAccepted(Struct, frozen=True, tag=True):
-    """The provider accepted a request; a refusal may follow. `id`: that of the `AcquireSlot`."""
+    """The provider accepted a request; a refusal may follow.
+
+    Arguments:
+        id: that of the `AcquireSlot`.
+        room: see `RateLimiter.record_accepted`.
+    """
 
     id: int
+    room: int | None = None
 
 
 class RecordRefused(Struct, frozen=True, tag=True):

@@ -35,9 +35,9 @@ class RemoteRateLimiter:
             raise RateLimited(seconds)
         return RequestSlot(0.0, 0, number=number)
 
-    def record_accepted(self, slot: RequestSlot) -> None:
-        """Record that the provider accepted a request."""
-        self._link.channel.send(RecordAccepted(slot.number))
+    def record_accepted(self, slot: RequestSlot, room: int | None = None) -> None:
+        """Record that the provider accepted a request, and how many more it accepts at once."""
+        self._link.channel.send(RecordAccepted(slot.number, room))
 
     def record_refused(self, slot: RequestSlot, retry_after: float) -> None:
         """Record that the provider refused a request and wants none for `retry_after` seconds."""
@@ -106,7 +106,7 @@ class LimitedRequests:
         if isinstance(message, RecordRefused):
             limiter.record_refused(slot, message.retry_after)
         elif isinstance(message, RecordAccepted):
-            limiter.record_accepted(slot)
+            limiter.record_accepted(slot, message.room)
         else:
             limiter.release(slot)
             del self._slots[message.id]
