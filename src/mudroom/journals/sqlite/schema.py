@@ -199,9 +199,12 @@ def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMe
     try:
         # No rollback file: a crash here must leave nothing beside the new file.
         connection.execute("PRAGMA journal_mode = MEMORY")
+        # The commit of the first events syncs the whole file, before it gets its name.
+        connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN IMMEDIATE")
         _write_schema(connection, session)
         connection.execute("COMMIT")
+        connection.execute("PRAGMA synchronous = FULL")
         return connection, read_meta(connection, new)
     except BaseException:
         connection.close()
