@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from mudroom._core.ports import RateLimited, RateLimiter
-from mudroom.models._rate_limit import AdaptiveRateLimiter
-from mudroom.models._rate_limit_headers import read_room
+from mudroom.models._rate_limit import AdaptiveRateLimiter, read_room
 from mudroom.testing.clock import LoopClock, run_virtual
 
 

@@ -37,8 +37,7 @@ from ._errors import (
     redact,
 )
 from ._json import is_json
-from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter
-from ._rate_limit_headers import read_room
+from ._rate_limit import MAX_WAIT, AdaptiveRateLimiter, read_room
 from ._sse import LineParser, SseParser
 
 _REFUSAL_WAIT = 0.5

@@ -33,6 +33,7 @@ rate follows the refusals and acceptances of the provider:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from .._core.ports import Clock, RateLimited, RequestSlot
 from .._platform.wake_queue import WakeQueue
@@ -54,6 +55,16 @@ _MIN_RATE = 0.1
 _MAX_RATE = 5_000.0
 _CLOCK_MARGIN = 0.005
 """Seconds added to the provider's own wait, because clocks are rounded."""
+_REQUESTS_LEFT = ("anthropic-ratelimit-requests-remaining", "x-ratelimit-remaining-requests")
+_TOKENS_LEFT = (
+    "anthropic-ratelimit-tokens-remaining",
+    "anthropic-ratelimit-input-tokens-remaining",
+    "x-ratelimit-remaining-tokens",
+)
+"""Headers of responses that say how much of the limits is left."""
+_BYTES_PER_TOKEN = 3
+"""Bytes of a request body that count as one token: rather too few than too many."""
+_MAX_DIGITS = 12
 
 
 class AdaptiveRateLimiter:
@@ -202,3 +213,30 @@ class AdaptiveRateLimiter:
         if not self._rate:
             return 0.0
         return max(self._closed_until, self._next_send_at) - self._clock.monotonic()
+
+
+def read_room(headers: Mapping[str, str], request_size: int) -> int | None:
+    """Return how many more requests the provider accepts at once, None if it does not say.
+
+    Arguments:
+        headers: of a response, by lower-case name.
+        request_size: bytes of the request's body; the next requests are taken to be as long.
+    """
+    requests = [
+        number
+        for name in _REQUESTS_LEFT
+        if (number := _parse_number(headers.get(name))) is not None
+    ]
+    if not requests:
+        return None
+    tokens = [
+        number for name in _TOKENS_LEFT if (number := _parse_number(headers.get(name))) is not None
+    ]
+    tokens_per_request = request_size // _BYTES_PER_TOKEN + 1
+    return min([*requests, *(number // tokens_per_request for number in tokens)])
+
+
+def _parse_number(value: str | None) -> int | None:
+    if value and value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    return None
