@@ -253,3 +253,19 @@ def test_a_login_to_a_server_that_does_not_run_names_the_cause_and_the_remedy(
 def guarded_file(guarded: Guarded) -> LoginFile:
     """Return the login of the command line."""
     return LoginFile(str(guarded.folder / "state" / "mcp" / "logins"), guarded.spec.url)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "method"),
+    [
+        (None, "client_secret_basic"),
+        (["client_secret_basic", "client_secret_post"], "client_secret_basic"),
+        (["client_secret_post"], "client_secret_post"),
+        (["none"], "client_secret_basic"),
+    ],
+)
+def test_a_secret_is_sent_in_the_way_that_the_login_server_allows(
+    allowed: list[str] | None, method: str
+) -> None:
+    metadata = {"token_endpoint_auth_methods_supported": allowed} if allowed else None
+    assert oauth.choose_secret_method(metadata) == method

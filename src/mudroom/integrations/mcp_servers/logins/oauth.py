@@ -5,9 +5,9 @@ Import this module late and in a thread: it imports the package.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthTokenError
@@ -81,7 +81,9 @@ class _Storage:
             return OAuthClientInformationFull(
                 client_id=str(client_id),
                 client_secret=str(secret) if secret else None,
-                token_endpoint_auth_method="client_secret_post" if secret else "none",
+                token_endpoint_auth_method=(
+                    choose_secret_method(self.load().metadata) if secret else "none"
+                ),
             )
         client = self.load().client
         return OAuthClientInformationFull.model_validate(client) if client else None
@@ -129,10 +131,20 @@ class LoginProvider(OAuthClientProvider):
                 scope=scope,
             ),
             self._storage,
-            show_address or self._refuse,
+            self._begin_login if show_address else self._refuse,
             wait_for_code,
         )
+        self._show_address = show_address
         self._storage.provider = self
+
+    async def _begin_login(self, address: str) -> None:
+        """Send the user to the login server, whose facts are known now."""
+        client = self.context.client_info
+        if client and self._spec.oauth.get("client_secret"):
+            metadata = _dump(self.context.oauth_metadata)
+            client.token_endpoint_auth_method = choose_secret_method(metadata)
+        assert self._show_address
+        await self._show_address(address)
 
     async def _refuse(self, _: str) -> None:
         raise LoginNeeded(
@@ -216,6 +228,19 @@ class LoginProvider(OAuthClientProvider):
 
 def _dump(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  a model of the package
     return value.model_dump(mode="json", exclude_none=True) if value else None
+
+
+def choose_secret_method(
+    metadata: Mapping[str, Any] | None,
+) -> Literal["client_secret_basic", "client_secret_post"]:
+    """Return how a client of the configuration sends its secret: in a header, if that is allowed.
+
+    Arguments:
+        metadata: of the login server (RFC 8414), None if it is not known.
+    """
+    allowed: list[str] = (metadata or {}).get("token_endpoint_auth_methods_supported") or []
+    is_body_only = "client_secret_post" in allowed and "client_secret_basic" not in allowed
+    return "client_secret_post" if is_body_only else "client_secret_basic"
 
 
 async def log_in(
