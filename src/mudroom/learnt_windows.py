@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from ._core.counts import count_noun
+from ._core.json_values import get_decoder
 from ._platform.private_files import make_private_folder, replace_private_file
 
 FILE_NAME = "learnt-windows.json"
@@ -70,7 +71,7 @@ class LearntWindows:
         if not self._is_kept:
             return {}
         try:
-            windows = msgspec.json.decode(self.path.read_bytes(), type=dict[str, LearntWindow])
+            windows = get_decoder(dict[str, LearntWindow]).decode(self.path.read_bytes())
         except (OSError, msgspec.DecodeError):
             return {}
         oldest = self._now() - MAX_AGE_DAYS * _SECONDS_PER_DAY

@@ -7,8 +7,13 @@ enter a run. So every value can be recorded, sent and read again.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+_T = TypeVar("_T")
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """A decoded JSON or YAML value of any shape; `isinstance` narrows it level by level."""
@@ -21,6 +26,22 @@ MAX_DEPTH = 200
 """Levels of lists and objects in one value. Python's parsers and encoders fail at about 1,000."""
 
 _INTEGER_BITS = 256
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+_decoders_lock = threading.Lock()
+
+
+def get_decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
+    """Return the decoder of a type of records that several threads may read.
+
+    Only one thread at a time makes a decoder. msgspec notes what it knows of a type in the type,
+    before it is complete. A second thread that uses the incomplete notes crashes the process.
+    """
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        with _decoders_lock:
+            decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
+    return decoder
 
 
 def clean_text(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from .._core.json_values import get_decoder
 from .._platform.private_files import make_private_folder
 from .status import BatchStatus
 
@@ -59,7 +60,7 @@ class BatchFolder:
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:
-            return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
+            return get_decoder(kind).decode((self.path / name).read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
 

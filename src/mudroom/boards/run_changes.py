@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from .._core.board_tasks import BoardAnswer, BoardTask, TaskChange
+from .._core.json_values import get_decoder
 from .._core.run_ids import find_first_id, is_child_id
 from ..errors import BoardError, UsageError
 from .board import TaskBoard
@@ -189,4 +190,4 @@ def _is_claimed_by(task: BoardTask, run: str) -> bool:
 
 def _read_answer(sql: sqlite3.Connection, key: str) -> BoardAnswer | None:
     row = sql.execute("SELECT answer FROM op WHERE key = ?", (key,)).fetchone()
-    return msgspec.json.decode(row[0], type=BoardAnswer) if row else None
+    return get_decoder(BoardAnswer).decode(row[0]) if row else None

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened
-from .._core.json_values import clean_text
+from .._core.json_values import clean_text, get_decoder
 from .._core.run_ids import find_root_id, list_above
 from .._core.runs import Report
 
@@ -175,7 +175,7 @@ def encode_state(state: SummaryState) -> str:
 def decode_state(text: str) -> SummaryState:
     """Decode a state. A text that is no state gives an empty one, for all events."""
     try:
-        return msgspec.json.decode(text, type=_SavedState).sums
+        return get_decoder(_SavedState).decode(text).sums
     except msgspec.DecodeError:
         return SummaryState()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from ..._core.json_values import get_decoder
 from ..._platform.private_files import make_private_folder, replace_private_file
 from .listing import Listing
 from .spec import ServerSpec
@@ -29,7 +30,7 @@ class ListingCache:
     def load(self, spec: ServerSpec) -> CachedListing | None:
         """Return what the server listed last, None if that is not known."""
         try:
-            return msgspec.json.decode(self._locate(spec).read_bytes(), type=CachedListing)
+            return get_decoder(CachedListing).decode(self._locate(spec).read_bytes())
         except (OSError, msgspec.MsgspecError):
             return None
 

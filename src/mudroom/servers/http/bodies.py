@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from ..._core.budgets import Budget, choose_smaller
+from ..._core.json_values import get_decoder
 from ...errors import UsageError
 from ...output_types import parse_output_type
 from ...prompts import parse_prompt
@@ -110,7 +111,7 @@ ClientEvent = UserMessage | UserInterrupt | RunSteer | RunCancel | RunWrapUp | Q
 def parse_body(kind: type[_T], data: bytes) -> _T:
     """Return the body of a request. Raises RequestError."""
     try:
-        return msgspec.json.decode(data or b"{}", type=kind)
+        return get_decoder(kind).decode(data or b"{}")
     except msgspec.ValidationError as error:
         raise make_wrong_request(f"the body is wrong: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

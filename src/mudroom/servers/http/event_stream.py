@@ -11,7 +11,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..._core.events import StoredEvent
-from ...errors import UnknownName
+from ...errors import MudroomError, UnknownName
 from ...journals.encoding import encode
 from ...journals.sessions import stream_events
 from .cursors import make_cursor, parse_cursor
@@ -116,6 +116,9 @@ class EventRoutes:
                 await self._follow(call, record, feed, writer, wanted, after)
         except (TimeoutError, ConnectionError):
             self._metrics.add("mudroom_streams_cut_total")
+        except MudroomError as error:  # the client continues with its last cursor
+            self._metrics.add("mudroom_streams_cut_total")
+            self._parts.notify(f"session {record.id}: a stream has ended: {error}")
         return response
 
     async def _follow(

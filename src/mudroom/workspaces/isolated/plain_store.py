@@ -19,6 +19,7 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
+from ..._core.json_values import get_decoder
 from ..._platform.binary_files import is_binary
 from .._ignore import IgnoreRules
 from .._listing import read_rules_above
@@ -273,7 +274,7 @@ def _compare_texts(old_name: str, old: bytes, new_name: str, new: bytes) -> Iter
 
 def _read_index(path: Path) -> dict[str, _Facts]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, _Facts])
+        return get_decoder(dict[str, _Facts]).decode(path.read_bytes())
     except (FileNotFoundError, msgspec.DecodeError):
         return {}
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from ..._core.json_values import get_decoder
 from ..._core.runs import Work
 from ...errors import WorkspaceError
 from .quota import DEFAULT_BYTES
@@ -198,7 +199,7 @@ class TreeStore(ABC):
             data = (self._kept / name).read_bytes()
         except FileNotFoundError:
             return None
-        work = msgspec.json.decode(data, type=Work)
+        work = get_decoder(Work).decode(data)
         return KeptRecord(work, (self._kept / f"{name}{_MERGED}").exists())
 
     def mark_merged(self, name: str) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ..._core.json_values import get_decoder
 from ..._core.ports import NO_CHOICE, MergeChoice, MergeConflict, MergedFile, MergePlan
 from ..._core.runs import Work
 from ..._platform.path_text import path_to_text
@@ -184,7 +185,7 @@ class IsolatedWorkspaces:
             record = Path(self._find_place(run_id), _RECORD).read_bytes()
         except FileNotFoundError:
             return None
-        return msgspec.json.decode(record, type=IsolatedFolder)
+        return get_decoder(IsolatedFolder).decode(record)
 
     def store_work(self, run_id: str) -> Work:
         """Store the files of a run as they are. Raises WorkspaceError if it has no workspace."""

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from ...._core.json_values import get_decoder
 from .state_file import StateFile
 
 State = Literal["waiting", "working", "done"]
@@ -161,5 +162,5 @@ def _make_input(row: tuple[Any, ...]) -> Input:
         body=msgspec.json.decode(body),
         state=state,
         runs_before=runs_before,
-        result=msgspec.json.decode(result, type=InputResult) if result else InputResult(),
+        result=get_decoder(InputResult).decode(result) if result else InputResult(),
     )

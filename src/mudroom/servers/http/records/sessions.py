@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ...._core.budgets import Budget
+from ...._core.json_values import get_decoder
 from .state_file import StateFile
 
 _COLUMNS = "number, id, owner, digest, body, created, usd, tokens"
@@ -124,7 +125,7 @@ def _make_record(row: tuple[int, str, str, bytes, str, float, float, int]) -> Se
         id=session,
         owner=owner,
         digest=digest,
-        choices=msgspec.json.decode(body, type=SessionChoices),
+        choices=get_decoder(SessionChoices).decode(body),
         created=created,
         usd=usd,
         tokens=tokens,

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from ...._core.json_values import get_decoder
 from ....errors import UnknownName, UsageError, quote_value
 from .state_file import StateFile
 
@@ -81,7 +82,7 @@ class TokenRecords:
         rows = self._state.read_now(
             lambda connection: connection.execute("SELECT body FROM tokens").fetchall()
         )
-        tokens = [msgspec.json.decode(body, type=Token) for (body,) in rows]
+        tokens = [get_decoder(Token).decode(body) for (body,) in rows]
         return sorted(tokens, key=lambda token: token.created)
 
     def remove(self, id: str) -> Token:
@@ -118,7 +119,7 @@ class TokenRecords:
             ).fetchone()
 
         row = await self._state.read(read)
-        known = (msgspec.json.decode(row[0], type=Token), row[1]) if row else None
+        known = (get_decoder(Token).decode(row[0]), row[1]) if row else None
         if known is None:
             self._known.pop(id, None)  # wrong ids are not kept
         else:
