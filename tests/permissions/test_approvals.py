@@ -112,14 +112,16 @@ async def test_a_question_names_a_child_as_the_prompt_does(tmp_path: Path) -> No
         run_started("1.1.1", "1", agent="explore", description="count lines", call_id="c1"),
         run_started("1.1.2", "1", agent="explore", description="count lines", call_id="c2"),
     ]
-    ui = ScriptedUI("yes", "yes")
+    ui = ScriptedUI("yes", "yes", "yes")
     asked = ApprovalPrompt(ui, str(tmp_path))
     asked.start_session(Permissions(), ".", bool, tree=RunTree.from_events(started[:2]))
     await asked.decide(make_request("make"))
+    await asked.decide(ApprovalRequest("1", "main", "merge", {"run": "1.1.1"}, "1 file changes"))
     asked.start_session(Permissions(), ".", bool, tree=RunTree.from_events(started))
     await asked.decide(make_request("make"))
     assert ui.titles == [
         "explore (count lines) wants to run a command",
+        "The main agent wants to merge the work of explore (count lines)",
         "explore#1.1.1 wants to run a command",
     ]
 

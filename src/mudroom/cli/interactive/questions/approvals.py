@@ -120,11 +120,15 @@ class ApprovalPrompt:
 
     def _name_child(self, request: ApprovalRequest) -> ApprovalRequest:
         """Return the request with the name that the prompt has for the child that asks."""
-        run = self._tree.runs.get(request.run_id)
-        if request.name or run is None or not run.parent:
-            return request
-        glyphs = self._ui.scrollback.glyphs
-        return replace(request, name=make_child_name(self._tree, run.run_id, _NAME_COLUMNS, glyphs))
+        name = request.name or self._name_run(request.run_id)
+        return replace(request, name=name) if name else request
+
+    def _name_run(self, run_id: str) -> str:
+        """Return the name that the prompt has for a child run; "" for other runs."""
+        run = self._tree.runs.get(run_id)
+        if run is None or not run.parent:
+            return ""
+        return make_child_name(self._tree, run_id, _NAME_COLUMNS, self._ui.scrollback.glyphs)
 
     async def _fill(self, request: ApprovalRequest, form: InputForm) -> ApprovalDecision:
         """Ask the user what an MCP server asks; no rule answers it."""
@@ -145,7 +149,7 @@ class ApprovalPrompt:
         rules = self._approved.suggest(request.tool, request.arguments)
         findings = self._approved.list_open_findings(request.tool, request.arguments)
         choice = await self._ui.choose(
-            format_title(request),
+            format_title(request, self._name_run(str(request.arguments.get("run")))),
             _make_items(request, rules),
             free_text=True,
             body=format_body(request, [finding.command for finding in findings]),

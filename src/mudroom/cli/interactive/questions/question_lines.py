@@ -18,9 +18,16 @@ from ...output.tool_call_lines import DIFFERENCE_STYLES
 _VERBS = {ToolCategory.RUN: "run a command", ToolCategory.NETWORK: "send a request"}
 
 
-def format_title(request: ApprovalRequest) -> str:
-    """Return one line: the agent and what it wants to do."""
-    return f"{_name_child(request) or 'The main agent'} wants to {_describe_act(request)}"
+def format_title(request: ApprovalRequest, merged_child: str = "") -> str:
+    """Return one line: the agent and what it wants to do.
+
+    Arguments:
+        merged_child: name of the child whose work the request merges; "" if it has none.
+    """
+    act = _describe_act(request)
+    if request.tool == MERGE and merged_child:
+        act = f"merge the work of {merged_child}"
+    return f"{_name_child(request) or 'The main agent'} wants to {act}"
 
 
 def name_asker(request: ApprovalRequest) -> str:

@@ -62,7 +62,9 @@ def _describe(conversation: Conversation, work: KeptWork) -> str:
     if len(work.files) > MAX_FILES:
         names += f" and {len(work.files) - MAX_FILES} more"
     state = _describe_state(conversation, work)
-    return f"{state}: {names}" if names else state
+    run = conversation.tree.runs.get(work.run_id)
+    title = f" ({sanitize_line(run.title)})" if run and run.title else ""
+    return f"{state}: {names}{title}" if names else f"{state}{title}"
 
 
 def _describe_state(conversation: Conversation, work: KeptWork) -> str:
