@@ -14,7 +14,7 @@ from mudroom._core.events import (
 )
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, call
-from mudroom.projections.context_receipt import ContextReceipts, describe_receipt
+from mudroom.projections.context_size.receipt import ContextReceipts, describe_receipt
 from mudroom.projections.run_tree import RunTree
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations

@@ -11,7 +11,7 @@ from ..._core.ports import SessionStore
 from ..._core.run_ids import is_child_id
 from ...errors import UnknownName
 from ...journals.sessions import read_events, stream_events
-from ...projections.context_receipt import (
+from ...projections.context_size.receipt import (
     ContextReceipts,
     describe_receipt,
     parse_turn_name,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
 from ..._core.run_ids import is_child_id
 from ..._engine.context_policy import find_no_window
-from ...projections.context_receipt import ContextReceipts
+from ...projections.context_size.receipt import ContextReceipts
 from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
 
 

@@ -12,8 +12,8 @@ from ...._core.token_counts import estimate_tokens
 from ....conversation_state import ConversationState
 from ....errors import UnknownName
 from ....journals.sessions import stream_events
-from ....projections.context_receipt import describe_receipt, parse_turn_name
-from ....projections.context_shares import ContextShares
+from ....projections.context_size.receipt import describe_receipt, parse_turn_name
+from ....projections.context_size.shares import ContextShares
 from ....projections.current_team import describe_state, list_idle
 from ....projections.ledger import describe_hook_text, describe_ledger
 from ....projections.run_view import RunView, format_name

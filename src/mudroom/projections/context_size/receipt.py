@@ -5,10 +5,10 @@ from __future__ import annotations
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .._core.counts import count_noun
-from .._core.events import AnyEvent, Compacted, MessageDelivered, ResultsCleared, RunStarted
-from ..errors import UsageError
-from .user_rules import list_rules
+from ..._core.counts import count_noun
+from ..._core.events import AnyEvent, Compacted, MessageDelivered, ResultsCleared, RunStarted
+from ...errors import UsageError
+from ..user_rules import list_rules
 
 
 class ContextReceipt(Struct, frozen=True):

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from .._core.events import RunResumed, RunStarted, StoredEvent, ToolCallStarted
-from .._core.messages import AssistantMessage, Message, ToolCallBlock, ToolResultBlock, UserBlock
-from .._core.runs import RequestHead
-from .._core.token_counts import estimate_block_tokens, estimate_tokens
+from ..._core.events import RunResumed, RunStarted, StoredEvent, ToolCallStarted
+from ..._core.messages import AssistantMessage, Message, ToolCallBlock, ToolResultBlock, UserBlock
+from ..._core.runs import RequestHead
+from ..._core.token_counts import estimate_block_tokens, estimate_tokens
 
 
 class ContextShares:
