@@ -187,3 +187,14 @@ def test_doctor_has_a_row_for_servers_and_one_for_hooks(
     assert [(check["state"], check["remedy"]) for check in problems] == [
         ("warn", "Correct the file.")
     ]
+
+
+def test_doctor_counts_plugins_and_names_one_that_is_missing(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / ".claude/settings.json").write_text('{"enabledPlugins": {"tools@shop": true}}')
+    run(["doctor", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    (row,) = [check for check in checks if check["name"] == "plugins"]
+    assert row["state"] == "warn" and row["remedy"] == "mudroom plugins lists them all."
+    assert row["found"].startswith("1 plugin turned on, 1 not used; the first: ")

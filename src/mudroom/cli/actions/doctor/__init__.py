@@ -293,7 +293,7 @@ def _check_permissions() -> Check:
 
 
 def _check_programs() -> Iterator[Check]:
-    """Check the files of MCP servers and hooks; no row if there are none."""
+    """Check the files of MCP servers and hooks, and plugins; no row for what there is not."""
     from ..programs.load_programs import require_programs
 
     try:
@@ -314,6 +314,13 @@ def _check_programs() -> Iterator[Check]:
             is_untrusted = any(item.spec in programs.untrusted for item in unused)
             state = "warn" if is_untrusted else "ok"
             yield Check(name, state, result, f"mudroom {command} lists them all." if unused else "")
+    if plugins := programs.listed_plugins:
+        result = f"{count_noun(len(plugins), 'plugin')} turned on"
+        lost = [item for item in plugins if item.plugin is None]
+        if lost:
+            result += f", {len(lost)} not used; the first: {lost[0].reason}"
+        remedy = "mudroom plugins lists them all." if lost else ""
+        yield Check("plugins", "warn" if lost else "ok", result, remedy)
     for finding in programs.findings:
         if finding.is_problem:
             result = f"{finding.where}: {finding.text}"
