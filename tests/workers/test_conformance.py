@@ -67,8 +67,10 @@ async def open_remote(
     worker = RemoteWorker(
         services, make_config(services), transport, 2, lambda _: AdaptiveRateLimiter(services.clock)
     )
-    yield worker
-    await worker.close()
+    try:
+        yield worker
+    finally:
+        await worker.close()
 
 
 def open_processes(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
