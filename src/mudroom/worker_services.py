@@ -105,13 +105,12 @@ def _leave_secrets_out(config: WorkerConfig, environ: Mapping[str, str]) -> Work
         names = list_address_variables()
         sent = {name: environ[name] for name in names if name in environ}
         return replace(config, environ=sent, own_variables="all")
-    headers = list_header_variables()
-    sent = {
-        name: value
-        for name, value in config.environ.items()
-        if not is_secret_name(name) and name not in headers
-    }
+    sent = {name: text for name, text in config.environ.items() if not _may_be_secret(name)}
     return replace(config, environ=sent, own_variables="secrets")
+
+
+def _may_be_secret(name: str) -> bool:
+    return is_secret_name(name) or name in list_header_variables()
 
 
 def make_worker_config(
@@ -294,12 +293,7 @@ def _get_environ(config: WorkerConfig) -> Mapping[str, str]:
     if config.own_variables == "all":
         return {**os.environ, **config.environ}
     if config.own_variables == "secrets":
-        headers = list_header_variables()
-        own = {
-            name: value
-            for name, value in os.environ.items()
-            if is_secret_name(name) or name in headers
-        }
+        own = {name: text for name, text in os.environ.items() if _may_be_secret(name)}
         return {**own, **config.environ}
     return config.environ
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
+from mudroom import UsageError
 from mudroom.testing.clock import run_virtual
+from mudroom.worker_services import _may_be_secret
 from mudroom.workers.ray.actor import MAX_DATA
 from mudroom.workers.ray.actor_link import ActorHandle, ActorLink
+from mudroom.workers.ray.code_digest import compute_code_digest
 from mudroom.workers.ray.driver_messages import (
     ActorLost,
     ActorReady,
@@ -23,6 +30,7 @@ from mudroom.workers.ray.driver_messages import (
     ToTransport,
 )
 from mudroom.workers.ray.lease import EXIT_CODE, Lease
+from mudroom.workers.ray.transport import _check_node
 
 HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="1", unseen=())
 Exchange = Callable[[int, int, bytes], Awaitable[tuple[int, bytes]]]
@@ -110,6 +118,27 @@ def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy(
     )
     ended = subprocess.run([sys.executable, "-c", program], timeout=60, check=False)
     assert ended.returncode == EXIT_CODE
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({}, ""),
+        ({"code": "0.0.1 (abc)"}, "the node far has mudroom 0.0.1"),
+        ({"python": "3.14.0"}, "and Python 3.14.0"),
+        ({"unseen": ("/home/me/project/.mudroom-check-1",)}, "does not see /home/me/project of"),
+    ],
+    ids=["equal", "other mudroom", "other Python", "other files"],
+)
+def test_a_node_that_differs_is_refused(change: dict[str, Any], text: str) -> None:
+    hello = replace(HELLO, code=compute_code_digest(), python=platform.python_version())
+    with pytest.raises(UsageError, match=text) if text else nullcontext():
+        _check_node(replace(hello, **change))
+
+
+@pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_CUSTOM_HEADERS", "AWS_PROFILE"])
+def test_a_variable_that_may_be_secret_is_not_sent(name: str) -> None:
+    assert _may_be_secret(name)
 
 
 def test_bytes_arrive_in_order_whichever_reply_comes_first() -> None:
