@@ -108,9 +108,9 @@ async def test_a_wider_mode_holds_at_once_and_deny_rules_from_the_next_prompt(
     make_host: MakeHost, tmp_path: Path
 ) -> None:
     def answer(request: Request) -> Any:
-        if len(request.results) == 0:
-            name = request.prompt[:1]
-            return [call("write", file_path=f"{name}{n}.txt", content="") for n in range(2)]
+        number = len(request.results)
+        if number < 2:
+            return call("write", file_path=f"{request.prompt[:1]}{number}.txt", content="")
         return "Done."
 
     host = make_host(answer, asks_host=True)
