@@ -248,10 +248,11 @@ async def test_no_key_is_in_the_files_of_ray_or_in_a_command_line(tmp_path: Path
 @pytest.mark.parametrize(
     ("variables", "text"),
     [
-        ({"RAY_ADDRESS": "ray://127.0.0.1:10001"}, "is not an address of a cluster"),
+        ({"RAY_ADDRESS": "ray://127.0.0.1:10001"}, "is not an address of a Ray cluster"),
+        ({"RAY_ADDRESS": "127.0.0.1:1"}, "cannot reach the Ray cluster 127.0.0.1:1"),
         ({"RAY_AUTH_TOKEN": "0" * 64}, "RAY_AUTH_TOKEN_PATH has the token"),
     ],
-    ids=["client address", "wrong token"],
+    ids=["client address", "no cluster", "wrong token"],
 )
 async def test_a_cluster_that_cannot_be_used_is_a_usage_error(
     variables: dict[str, str], text: str, tmp_path: Path

@@ -8,13 +8,15 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
-from mudroom import UsageError
+from mudroom import Session, UsageError
 from mudroom.testing.clock import run_virtual
 from mudroom.worker_services import _may_be_secret
 from mudroom.workers.ray.actor import MAX_DATA
@@ -139,6 +141,13 @@ def test_a_node_that_differs_is_refused(change: dict[str, Any], text: str) -> No
 @pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_CUSTOM_HEADERS", "AWS_PROFILE"])
 def test_a_variable_that_may_be_secret_is_not_sent(name: str) -> None:
     assert _may_be_secret(name)
+
+
+@pytest.mark.skipif(bool(find_spec("ray")), reason="Ray is installed")
+async def test_without_ray_a_session_says_what_to_install(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r'Install "mudroom\[ray\]"'):
+        async with Session(model="offline", cwd=str(tmp_path), home=str(tmp_path), worker="ray:1"):
+            pass
 
 
 def test_bytes_arrive_in_order_whichever_reply_comes_first() -> None:

@@ -34,6 +34,7 @@ from .driver_messages import (
 
 _STORE_BYTES = 80_000_000
 """Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
+_REACH_SECONDS = 10.0
 _AUTH_MODE = "RAY_AUTH_MODE"
 _NO_AUTH = "disabled"
 _ADDRESS_REMEDY = (
@@ -126,8 +127,8 @@ class _Driver:
 
 def _connect(config: DriverConfig) -> DriverFailed | None:
     """Connect to the cluster, or start one. Return why that failed, None if it did not."""
-    if "://" in config.address:
-        return DriverFailed(f"{config.address} is not an address of a cluster", _ADDRESS_REMEDY)
+    if refusal := _check_address(config.address):
+        return DriverFailed(refusal, _ADDRESS_REMEDY)
     os.environ.setdefault(_AUTH_MODE, "token")  # Ray reads it when it is imported
     try:
         import ray as installed_ray  # pyright: ignore[reportMissingImports]
@@ -157,6 +158,20 @@ def _connect(config: DriverConfig) -> DriverFailed | None:
             return DriverFailed(text, _ADDRESS_REMEDY)
         return DriverFailed(f"cannot start Ray here: {_first_line(error)}", _LOCAL_REMEDY)
     return None
+
+
+def _check_address(address: str) -> str:
+    """Return why no cluster is at an address, "" if one may be. Ray tries for minutes."""
+    host, _, port = address.rpartition(":")
+    if not address or address == "auto":
+        return ""
+    if "://" in address or not port.isdecimal():
+        return f"{address} is not an address of a Ray cluster"
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACH_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        return f"cannot reach the Ray cluster {address}: {error}"
+    return ""
 
 
 def _protect_token() -> None:
