@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -27,21 +28,24 @@ MAX_DEPTH = 200
 
 _INTEGER_BITS = 256
 
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 _decoders_lock = threading.Lock()
 
 
+@cache
 def get_decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
     """Return the decoder of a type of records that several threads may read.
 
-    Only one thread at a time makes a decoder. msgspec notes what it knows of a type in the type,
-    before it is complete. A second thread that uses the incomplete notes crashes the process.
+    Only one thread at a time makes a decoder. msgspec stores its description of a type in the type
+    before the description is complete. A second thread that uses it then crashes the process.
     """
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        with _decoders_lock:
-            decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
-    return decoder
+    with _decoders_lock:
+        return msgspec.json.Decoder(kind)
+
+
+def make_binary_decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:
+    """Return a decoder of msgpack for such a type, made by one thread at a time, too."""
+    with _decoders_lock:
+        return msgspec.msgpack.Decoder(kind)
 
 
 def clean_text(text: str) -> str:

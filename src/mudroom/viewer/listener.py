@@ -62,7 +62,7 @@ def listen(*, host: str = "127.0.0.1", port: int = FIRST_PORT) -> Listener:
 
 
 def _bind_first(host: str, port: int) -> list[socket.socket]:
-    candidates = [port] if port == 0 else range(port, port + PORT_TRIES)
+    candidates = [port] if port == 0 else range(port, min(port + PORT_TRIES, 65_536))
     for candidate in candidates:
         try:
             return _bind(host, candidate)
@@ -74,18 +74,26 @@ def _bind_first(host: str, port: int) -> list[socket.socket]:
             ) from error
     raise UsageError(
         "no port is free for the viewer",
-        where=f"{host}:{port}-{port + PORT_TRIES - 1}",
+        where=f"{host}:{port}-{candidates[-1]}",
         remedy="Choose another one with --port.",
     )
 
 
 def _bind(host: str, port: int) -> list[socket.socket]:
-    """Return sockets for all addresses of a host name, with one port. Raises OSError."""
+    """Return sockets for all addresses of a host name, with one port. Raises OSError.
+
+    An address family that this machine does not have is left out, if another one remains.
+    """
     sockets: list[socket.socket] = []
+    missing: OSError | None = None
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     try:
         for family, kind, protocol, _, address in dict.fromkeys(found):
-            bound = socket.socket(family, kind, protocol)
+            try:
+                bound = socket.socket(family, kind, protocol)
+            except OSError as error:
+                missing = error
+                continue
             sockets.append(bound)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
@@ -93,10 +101,12 @@ def _bind(host: str, port: int) -> list[socket.socket]:
             first_port: int = sockets[0].getsockname()[1]
             bound.bind((address[0], port or first_port, *address[2:]))
             bound.listen(_BACKLOG)
-    except OSError:
+    except BaseException:
         for each in sockets:
             each.close()
         raise
+    if missing and not sockets:
+        raise missing
     return sockets
 
 

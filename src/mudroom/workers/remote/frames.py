@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from types import UnionType
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
-from ..._core.json_values import clean_json
+from ..._core.json_values import clean_json, make_binary_decoder
 
 _LENGTH_BYTES = 4
 _ENCODER = msgspec.msgpack.Encoder()
@@ -37,7 +37,7 @@ class FrameDecoder(Generic[Received]):
     """
 
     def __init__(self, received: UnionType) -> None:
-        self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
+        self._decoder = make_binary_decoder(cast("type[Received]", received))
         self._unread = bytearray()
 
     def decode(self, data: bytes) -> list[Received]:

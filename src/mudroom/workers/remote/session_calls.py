@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ..._core.events import StoredEvent
+from ..._core.json_values import make_binary_decoder
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import ApprovalRequest, Hooks, Journal, ToolHookDecision
 from ..._core.runs import Brief, Report
@@ -48,7 +49,7 @@ _ARGUMENTS: dict[str, Any] = {
     CALL_TOOL: tuple[CallPlace, str, dict[str, Any]],
     CANCEL_TOOL: tuple[str],
 }
-_DECODERS = {name: msgspec.msgpack.Decoder(types) for name, types in _ARGUMENTS.items()}
+_DECODERS = {name: make_binary_decoder(types) for name, types in _ARGUMENTS.items()}
 
 
 def list_targets(
