@@ -20,7 +20,7 @@ from mudroom import Session, UsageError
 from mudroom.testing.clock import run_virtual
 from mudroom.worker_services import _may_be_secret
 from mudroom.workers.ray.actor import MAX_DATA
-from mudroom.workers.ray.actor_link import ActorHandle, ActorLink
+from mudroom.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
 from mudroom.workers.ray.code_digest import compute_code_digest
 from mudroom.workers.ray.driver_messages import (
     ActorLost,
@@ -73,12 +73,17 @@ class NoRay:
         return False
 
 
-def make_link(exchange: Exchange, sent: list[ToTransport], clock: Callable[[], float]) -> ActorLink:
+def make_link(
+    exchange: Exchange,
+    sent: list[ToTransport],
+    clock: Callable[[], float],
+    ray: RayControl | None = None,
+) -> ActorLink:
     return ActorLink(
         1,
         lambda: ScriptedActor(exchange),
         sent.append,
-        NoRay(),
+        ray or NoRay(),
         lease_seconds=8.0,
         read_clock=clock,
     )
@@ -135,7 +140,7 @@ def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy(
 def test_a_node_that_differs_is_refused(change: dict[str, Any], text: str) -> None:
     hello = replace(HELLO, code=compute_code_digest(), python=platform.python_version())
     with pytest.raises(UsageError, match=text) if text else nullcontext():
-        _check_node(replace(hello, **change))
+        _check_node(replace(hello, **change), compute_code_digest())
 
 
 @pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_CUSTOM_HEADERS", "AWS_PROFILE"])
@@ -236,3 +241,20 @@ def test_an_actor_that_may_go_on_counts_as_stopped_after_its_lease() -> None:
     run_virtual(run())
     assert sent[-2:] == [ActorLost(1, "the node is out of reach"), ActorStopped(1)]
     assert stopped[0] >= 2.0 + 8.5
+
+
+class BrokenRay(NoRay):
+    """Ray that cannot end an actor."""
+
+    def kill(self, handle: ActorHandle) -> None:
+        raise ConnectionError("the cluster is out of reach")
+
+
+def test_an_actor_that_ray_cannot_end_counts_as_stopped_after_its_lease() -> None:
+    sent: list[ToTransport] = []
+
+    async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
+        raise ConnectionError("the node is out of reach")
+
+    run_virtual(make_link(exchange, sent, get_time, BrokenRay()).run(HelloRequest({})))
+    assert sent[-2:] == [ActorLost(1, "the node is out of reach"), ActorStopped(1)]

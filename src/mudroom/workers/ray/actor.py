@@ -8,10 +8,11 @@ import os
 import platform
 import traceback
 from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from types import UnionType
-from typing import Generic
+from typing import Any, Generic, TypeAlias
 
 import msgspec
 
@@ -81,6 +82,9 @@ class ActorChannel(Generic[Received]):
         self._lease.check()
 
 
+ToWorkerChannel: TypeAlias = ActorChannel[WorkerConfig | ToWorker]
+
+
 class WorkerActor:
     """A worker process. All methods run in the event loop that Ray makes for the actor.
 
@@ -92,7 +96,7 @@ class WorkerActor:
     def __init__(self, program: str, lease_seconds: float) -> None:
         self._program = program
         self._lease_seconds = lease_seconds
-        self._channel: ActorChannel[WorkerConfig | ToWorker] | None = None
+        self._channel: ToWorkerChannel | None = None
         self._lease: Lease | None = None
         self._serving: asyncio.Task[None] | None = None
         self._calls = InOrder()
@@ -112,10 +116,12 @@ class WorkerActor:
         )
         collect_garbage_less_often()
         raise_open_file_limit()
+        program = self._load_program()
+        # The lease starts last: an import can take longer than it lasts.
         self._lease = Lease(self._lease_seconds)
         self._lease.watch()
-        self._channel = ActorChannel(WorkerConfig | ToWorker, self._lease)
-        self._serving = asyncio.create_task(self._serve(self._channel))
+        self._channel = ToWorkerChannel(WorkerConfig | ToWorker, self._lease)
+        self._serving = asyncio.create_task(self._serve(program(self._channel)))
         self._lease.add_reply(0)
         return msgspec.msgpack.encode(hello)
 
@@ -145,15 +151,19 @@ class WorkerActor:
         """End the process; its commands end with it. Works without the daemon of the node."""
         os._exit(0)
 
-    async def _serve(self, channel: ActorChannel[WorkerConfig | ToWorker]) -> None:
+    def _load_program(self) -> Callable[[ToWorkerChannel], Coroutine[Any, Any, None]]:
         module, _, name = self._program.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+    async def _serve(self, program: Coroutine[Any, Any, None]) -> None:
+        assert self._channel is not None
         try:
-            await getattr(importlib.import_module(module), name)(channel)
+            await program
             self._failure = "the program has ended"
         except Exception as error:  # noqa: BLE001  the report of a run must say it
             traceback.print_exc()
             self._failure = f"{type(error).__name__}: {error}"
-        channel.end_call()
+        self._channel.end_call()
 
 
 def _has(path: str, nonce: str) -> bool:

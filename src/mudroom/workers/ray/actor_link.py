@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -138,10 +140,18 @@ class ActorLink:
         self._send(ActorStopped(self._number))
 
     def kill(self) -> None:
-        """End the process of the actor; its commands end with it."""
+        """End the process of the actor; its commands end with it.
+
+        Ray may be out of reach: then nothing is raised, and nobody waits. The lease ends the actor.
+        """
         if self._handle is not None:
-            self._handle.stop.remote()
-            self._ray.kill(self._handle)
+            with suppress(Exception):
+                self._handle.stop.remote()
+            threading.Thread(target=self._kill, args=(self._handle,), daemon=True).start()
+
+    def _kill(self, handle: ActorHandle) -> None:
+        with suppress(Exception):
+            self._ray.kill(handle)
 
     async def _start(self, request: HelloRequest) -> None:
         try:
@@ -205,7 +215,10 @@ class ActorLink:
 
     async def _is_gone(self, error: Exception) -> bool:
         """Return whether the process of the actor has ended for certain."""
-        return await asyncio.to_thread(self._ray.is_gone, error, self._node)
+        with suppress(Exception):  # also a TimeoutError: then it is not certain
+            async with asyncio.timeout(self._patience):
+                return await asyncio.to_thread(self._ray.is_gone, error, self._node)
+        return False
 
 
 def _describe(error: Exception) -> str:

@@ -14,11 +14,13 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..._platform.private_files import make_private_folder, write_private_file
+from ..._platform.private_files import make_private_folder
 from ..process.channel import Channel
 from .actor import WorkerActor
 from .actor_link import ActorHandle, ActorLink
@@ -180,11 +182,19 @@ def _protect_token() -> None:
     if os.environ[_AUTH_MODE] == _NO_AUTH or any(name in os.environ for name in names):
         return
     path = Path.home() / ".ray" / "auth_token"
-    if path.exists():
-        path.chmod(0o600)
-        return
+    if not path.exists():
+        _create_token(path)
+    path.chmod(0o600)
+
+
+def _create_token(path: Path) -> None:
+    """Write a new token, unless another session has just written one: that one stays."""
     make_private_folder(path.parent)
-    write_private_file(path, secrets.token_hex(32).encode())
+    with tempfile.NamedTemporaryFile(dir=path.parent) as file:  # its mode is 0600
+        file.write(secrets.token_hex(32).encode())
+        file.flush()
+        with suppress(FileExistsError):
+            os.link(file.name, path)
 
 
 def _first_line(error: Exception) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..._platform.private_files import write_private_file
+from ..._platform.private_files import make_private_folder, write_private_file
 from ..._platform.programs import end_program, start_program
 from ..._platform.scratch_dirs import ScratchDir
 from ...errors import UsageError
@@ -46,6 +46,7 @@ _EXIT_SECONDS = 10.0
 _FOLDER = "MUDROOM_RAY_FOLDER"
 """Variable by which the clean-up of orphans knows the processes of a cluster."""
 _DRIVER_ENDED = "the process that is connected to Ray has ended"
+_UNREADABLE = "it sent bytes that are not a message"
 
 
 class RayTransport:
@@ -69,6 +70,7 @@ class RayTransport:
         self._environ = environ
         self._address = {**os.environ, **environ}.get("RAY_ADDRESS", "")
         self._folders = folders
+        self._code = compute_code_digest()
         self.lease_seconds = lease_seconds
         self._scratch: ScratchDir | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -82,7 +84,7 @@ class RayTransport:
     def connect(self) -> RayConnection:
         """Return a connection to a new worker process."""
         self._count += 1
-        return RayConnection(self, self._count, self._folders)
+        return RayConnection(self, self._count, self._folders, self._code)
 
     async def start(self) -> int:
         """Start the driver process and return the number of processors of the cluster.
@@ -97,7 +99,7 @@ class RayTransport:
             config = self._make_config()
             own_end, its_end = socket.socketpair()
             with its_end:
-                self._process = await start_program(
+                process = await start_program(
                     *_COMMAND,
                     str(its_end.fileno()),
                     stdin=asyncio.subprocess.DEVNULL,
@@ -105,14 +107,24 @@ class RayTransport:
                     stderr=asyncio.subprocess.DEVNULL,
                     pass_fds=[its_end.fileno()],
                     start_new_session=True,
-                    env={**os.environ, **self._environ, _FOLDER: config.folder},
+                    env=self._list_variables(config),
                 )
-            channel = await Channel[ToTransport].open(own_end, ToTransport)
-            channel.send(config)
-            processors = await self._wait_until_ready(channel)
+            try:
+                channel = await Channel[ToTransport].open(own_end, ToTransport)
+                processors = await _greet(channel, config)
+            except BaseException:
+                await end_program(process)
+                raise
+            self._process = process
             self._channel = channel
-            self._dispatching = asyncio.create_task(self._dispatch(channel))
+            self._dispatching = asyncio.create_task(self._dispatch(channel, process))
             return processors
+
+    def _list_variables(self, config: DriverConfig) -> dict[str, str]:
+        """Return the variables of the driver process."""
+        # The clean-up of orphans looks for a path below the scratch directory.
+        mark = {_FOLDER: f"{config.folder}/ray"} if config.folder else {}
+        return {**os.environ, **self._environ, **mark}
 
     def _make_config(self) -> DriverConfig:
         if not self._address and self._scratch is None:
@@ -124,14 +136,6 @@ class RayTransport:
             program=self._program,
             lease_seconds=self.lease_seconds,
         )
-
-    async def _wait_until_ready(self, channel: Channel[ToTransport]) -> int:
-        message = await channel.receive()
-        if isinstance(message, DriverReady):
-            return message.processors
-        await channel.close()
-        failed = message if isinstance(message, DriverFailed) else DriverFailed(_DRIVER_ENDED, "")
-        raise UsageError(failed.message, where="worker", remedy=failed.remedy)
 
     async def open_actor(self, connection: RayConnection, hello: HelloRequest) -> None:
         """Have the driver create the actor of a connection. Raises UsageError."""
@@ -151,45 +155,72 @@ class RayTransport:
     async def close(self) -> None:
         """End the driver process, and with it a cluster that it started."""
         self._is_closed = True
-        if self._channel is not None:
-            await self._channel.close()
-        if self._dispatching is not None:
-            await self._dispatching
-        if self._process is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_EXIT_SECONDS):
-                    await self._process.wait()
-            await end_program(self._process)
-        if self._scratch is not None:
-            await asyncio.to_thread(self._scratch.remove)
+        try:
+            if self._channel is not None:
+                await self._channel.close()
+            if self._dispatching is not None:
+                await self._dispatching
+            if self._process is not None:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_EXIT_SECONDS):
+                        await self._process.wait()
+        finally:
+            if self._process is not None:
+                await end_program(self._process)
+            if self._scratch is not None:
+                await asyncio.to_thread(self._scratch.remove)
 
-    async def _dispatch(self, channel: Channel[ToTransport]) -> None:
-        while (message := await channel.receive()) is not None:
-            if isinstance(message, DriverReady | DriverFailed):
-                continue
-            if connection := self._connections.get(message.number):
-                connection.handle(message)
-        self._channel = None
-        await channel.close()
-        if self._process is not None and not self._is_closed:
-            await end_program(self._process)
-        for connection in list(self._connections.values()):
-            connection.end(_DRIVER_ENDED)
+    async def _dispatch(
+        self, channel: Channel[ToTransport], process: asyncio.subprocess.Process
+    ) -> None:
+        """Pass the messages of a driver to the connections, until it ends."""
+        try:
+            # What is not a message ends the driver: nothing after it can be read.
+            with suppress(msgspec.DecodeError):
+                while (message := await channel.receive()) is not None:
+                    self._pass_on(message)
+        finally:
+            # A new driver may start while this one ends: its connections go on.
+            connections = list(self._connections.values())
+            self._channel = None
+            try:
+                await channel.close()
+                if not self._is_closed:
+                    await end_program(process)
+            finally:
+                for connection in connections:
+                    connection.end(_DRIVER_ENDED)
+
+    def _pass_on(self, message: ToTransport) -> None:
+        if isinstance(message, DriverReady | DriverFailed):
+            return
+        connection = self._connections.get(message.number)
+        if connection is None:
+            return
+        try:
+            connection.handle(message)
+        except msgspec.DecodeError:
+            self.send(CloseActor(message.number))
+            self.forget(message.number)
+            connection.end(_UNREADABLE)
 
 
 class RayConnection:
     """The port WorkerConnection for an actor of Ray.
 
     Arguments:
-        number: of the actor. folders: see RayTransport.
+        number: of the actor. folders: see RayTransport. code: see `compute_code_digest`.
     """
 
-    def __init__(self, transport: RayTransport, number: int, folders: Sequence[str]) -> None:
+    def __init__(
+        self, transport: RayTransport, number: int, folders: Sequence[str], code: str
+    ) -> None:
         self.number = number
         self.pid: int | None = None
         self.loss = ""
         self._transport = transport
         self._folders = folders
+        self._code = code
         self._decoder = FrameDecoder[ToSession](ToSession)
         self._messages: deque[ToSession] = deque()
         self._arrival = asyncio.Event()
@@ -198,21 +229,30 @@ class RayConnection:
         self._hello: asyncio.Future[Hello] | None = None
 
     async def open(self, config: WorkerConfig) -> None:
-        """Start the actor and send it its config. Raises UsageError if its node is not fit."""
+        """Start the actor and send it its config. Raises UsageError if its node is not fit.
+
+        If that fails or is cancelled, the actor is ended.
+        """
         self._hello = asyncio.get_running_loop().create_future()
-        nonces = await asyncio.to_thread(_write_nonces, self._folders)
         try:
-            await self._transport.open_actor(self, HelloRequest(nonces))
-            hello = await self._hello
-        finally:
-            await asyncio.to_thread(_remove_files, nonces)
-        self.pid = hello.pid
-        try:
-            _check_node(hello)
-        except UsageError:
+            hello = await self._start(self._hello)
+            self.pid = hello.pid
+            _check_node(hello, self._code)
+        except BaseException as error:
+            self._hello.cancel()
+            if isinstance(error, UsageError):
+                self.loss = self.loss or str(error)
             await self.close()
             raise
         self.send(config)
+
+    async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
+        nonces = await asyncio.to_thread(_write_nonces, self._folders)
+        try:
+            await self._transport.open_actor(self, HelloRequest(nonces))
+            return await answer
+        finally:
+            await asyncio.to_thread(_remove_files, nonces)
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the actor."""
@@ -257,10 +297,9 @@ class RayConnection:
 
     def end(self, reason: str) -> None:
         """Handle the end of the driver: the actor has no lease any more, but may not know it."""
-        if self._has_ended:
-            return
-        self.loss = reason
-        self._end()
+        if not self._has_ended:
+            self.loss = reason
+            self._end()
         delay = self._transport.lease_seconds + MARGIN_SECONDS
         asyncio.get_running_loop().call_later(delay, self._stopped.set)
 
@@ -274,10 +313,23 @@ class RayConnection:
             )
 
 
-def _check_node(hello: Hello) -> None:
+async def _greet(channel: Channel[ToTransport], config: DriverConfig) -> int:
+    """Send a driver its config and return the processors of its cluster. Raises UsageError."""
+    try:
+        channel.send(config)
+        message = await channel.receive()
+        if isinstance(message, DriverReady):
+            return message.processors
+        failed = message if isinstance(message, DriverFailed) else DriverFailed(_DRIVER_ENDED, "")
+        raise UsageError(failed.message, where="worker", remedy=failed.remedy)
+    except BaseException:
+        await channel.close()
+        raise
+
+
+def _check_node(hello: Hello, code: str) -> None:
     """Raise UsageError if a node has other versions, or does not see the files."""
     python = platform.python_version()
-    code = compute_code_digest()
     if hello.code != code or _get_minor(hello.python) != _get_minor(python):
         raise UsageError(
             f"the node {hello.host} has mudroom {hello.code} and Python {hello.python}; here are "
@@ -304,7 +356,7 @@ def _write_nonces(folders: Sequence[str]) -> dict[str, str]:
     nonces: dict[str, str] = {}
     try:
         for folder in folders:
-            os.makedirs(folder, exist_ok=True)
+            make_private_folder(Path(folder))
             nonce = secrets.token_hex(16)
             path = Path(folder, f".mudroom-check-{nonce[:8]}")
             write_private_file(path, nonce.encode())

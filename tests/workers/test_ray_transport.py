@@ -1,0 +1,147 @@
+"""Connections to worker processes on other machines: lost actors and drivers, failed starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import UsageError
+from mudroom._platform.orphan_cleanup import remove_orphans
+from mudroom.testing.clock import run_virtual
+from mudroom.workers.ray.driver import _create_token
+from mudroom.workers.ray.driver_messages import (
+    ActorLost,
+    ActorReady,
+    CloseActor,
+    DriverConfig,
+    FromActor,
+    Hello,
+    HelloRequest,
+    OpenActor,
+    ToActor,
+)
+from mudroom.workers.ray.transport import RayConnection, RayTransport
+
+from ..waiting import block_until, wait_until
+
+NEVER_SENT: Any = None
+HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="other", unseen=())
+
+
+class ScriptedTransport(RayTransport):
+    """Transport whose driver does nothing; it keeps the messages to it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("program:serve", {}, [str(folder)])
+        self.sent: list[OpenActor | ToActor | CloseActor] = []
+
+    async def open_actor(self, connection: RayConnection, hello: HelloRequest) -> None:
+        self._connections[connection.number] = connection
+        self.send(OpenActor(connection.number, hello))
+
+    def send(self, message: OpenActor | ToActor | CloseActor) -> None:
+        self.sent.append(message)
+
+
+def list_drivers() -> list[int]:
+    """Return the driver processes that this process has started."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    children = {pid for task in tasks for pid in task.read_text().split()}
+    return [
+        int(pid)
+        for pid in children
+        if b"mudroom.workers.ray.driver" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_a_lost_actor_has_stopped_after_its_lease_when_the_driver_ends_too(tmp_path: Path) -> None:
+    async def run() -> float:
+        connection = ScriptedTransport(tmp_path).connect()
+        connection.handle(ActorLost(connection.number, "no answer"))
+        connection.end("the driver has ended")
+        assert connection.loss == "no answer"
+        assert await connection.receive() is None
+        await connection.wait_until_stopped()
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(run()) >= 8.5
+
+
+def test_an_actor_that_sends_no_messages_is_ended_and_the_others_go_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        transport = ScriptedTransport(tmp_path)
+        connections = [transport.connect(), transport.connect()]
+        for connection in connections:
+            await transport.open_actor(connection, HelloRequest({}))
+        transport._pass_on(FromActor(1, b"\x00\x00\x00\x01\xc1"))
+        assert transport.sent[-1] == CloseActor(1)
+        assert await connections[0].receive() is None
+        assert connections[0].loss == "it sent bytes that are not a message"
+        assert connections[1].loss == ""
+        await connections[0].wait_until_stopped()
+
+    run_virtual(run())
+
+
+async def test_a_cancelled_start_ends_its_actor(tmp_path: Path) -> None:
+    transport = ScriptedTransport(tmp_path)
+    connection = transport.connect()
+    opening = asyncio.create_task(connection.open(NEVER_SENT))
+    await wait_until(lambda: bool(transport.sent))
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert transport.sent[-1] == CloseActor(1)
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) -> None:
+    transport = ScriptedTransport(tmp_path)
+    connection = transport.connect()
+    opening = asyncio.create_task(connection.open(NEVER_SENT))
+    await wait_until(lambda: bool(transport.sent))
+    connection.handle(ActorReady(1, HELLO))
+    with pytest.raises(UsageError, match="the node far has mudroom other"):
+        await opening
+    assert "the node far has mudroom other" in connection.loss
+    assert transport.sent[-1] == CloseActor(1)
+
+
+async def test_a_cancelled_connection_to_the_cluster_leaves_no_driver(tmp_path: Path) -> None:
+    transport = RayTransport("program:serve", {"RAY_ADDRESS": "127.0.0.1:1"}, [])
+    starting = asyncio.create_task(transport.start())
+    await wait_until(lambda: bool(list_drivers()))
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert not list_drivers()
+    await transport.close()
+
+
+def test_processes_of_a_cluster_whose_session_was_killed_are_ended(tmp_path: Path) -> None:
+    folder = tmp_path / f"mudroom-1-{0:012x}"
+    config = DriverConfig(address="", folder=str(folder), program="", lease_seconds=8.0)
+    environ = RayTransport("program:serve", {}, [])._list_variables(config)
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(command, env=environ) as process:
+        block_until(lambda: b"time.sleep" in Path(f"/proc/{process.pid}/cmdline").read_bytes())
+        folder.mkdir()
+        remove_orphans(str(tmp_path))
+        assert process.wait(30) < 0
+
+
+def test_a_token_that_another_session_has_just_made_stays(tmp_path: Path) -> None:
+    path = tmp_path / ".ray" / "auth_token"
+    _create_token(path)
+    token = path.read_text()
+    _create_token(path)
+    assert path.read_text() == token
+    assert len(token) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(path.parent) == ["auth_token"]
