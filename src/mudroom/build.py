@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -54,7 +55,6 @@ from .options import SessionOptions, parse_worker
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
-from .permissions.rules import Verdict
 from .projections.past_events import PastEvents
 from .recorded_options import find_folder, find_home, get_environ
 from .tools._sources import SessionToolSources
@@ -128,18 +128,15 @@ async def open_resources(
 
     Raises UsageError or JournalError.
     """
-    return await _Builder(options).build(watchers, past_events)
-
-
-def list_grants(options: SessionOptions) -> tuple[str, ...]:
-    """Return the rights beyond the sandbox that the caller gave, for the record."""
-    grants = ["network"] if options.allow_net else []
-    grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
-    return tuple(grants)
+    builder = _Builder(options)
+    async with builder.undo:
+        resources = await builder.build(watchers, past_events)
+        builder.undo.pop_all()
+    return resources
 
 
 class _Builder:
-    """Builder for one session: its options, and the facts that several steps need."""
+    """Builder for one session. `undo` closes what is open; empty it when all is built."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
@@ -156,6 +153,10 @@ class _Builder:
         )
         self._notices: list[str] = []
         self._servers = open_servers(options, self._folder, self._home, self._environ)
+        self.undo = AsyncExitStack()
+        self.undo.push_async_callback(self._models.close)
+        if self._servers:
+            self.undo.push_async_callback(self._servers.close)
         self._board: SessionBoard | None = None
         self._board_offer: BoardOffer = ""
         self._tracing: SessionTracing | None = None
@@ -187,6 +188,7 @@ class _Builder:
             toolbox,
             lambda name: not self._options.permissions.denies_tool(name),
         )
+        self.undo.push_async_callback(sources.close)
         self._notices.extend(await sources.open())
         self._start_tracing(watchers)
         await self._open_needed_board()
@@ -212,6 +214,7 @@ class _Builder:
         self._board_offer = choose_board_offer(self._options, agents)
         if self._board_offer:
             self._board = open_board(self._home, self._folder, self._options.id)
+            self.undo.push_async_callback(self._board.close)
 
     async def _open_needed_board(self) -> None:
         # The claims of worker processes need the lock of the session from the start.
@@ -221,11 +224,13 @@ class _Builder:
 
     def _start_tracing(self, watchers: list[Callable[[AnyEvent], None]]) -> None:
         if self._tracing:
+            self.undo.push_async_callback(self._tracing.close)
             self._tracing.start()
             watchers.append(self._tracing.observe)
 
     async def _open_journal(self) -> SessionJournal:
         journal = await open_journal(self._options, self._home)
+        self.undo.push_async_callback(journal.close)
         self._notices.extend(getattr(journal, "notices", ()))
         return SessionJournal(journal)
 
@@ -244,6 +249,7 @@ class _Builder:
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
+        self.undo.callback(environments.shared.sandbox.close)
         redact = Redactor({**os.environ, **self._environ})
         self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))

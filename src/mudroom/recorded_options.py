@@ -17,6 +17,7 @@ from .errors import JournalDamaged, UsageError
 from .journals.sessions import stream_events
 from .open_adapters import open_store
 from .options import SessionOptions
+from .permissions.rules import Verdict
 from .pricing import calculate_cost
 from .projections.open_events import OpenEvents
 from .tools import BOARD_TOOLS
@@ -168,3 +169,10 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
     async for event in stream_events(store, session):
         recorded.apply(event)
     return session
+
+
+def list_grants(options: SessionOptions) -> tuple[str, ...]:
+    """Return the rights beyond the sandbox that the caller gave, for the record."""
+    grants = ["network"] if options.allow_net else []
+    grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
+    return tuple(grants)

@@ -92,7 +92,7 @@ class Session(RunControls, ServerControls, TaskCalls):
         if recorded is not None:
             await self._continue_record(runner, recorded)
         await runner.resources.models.load_replays()
-        runner.record_opening(self.id, self.cwd, build.list_grants(self._options))
+        runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
         if hooks := runner.resources.services.hooks:
             await hooks.on_session_start(_choose_source(self._options))
 
