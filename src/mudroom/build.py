@@ -249,7 +249,6 @@ class _Builder:
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
-        self.undo.callback(environments.shared.sandbox.close)
         redact = Redactor({**os.environ, **self._environ})
         self._tracing = open_tracing(options, self._environ, redact, self._notices)
         toolbox.update(self._collect_tools(catalog, environments.shared, limits))
@@ -362,6 +361,7 @@ class _Builder:
             readable=readable,
         )
         shared = factory.open(self._folder, self._notices, workspace=options.workspace)
+        self.undo.callback(shared.sandbox.close)
         if not isinstance(options.sandbox, str) or options.workspace is not None:
             if options.isolate or options.check:
                 raise UsageError(
