@@ -184,7 +184,7 @@ async def test_a_run_that_ends_three_worker_processes_is_lost(tmp_path: Path) ->
         event.report for event in events if isinstance(event, RunFinished) and event.run == "1.1.1"
     ]
     assert lost.reason is Reason.LOST
-    assert lost.error.startswith("3 worker processes ended while they executed this run; the last")
+    assert lost.error.startswith("could not be executed in 3 worker processes; the last")
     assert lost.error in report.text
     assert lost.turns == 3 and lost.usage.total_tokens > 0
     assert (tmp_path / "log").read_text() == "0\n1\n2\n"

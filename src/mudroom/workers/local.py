@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from .._core.agents import WorkspaceKind
 from .._core.budgets import Grant
 from .._core.events import RunStarted
-from .._core.messages import Usage
 from .._core.ports import Environment, ToolServers, Worker
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
@@ -295,7 +294,9 @@ class LocalWorker:
         past = self._services.past_events.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
             if report := find_report(past):
-                self._charge_past_run(meter, report)
+                from .past_report import charge_past_run
+
+                charge_past_run(meter, self._services.past_events, report)
                 return report
             brief = replace(past[0].brief, history=brief.history)
             # The age of a resumed run counts from its first start, and so does its time limit.
@@ -335,17 +336,6 @@ class LocalWorker:
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
     ) -> RunContext:
         return RunContext(brief, meter, self._services, self._child_worker, control, environment)
-
-    def _charge_past_run(self, meter: Meter, report: Report) -> None:
-        from .._engine.resume import sum_estimates
-
-        past = self._services.past_events
-        below = (past[run][0] for run in past.walk_below(report.run_id))
-        children = sum(
-            isinstance(event, RunStarted) and not event.brief.is_compaction for event in below
-        )
-        meter.charge(report.usage, report.usd, sum_estimates(past, report.run_id))
-        meter.add_usage(Usage(), 0.0, children)
 
 
 async def _close_after(run: Coroutine[Any, Any, Report], servers: ToolServers) -> Report:

@@ -16,6 +16,7 @@ from .._core.messages import Usage
 from .._core.runs import Reason, Report
 from .._engine.call_batch import CallOutcome
 from .._engine.evidence import Evidence
+from .._engine.meters.meter import Meter
 from .._engine.meters.run_timer import sum_worked_seconds
 from .._engine.resume import sum_estimates
 from .._engine.session_context import SessionServices
@@ -61,6 +62,20 @@ def make_past_report(
         agent=brief.agent.name,
         model=brief.model,
     )
+
+
+def charge_past_run(meter: Meter, past: PastEvents, report: Report[Any]) -> None:
+    """Charge the meter of a run that does not continue with what the run and those below it spent.
+
+    Arguments:
+        past: events of the run and of those below it.
+    """
+    below = (past[run][0] for run in past.walk_below(report.run_id))
+    children = sum(
+        isinstance(event, RunStarted) and not event.brief.is_compaction for event in below
+    )
+    meter.charge(report.usage, report.usd, sum_estimates(past, report.run_id))
+    meter.add_usage(Usage(), 0.0, children)
 
 
 def _sum_answers(

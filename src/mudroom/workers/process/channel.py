@@ -1,4 +1,4 @@
-"""Channel: msgpack frames over a socket pair."""
+"""Channel: msgpack frames over a socket pair. `start_connected` starts the program at its end."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import socket
 from collections import deque
 from types import UnionType
-from typing import Generic
+from typing import Any, Generic
 
 import msgspec
 
+from ..._platform.programs import end_program, start_program
 from ..remote.frames import FrameDecoder, Received, encode_frame
 
 _READ_SIZE = 1 << 18
@@ -64,3 +65,35 @@ class Channel(Generic[Received]):
             await self._writer.wait_closed()
         except ConnectionError:
             return
+
+
+async def start_connected(
+    *command: str, received: UnionType, **options: Any
+) -> tuple[asyncio.subprocess.Process, Channel[Any]]:
+    """Start a program and return it with a channel to it. A cancel ends it first.
+
+    Arguments:
+        command: command line; the number of the program's socket is added.
+        received: union type of the messages that arrive here.
+        options: see `start_program`.
+    """
+    own_end, its_end = socket.socketpair()
+    try:
+        with its_end:
+            process = await start_program(
+                *command,
+                str(its_end.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[its_end.fileno()],
+                start_new_session=True,
+                **options,
+            )
+    except BaseException:
+        own_end.close()
+        raise
+    try:
+        return process, await Channel[Any].open(own_end, received)
+    except BaseException:
+        own_end.close()
+        await end_program(process)
+        raise

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 
-from ..._platform.programs import end_program, start_program
+from ..._platform.programs import end_program
 from ..remote.messages import ToSession, WorkerConfig
-from .channel import Channel
+from .channel import Channel, start_connected
 
 _EXIT_SECONDS = 2.0
 
@@ -55,16 +54,7 @@ class ProcessConnection:
 
     async def open(self, config: WorkerConfig) -> None:
         """Start the process and send it its config."""
-        own_end, its_end = socket.socketpair()
-        with its_end:
-            self._process = await start_program(
-                *self._command,
-                str(its_end.fileno()),
-                stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[its_end.fileno()],
-                start_new_session=True,
-            )
-        self._channel = await Channel[ToSession].open(own_end, ToSession)
+        self._process, self._channel = await start_connected(*self._command, received=ToSession)
         self._channel.send(config)
 
     def send(self, message: msgspec.Struct) -> None:
@@ -78,10 +68,8 @@ class ProcessConnection:
         return await self._channel.receive()
 
     async def wait_until_stopped(self) -> None:
-        """Wait for the end of the process."""
-        assert self._channel is not None and self._process is not None
-        await self._channel.close()
-        await self._process.wait()
+        """Wait for the end of the process; one that does not end is killed."""
+        await self.close()
 
     async def close(self) -> None:
         """End the process; it ends its commands first."""

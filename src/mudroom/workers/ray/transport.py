@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import secrets
-import socket
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -16,10 +15,10 @@ from pathlib import Path
 import msgspec
 
 from ..._platform.private_files import make_private_folder, write_private_file
-from ..._platform.programs import end_program, start_program
+from ..._platform.programs import end_program
 from ..._platform.scratch_dirs import ScratchDir
 from ...errors import UsageError
-from ..process.channel import Channel
+from ..process.channel import Channel, start_connected
 from ..remote.frames import FrameDecoder, encode_frame
 from ..remote.messages import ToSession, WorkerConfig
 from .code_digest import compute_code_digest
@@ -97,20 +96,14 @@ class RayTransport:
             if self._is_closed:
                 raise UsageError("the session is closed", where="worker")
             config = self._make_config()
-            own_end, its_end = socket.socketpair()
-            with its_end:
-                process = await start_program(
-                    *_COMMAND,
-                    str(its_end.fileno()),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.DEVNULL,
-                    stderr=asyncio.subprocess.DEVNULL,
-                    pass_fds=[its_end.fileno()],
-                    start_new_session=True,
-                    env=self._list_variables(config),
-                )
+            process, channel = await start_connected(
+                *_COMMAND,
+                received=ToTransport,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=self._list_variables(config),
+            )
             try:
-                channel = await Channel[ToTransport].open(own_end, ToTransport)
                 processors = await _greet(channel, config)
             except BaseException:
                 await end_program(process)

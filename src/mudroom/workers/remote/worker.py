@@ -19,7 +19,7 @@ from ..._engine.recorded_conversations import find_report
 from ..._engine.session_context import SessionServices
 from ...projections.past_events import PastEvents
 from ..local import LocalWorker, TaskHandle
-from ..past_report import make_past_report
+from ..past_report import charge_past_run, make_past_report
 from .assigned_run import AssignedRun
 from .connection import WorkerTransport
 from .messages import Cancel, Detach, SendMessage, StopCommand, WorkerConfig, WrapUp
@@ -27,10 +27,15 @@ from .worker_handle import WorkerHandle, WorkerLost
 
 MAX_STARTS = 3
 """Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
+_UNKNOWN_CHANGES = "the worker processes of a child ended"
 
 
 class RemoteRunHandle(TaskHandle):
-    """The port RunHandle for a run in a worker process."""
+    """The port RunHandle for a run in a worker process.
+
+    Attributes:
+        is_ending: the end of the run is recorded here; a request to stop it comes too late.
+    """
 
     def __init__(self, run_id: str, services: SessionServices) -> None:
         super().__init__(run_id, services)
@@ -38,6 +43,12 @@ class RemoteRunHandle(TaskHandle):
         self._assigned: AssignedRun | None = None
         self._messages: list[InboxMessage] = []
         self._stop_requests: list[WrapUp | Cancel] = []
+        self.is_ending = False
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True after a request to cancel the run."""
+        return any(isinstance(request, Cancel) for request in self._stop_requests)
 
     def bind(self, process: WorkerHandle, assigned: AssignedRun) -> None:
         """Set the process that executes the run, and send it the earlier stop requests."""
@@ -46,6 +57,10 @@ class RemoteRunHandle(TaskHandle):
         assigned.on_begin = self._repeat_messages
         for request in self._stop_requests:
             process.send(request)
+
+    def unbind(self) -> None:
+        """Note that the process was lost: the run waits for another one."""
+        self._process = None
 
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run. Return False if it has not begun or is ending."""
@@ -78,7 +93,12 @@ class RemoteRunHandle(TaskHandle):
 
     def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
         """Stop the run and all runs below it. Return False if that is done already."""
-        return self._request_stop(Cancel(self.run_id, reason))
+        if not self._request_stop(Cancel(self.run_id, reason)):
+            return False
+        self.stop_reason = reason
+        if self._process is None and self.task is not None:
+            self.task.cancel()  # no process has the run
+        return True
 
     def detach(self, work_id: str = "") -> bool:
         """Have calls of the run return whose work goes on in the background."""
@@ -99,7 +119,7 @@ class RemoteRunHandle(TaskHandle):
         return True
 
     def _has_ended(self) -> bool:
-        return self.task is not None and self.task.done()
+        return self.is_ending or (self.task is not None and self.task.done())
 
     def _request_stop(self, request: WrapUp | Cancel) -> bool:
         """Send a request to stop; nothing may follow a Cancel, and no request is sent twice."""
@@ -252,11 +272,14 @@ class RemoteWorker:
         Without this call a worker process starts with its first run.
         """
         openings = (process.open() for process in self._processes)
-        outcomes = await asyncio.gather(*openings, return_exceptions=True)
-        for outcome in outcomes:
-            if outcome is not None:
-                await self.close()
-                raise outcome
+        try:
+            outcomes = await asyncio.gather(*openings, return_exceptions=True)
+            for outcome in outcomes:
+                if outcome is not None:
+                    raise outcome
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Cancel the runs that still work, wait for their end, and end all worker processes."""
@@ -280,7 +303,7 @@ class RemoteWorker:
     async def _execute_assigned(
         self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
     ) -> Report[Any]:
-        loss = ""
+        loss: str | None = None
         for _ in range(MAX_STARTS):
             process = self._choose_process()
             on_start = partial(handle.bind, process, assigned)
@@ -288,9 +311,19 @@ class RemoteWorker:
                 return await process.run(assigned, brief, grant, on_start)
             except WorkerLost as lost:
                 loss = str(lost)
+                handle.unbind()
                 assigned.live.clear()
                 assigned.refund()
-        return await self._record_lost(brief, assigned, loss)
+            except asyncio.CancelledError:
+                if loss is None or not handle.is_cancelled:
+                    raise  # it has not begun: the handle makes the report
+            if handle.is_cancelled:
+                handle.is_ending = True
+                return await self._record_end(brief, assigned, handle.stop_reason)
+        handle.is_ending = True
+        error = f"could not be executed in {MAX_STARTS} worker processes"
+        error = f"{error}; the last one: {loss}" if loss else error
+        return await self._record_end(brief, assigned, Reason.LOST, error)
 
     def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
         past = self._services.past_events
@@ -309,22 +342,24 @@ class RemoteWorker:
         connection = self._transport.connect()
         return WorkerHandle(connection, self._config, self._services, self._get_rate_limiter)
 
-    async def _record_lost(self, brief: Brief, assigned: AssignedRun, loss: str) -> Report[Any]:
-        error = f"{MAX_STARTS} worker processes ended while they executed this run"
-        past = make_past_report(
-            self._services, PastEvents(assigned.recorded), brief.run_id, Reason.LOST
-        )
+    async def _record_end(
+        self, brief: Brief, assigned: AssignedRun, reason: Reason, error: str = ""
+    ) -> Report[Any]:
+        """Record the end of a run that has lost its process, and return its report."""
+        past = PastEvents(assigned.recorded)
+        has_begun = bool(assigned.recorded.get(brief.run_id))
+        report = make_past_report(self._services, past, brief.run_id, reason)
         report = replace(
-            past,
+            report,
             agent=brief.agent.name,
             model=brief.model,
-            error=f"{error}; the last one: {loss}" if loss else error,
-            unknown_changes="the worker processes of a child ended",
+            error=error,
+            unknown_changes=report.unknown_changes or (_UNKNOWN_CHANGES if has_begun else ""),
         )
         # The charges of the lost processes were taken back; what the record has was spent.
-        assigned.meter.add_usage(report.usage, report.usd)
+        charge_past_run(assigned.meter, past, report)
         assigned.meter.add_turns(report.turns)
-        if assigned.recorded.get(brief.run_id):
+        if has_begun:
             now = self._services.clock.now()
             ended = RunFinished(at=now, run=brief.run_id, report=report)
             await self._services.journal.append(ended)

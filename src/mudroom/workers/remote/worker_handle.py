@@ -96,7 +96,7 @@ class WorkerHandle:
         assigned.report = asyncio.get_running_loop().create_future()
         try:
             try:
-                await self.open()
+                await self._wait_until_open()
             except UsageError as error:
                 raise WorkerLost(str(error)) from error
             if self.is_lost:
@@ -138,10 +138,18 @@ class WorkerHandle:
             self._bridge = ModelBridge(self._services.get_model, self.send)
             self._start_task(self._serve(self._bridge), self._tasks)
 
-    def _start_task(self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+    async def _wait_until_open(self) -> None:
+        """Start the process, if that is not done. A cancel ends the wait, not the start."""
+        if self._bridge is None and not self.is_lost:
+            await asyncio.shield(self._start_task(self.open(), self._tasks))
+
+    def _start_task(
+        self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+        return task
 
     async def _serve(self, bridge: ModelBridge) -> None:
         while (message := await self._connection.receive()) is not None:
