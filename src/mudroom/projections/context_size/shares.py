@@ -8,6 +8,7 @@ import msgspec
 
 from ..._core.events import RunResumed, RunStarted, StoredEvent, ToolCallStarted
 from ..._core.messages import AssistantMessage, Message, ToolCallBlock, ToolResultBlock, UserBlock
+from ..._core.run_ids import is_child_id
 from ..._core.runs import RequestHead
 from ..._core.token_counts import estimate_block_tokens, estimate_tokens
 
@@ -15,7 +16,8 @@ from ..._core.token_counts import estimate_block_tokens, estimate_tokens
 class ContextShares:
     """Fold of the events of a session into what the shares of a context need beside its messages.
 
-    It keeps system prompts and tools once, and the ids of the calls that started children.
+    It keeps system prompts and tools once, and the ids of the calls of root runs
+    that started children.
     """
 
     def __init__(self) -> None:
@@ -26,8 +28,9 @@ class ContextShares:
 
     def apply(self, event: StoredEvent) -> None:
         """Add the next event."""
-        if isinstance(event, ToolCallStarted) and event.view == "run":
-            self._child_calls.add(event.call.id)
+        if isinstance(event, ToolCallStarted):
+            if event.view == "run" and not is_child_id(event.run):
+                self._child_calls.add(event.call.id)
         elif isinstance(event, RunStarted | RunResumed) and event.head:
             head = event.head
             for name, part in head.parts.items():
@@ -45,17 +48,24 @@ class ContextShares:
             messages: the conversation.
         """
         head = self._heads.get(self._head_of_run.get(run, ""))
-        shares = {"instructions": 0, "tool descriptions": 0, "your messages": 0, "answers": 0}
-        shares |= {"tool calls": 0, "tool results": 0, "child reports": 0}
+        shares = {
+            "instructions": 0,
+            "tool descriptions": 0,
+            "your messages": 0,
+            "answers": 0,
+            "tool calls": 0,
+            "tool results": 0,
+            "child reports": 0,
+        }
         if head:
             shares["instructions"] = self._sizes.get(head.system, 0)
             shares["tool descriptions"] = sum(self._sizes.get(tool, 0) for tool in head.tools)
         for message in messages:
             if isinstance(message, AssistantMessage):
                 calls = [block for block in message.content if isinstance(block, ToolCallBlock)]
-                sizes = estimate_block_tokens(message.content), estimate_block_tokens(calls)
-                shares["answers"] += sizes[0] - sizes[1]
-                shares["tool calls"] += sizes[1]
+                call_tokens = estimate_block_tokens(calls)
+                shares["answers"] += estimate_block_tokens(message.content) - call_tokens
+                shares["tool calls"] += call_tokens
             else:
                 self._add_user_message(shares, message.content)
         return [(name, size) for name, size in shares.items() if size]
