@@ -12,6 +12,10 @@ from aiohttp.test_utils import TestServer
 from mudroom import ServerSpec
 
 SESSION = "Mcp-Session-Id"
+LISTS = {
+    "tools/list": {"tools": [{"name": "add", "inputSchema": {"type": "object"}}]},
+    "prompts/list": {"prompts": [{"name": "review"}]},
+}
 
 
 class OldHttpServer:
@@ -23,6 +27,7 @@ class OldHttpServer:
     Attributes:
         url: its address. sessions: ids of the open ones.
         calls: ids of the sessions of the calls that were carried out.
+        forgets_before: method whose request finds that the server has forgotten its sessions, once.
         before_call: awaited before a call is carried out.
     """
 
@@ -33,6 +38,7 @@ class OldHttpServer:
         self.calls: list[str] = []
         self.before_call: Callable[[], Any] | None = None
         self.forgets_all = False
+        self.forgets_before = ""
         self._has_body = has_body
 
     def make_spec(self) -> ServerSpec:
@@ -47,6 +53,9 @@ class OldHttpServer:
         method, number = message["method"], message.get("id")
         if method == "initialize":
             return self._greet(message)
+        if method == self.forgets_before:
+            self.forgets_before = ""
+            self.sessions.clear()
         session = request.headers.get(SESSION, "")
         if not session:
             return web.Response(status=400, text="no session")
@@ -58,9 +67,8 @@ class OldHttpServer:
             )
         if number is None:
             return web.Response(status=202)
-        if method == "tools/list":
-            tool = {"name": "add", "inputSchema": {"type": "object"}}
-            return self._send(number, {"tools": [tool]})
+        if method in LISTS:
+            return self._send(number, LISTS[method])
         if method == "tools/call":
             if self.before_call:
                 await self.before_call()
@@ -76,7 +84,7 @@ class OldHttpServer:
             self.sessions.add(session)
         result: dict[str, Any] = {
             "protocolVersion": message["params"]["protocolVersion"],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {}, "prompts": {}},
             "serverInfo": {"name": "old", "version": "1"},
         }
         response = self._send(message["id"], result)

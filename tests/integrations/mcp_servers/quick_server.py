@@ -29,7 +29,7 @@ TOOLS = [
     {"name": "ask", "description": "Ask the user.", "inputSchema": {"type": "object"}},
     {"name": "change", "description": "Change the tools.", "inputSchema": {"type": "object"}},
 ]
-OFFERS = {"prompts": {}, "resources": {}} if FAULT == "offers" else {}
+OFFERS = {"prompts": {}, "resources": {}} if "offers" in FAULT else {}
 PROMPT = {
     "name": "summarize",
     "description": "Summarize a topic.",
@@ -145,6 +145,9 @@ for line in sys.stdin:
     elif OFFERS and method in ("prompts/list", "resources/list", "resources/templates/list"):
         key = "resourceTemplates" if "templates" in method else method.split("/")[0]
         place = int(message.get("params", {}).get("cursor") or 0)
+        if place and FAULT == "offers_one_page":
+            send(id=number, error={"code": -32603, "message": "the index is broken"})
+            continue
         more = {"nextCursor": str(place + 1)} if place + 1 < len(LISTS[key]) else {}
         answer(number, {key: LISTS[key][place : place + 1], **more})
     elif OFFERS and method == "prompts/get":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
-from mudroom.integrations.mcp_servers.listing import ListedTool
+from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
 
 from ...waiting import wait_until
 from .old_http_server import OldHttpServer, serve_old
@@ -69,6 +69,21 @@ async def test_a_server_that_forgets_each_session_is_named_plainly(tmp_path: Pat
         with pytest.raises(ServerError, match="cannot be used: it has forgotten the session"):
             await add(connection)
         assert server.calls == ["s1"]
+        await connection.close()
+
+
+async def test_a_session_forgotten_while_prompts_are_listed_gives_no_listing(
+    tmp_path: Path,
+) -> None:
+    listings: list[Listing] = []
+    async with serve_old() as server:
+        connection = Connection(server.make_spec(), str(tmp_path), {}, listings.append)
+        server.forgets_before = "prompts/list"
+        with pytest.raises(ServerError, match="it has forgotten the session"):
+            await connection.open()
+        assert not listings
+        await connection.open()
+        assert [[prompt.name for prompt in each.prompts] for each in listings] == [["review"]]
         await connection.close()
 
 

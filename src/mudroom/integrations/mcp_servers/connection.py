@@ -272,6 +272,7 @@ class Connection:
     async def _serve(self, link: Link) -> None:
         await load_package()
         from . import package_client
+        from .package_listings import list_offers
 
         async with AsyncExitStack() as stack:
             if self.spec.transport == "stdio":
@@ -295,7 +296,7 @@ class Connection:
                     known_protocol=self._past.protocol,
                 )
             )
-            listing = await package_client.list_offers(client)
+            listing = await list_offers(client)
             self._past.protocol = listing.protocol
             self._on_listing(listing)
             listener = asyncio.create_task(self._listen(client))
@@ -319,9 +320,11 @@ class Connection:
         task.add_done_callback(self._tasks.discard)
 
     async def _refresh(self) -> None:
+        from .package_listings import list_offers
+
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
-            self._on_listing(await _get_package().list_offers(link.client.result()))
+            self._on_listing(await list_offers(link.client.result()))
 
     async def restart(self) -> None:
         """End the server and start it again; its open calls fail. Raises ServerError."""
@@ -362,7 +365,7 @@ async def load_package() -> None:
     """Import the client of the package in a thread. Raises ServerError if it is not installed."""
     if find_spec("mcp") is None:
         raise ServerError("the package mcp is not installed", remedy=f"Run: {INSTALL_COMMAND}")
-    await asyncio.to_thread(import_module, f"{__package__}.package_client")
+    await asyncio.to_thread(import_module, f"{__package__}.package_listings")
 
 
 def _get_package():

@@ -30,11 +30,10 @@ from .elicitation import InputReply
 from .listing import Content, ServerResult
 from .logins.oauth import LoginProvider
 from .logins.stored_logins import LoginFile
-from .package_listings import list_offers
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
 
-__all__ = ["Client", "MCPError", "StdioTransport", "list_offers"]
+__all__ = ["Client", "MCPError", "StdioTransport"]
 
 _CONNECT_SECONDS = 30.0
 _READ_SECONDS = 3_600.0

@@ -13,6 +13,7 @@ from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
 
 from .listing import ListedPrompt, ListedResource, ListedTool, Listing
+from .package_client import describe_error, is_lost
 
 MAX_PAGES = 50
 MAX_ITEMS = 2_000
@@ -41,8 +42,10 @@ async def list_offers(client: Client) -> Listing:
             "tools",
             faults,
         )
-        unique = {tool.name: tool for tool in reversed(listed)}
-        tools = [_convert_tool(unique.pop(tool.name)) for tool in listed if tool.name in unique]
+        first_by_name: dict[str, mcp_types.Tool] = {}
+        for tool in listed:
+            first_by_name.setdefault(tool.name, tool)
+        tools = [_convert_tool(tool) for tool in first_by_name.values()]
     prompts: list[ListedPrompt] = []
     resources: list[ListedResource] = []
     if capabilities.prompts is not None:
@@ -68,17 +71,28 @@ async def _list_pages(
     get_items: Callable[[Page], list[Item]],
     noun: str,
     faults: list[str],
+    *,
+    is_optional: bool = False,
 ) -> list[Item]:
     """Return the items of all pages, up to the limits.
 
     Arguments:
         load: returns the page of a cursor.
         noun: names the items. faults: a line is added if items are left out.
+        is_optional: keep the pages before one that the server refuses, in place of an error.
     """
     items: list[Item] = []
     cursor: str | None = None
     for _ in range(MAX_PAGES):
-        page = await load(cursor)
+        try:
+            page = await load(cursor)
+        except MCPError as error:
+            if not is_optional or is_lost(error):
+                raise
+            if cursor:
+                cause = describe_error(error)
+                faults.append(f"the list of {noun} broke off after {len(items)}: {cause}")
+            return items
         items += get_items(page)
         cursor = page.next_cursor
         if not cursor or len(items) > MAX_ITEMS:
@@ -89,27 +103,13 @@ async def _list_pages(
     return items
 
 
-async def _list_optional(
-    load: Callable[[str | None], Awaitable[Page]],
-    get_items: Callable[[Page], list[Item]],
-    noun: str,
-    faults: list[str],
-) -> list[Item]:
-    """Return the items of all pages, none if the server cannot list them; see `_list_pages`."""
-    try:
-        return await _list_pages(load, get_items, noun, faults)
-    except MCPError as error:
-        if error.error.code == mcp_types.CONNECTION_CLOSED:
-            raise
-        return []
-
-
 async def _list_prompts(client: Client, faults: list[str]) -> list[ListedPrompt]:
-    prompts = await _list_optional(
+    prompts = await _list_pages(
         lambda cursor: client.list_prompts(cursor=cursor),
         lambda page: page.prompts,
         "prompts",
         faults,
+        is_optional=True,
     )
     return [
         ListedPrompt(
@@ -123,17 +123,19 @@ async def _list_prompts(client: Client, faults: list[str]) -> list[ListedPrompt]
 
 
 async def _list_resources(client: Client, faults: list[str]) -> list[ListedResource]:
-    resources = await _list_optional(
+    resources = await _list_pages(
         lambda cursor: client.list_resources(cursor=cursor),
         lambda page: page.resources,
         "resources",
         faults,
+        is_optional=True,
     )
-    templates = await _list_optional(
+    templates = await _list_pages(
         lambda cursor: client.list_resource_templates(cursor=cursor),
         lambda page: page.resource_templates,
         "templates of resources",
         faults,
+        is_optional=True,
     )
     listed = [ListedResource(str(each.uri), each.title or each.name) for each in resources]
     return listed + [
