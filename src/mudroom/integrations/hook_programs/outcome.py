@@ -20,6 +20,7 @@ Decision = Literal["", "allow", "ask", "defer", "deny"]
 _ORDER: tuple[Decision, ...] = ("", "allow", "ask", "defer", "deny")
 """Decisions of several hooks: a later one replaces an earlier one."""
 _OLD_DECISIONS: dict[str, Decision] = {
+    "": "",
     "approve": "allow",
     "allow": "allow",
     "block": "deny",
@@ -110,9 +111,10 @@ def read_output(event: str, output: object) -> HookOutcome:
     if named != event:
         return HookOutcome(failure=f"its output is for the event {named}, not {event}")
     old = fields.get("decision")
-    if old not in (None, "") and not (isinstance(old, str) and old in _OLD_DECISIONS):
+    name = "" if old is None else old
+    if not isinstance(name, str) or name not in _OLD_DECISIONS:
         return HookOutcome(failure=f"decision is {old!r}")
-    decision = _OLD_DECISIONS[old] if isinstance(old, str) and old else ""
+    decision = _OLD_DECISIONS[name]
     outcome = HookOutcome(
         decision=decision,
         reason=_get_text(fields, "reason") or (NO_REASON if decision == "deny" else ""),
@@ -138,8 +140,10 @@ def _read_specific(event: str, own: Mapping[str, Any], outcome: HookOutcome) -> 
         return replace(
             outcome, decision=decision, reason=reason, updated_input=_get_object(changed)
         )
-    if event == "PermissionRequest" and isinstance(own.get("decision"), Mapping):
-        answer: Mapping[str, Any] = own["decision"]
+    if event == "PermissionRequest" and own.get("decision") is not None:
+        if not isinstance(own["decision"], dict):
+            return HookOutcome(failure=f"decision is {own['decision']!r}, not an object")
+        answer = cast("dict[str, Any]", own["decision"])
         behavior = answer.get("behavior")
         if behavior not in ("allow", "deny"):
             return HookOutcome(failure=f"behavior is {behavior!r}")
