@@ -125,15 +125,18 @@ async def test_a_question_of_a_server_is_asked_at_the_terminal_of_mcp_call(
     declare_server(mudroom, ASK=json.dumps(question))
     assert (await mudroom("trust", "add", ".")).code == 0
     declined = await mudroom("mcp", "call", "quick", "ask")
-    assert "declined, because no terminal is here to ask: Which color?" in declined.err
+    assert (
+        "declined without asking: stdin or stderr is not a terminal: Which color?" in declined.err
+    )
     assert json.loads(declined.out) == {"action": "decline"}
     async with mudroom.start_at_terminal("mcp", "call", "quick", "ask") as terminal:
+        terminal.type("red\r")  # before the question: it does not count as its answer
         await terminal.expect("MCP server quick asks: Which color?")
         await terminal.expect("color (one of: red, blue; not required):")
         terminal.type("green\r")
         await terminal.expect("'green' is not one of: red, blue")
         terminal.type("blue\r")
-        await terminal.expect("count (integer; maximum 5; nothing: 2):")
+        await terminal.expect("count (integer; at most 5; Enter alone: 2):")
         terminal.type("7\r")
         await terminal.expect("7 is more than 5")
         terminal.type("\r")

@@ -51,6 +51,7 @@ async def test_a_form_is_asked_field_by_field(tmp_path: Path) -> None:
     title = "MCP server git asks, in a call of coder#1.1.1 (1 of 5)"
     assert ui.titles[:2] == [title, title]
     assert "How to commit?" in ui.bodies[0] and "Name of the branch" in ui.bodies[0]
+    assert "Name of the branch; at least 2 characters" in ui.bodies[0]
     assert "it has fewer than 2 characters" in ui.bodies[1]
     assert "'ten' is not a whole number" in ui.bodies[3]
     assert "12 is more than 9" in ui.bodies[4]
@@ -66,6 +67,16 @@ async def test_optional_fields_can_be_left_out(tmp_path: Path) -> None:
         tmp_path, InputForm("git", "How?", SCHEMA), "main", skip, skip, skip, skip
     )
     assert decision.arguments == {"branch": "main", "push": False}
+
+
+async def test_limits_of_a_wrong_type_are_not_used(tmp_path: Path) -> None:
+    wrong = {"minimum": "5", "maximum": None, "minLength": [1], "maxLength": True, "format": 7}
+    kinds = {"depth": "integer", "branch": "string"}
+    properties = {name: {"type": kind, **wrong} for name, kind in kinds.items()}
+    schema = {"type": "object", "properties": properties}
+    decision, ui, _ = await fill(tmp_path, InputForm("git", "How?", schema), "3", "main")
+    assert decision.arguments == {"depth": 3, "branch": "main"}
+    assert "at least" not in ui.bodies[0] and "at most" not in ui.bodies[0]
 
 
 async def test_a_form_is_declined_or_the_run_is_stopped(tmp_path: Path) -> None:

@@ -9,6 +9,23 @@ from msgspec import Struct
 
 FieldKind = Literal["text", "number", "integer", "boolean", "choice", "choices"]
 _KINDS: dict[str, FieldKind] = {"number": "number", "integer": "integer", "boolean": "boolean"}
+_LIMIT_TYPES: dict[str, tuple[type, ...]] = {
+    "minimum": (int, float),
+    "maximum": (int, float),
+    "minLength": (int,),
+    "maxLength": (int,),
+    "format": (str,),
+    "pattern": (str,),
+}
+"""Types of the limits in a schema. Limits of another type are not used."""
+_LIMIT_WORDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "minLength": "at least {} characters",
+    "maxLength": "at most {} characters",
+    "format": "format {}",
+    "pattern": "pattern {}",
+}
 
 
 class FormField(Struct, frozen=True):
@@ -17,6 +34,7 @@ class FormField(Struct, frozen=True):
     Arguments:
         choices: pairs of value and label, for the kinds "choice" and "choices".
         default: value if the user gives none; None for no default.
+        limits: values by name in JSON Schema, such as `minimum`.
     """
 
     name: str
@@ -27,6 +45,10 @@ class FormField(Struct, frozen=True):
     default: Any = None
     choices: tuple[tuple[str, str], ...] = ()
     limits: dict[str, Any] = {}
+
+    def describe_limits(self) -> list[str]:
+        """Return the words for each limit."""
+        return [_LIMIT_WORDS[name].format(value) for name, value in self.limits.items()]
 
     @property
     def label(self) -> str:
@@ -87,7 +109,7 @@ def _make_field(name: str, schema: dict[str, Any], is_required: bool) -> FormFie
         {
             key: value
             for key, value in schema.items()
-            if key in ("minimum", "maximum", "minLength", "maxLength", "format", "pattern")
+            if type(value) in _LIMIT_TYPES.get(key, ())  # a bool is no number
         },
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import termios
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,10 +29,8 @@ class TerminalQuestions:
     async def ask(self, form: InputForm) -> ApprovalDecision:
         """Ask the user, who declines with the end of input (Ctrl-D)."""
         if not _has_terminal():
-            print_notice(
-                f"declined, because no terminal is here to ask: {sanitize_line(form.message)}",
-                prefix="",
-            )
+            why = "declined without asking: stdin or stderr is not a terminal"
+            print_notice(f"{why}: {sanitize_line(form.message)}", prefix="")
             return ApprovalDecision(False, "no one can be asked")
         async with self._lock:
             return await _ask(form)
@@ -42,6 +42,9 @@ def _has_terminal() -> bool:
 
 
 async def _ask(form: InputForm) -> ApprovalDecision:
+    # What was typed before the question is shown does not answer it.
+    with suppress(termios.error):  # the terminal has gone: the end of input declines
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
     print_notice(f"MCP server {form.server} asks: {escape_hidden(form.message)}", prefix="")
     fields = list_fields(form)
     if form.url:
@@ -76,11 +79,11 @@ def _describe_field(field: FormField) -> str:
     elif field.kind == "boolean":
         notes.append("yes or no")
     else:
-        notes += [field.kind, *(f"{name} {value}" for name, value in field.limits.items())]
+        notes += [field.kind, *field.describe_limits()]
     if field.default is not None:
         text = field.default
         text = text if isinstance(text, str) else msgspec.json.encode(text).decode()
-        notes.append(f"nothing: {text}")
+        notes.append(f"Enter alone: {text}")
     elif not field.is_required:
         notes.append("not required")
     return escape_hidden(f"{field.label} ({'; '.join(filter(None, notes))})")

@@ -104,7 +104,7 @@ def _format_message(form: InputForm) -> list[Line]:
 def _format_field(field: FormField, fault: str) -> list[Line]:
     notes = [field.description, "" if field.is_required else "not required"]
     if field.kind in ("number", "integer", "text"):
-        notes += [f"{name} {value}" for name, value in field.limits.items()]
+        notes += field.describe_limits()
     if field.kind == "choices":
         labels = ", ".join(label for _, label in field.choices)
         notes.append(f"some of these, with commas between: {labels}")
