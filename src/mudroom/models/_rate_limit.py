@@ -2,8 +2,9 @@
 
 While no limit is known, every request is sent immediately. There is one exception, the burst hold:
 if many more requests wait for a response than the provider has accepted at once before, the rest of
-the burst waits until the first ones are answered, or would have been refused by now. Requests for
-which the provider has room, as the headers of its last response say, are not held.
+the burst waits until the first ones are answered, or would have been refused by now. No hold begins
+while the provider has room, as the headers of its last response say. Some providers count per
+model, so that room may be of another model; then refusals decide, as without headers.
 
 A refusal (HTTP 429, 529) changes to limited mode: requests are sent one at a time, at a rate. The
 rate follows the refusals and acceptances of the provider:
@@ -63,7 +64,7 @@ _TOKENS_LEFT = (
 )
 """Headers of responses that say how much of the limits is left."""
 _BYTES_PER_TOKEN = 3
-"""Bytes of a request body that count as one token: rather too few than too many."""
+"""Bytes of a request body that count as one token. The estimate is high: most have four."""
 _MAX_DIGITS = 12
 
 
