@@ -77,6 +77,7 @@ class EventRoutes:
         self._tokens = tokens
         self._metrics = metrics
         self._closing = closing
+        self._told: set[str] = set()
 
     async def list(self, call: Call) -> web.Response:
         """Return a page of events."""
@@ -118,7 +119,10 @@ class EventRoutes:
             self._metrics.add("mudroom_streams_cut_total")
         except MudroomError as error:  # the client continues with its last cursor
             self._metrics.add("mudroom_streams_cut_total")
-            self._parts.notify(f"session {record.id}: a stream has ended: {error}")
+            message = f"session {record.id}: a stream has ended: {error}"
+            if message not in self._told:  # clients open their streams again every second
+                self._told.add(message)
+                self._parts.notify(message)
         return response
 
     async def _follow(
