@@ -40,7 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 PositiveInt = Annotated[int, Meta(ge=1)]
 JOURNALS = ("sqlite", "memory")
-_MAX_PROCESSES = 64
+MAX_PROCESSES = 64
+"""Worker processes of a session, at most."""
 
 
 class SharedOptions(CompactionOptions, frozen=True, kw_only=True):
@@ -246,13 +247,13 @@ def parse_worker(worker: str) -> WorkerChoice:
     if worker == "local":
         return WorkerChoice(worker)
     kind, _, count = worker.partition(":")
-    counts = {"": 0, **{str(number): number for number in range(1, _MAX_PROCESSES + 1)}}
+    counts = {"": 0, **{str(number): number for number in range(1, MAX_PROCESSES + 1)}}
     if kind not in ("process", "ray") or count not in counts:
         raise UsageError(
             f"unknown worker {quote_value(worker)}",
             remedy=(
                 'Use "local", "process", "process:N", "ray" or "ray:N", '
-                f"N from 1 to {_MAX_PROCESSES}."
+                f"N from 1 to {MAX_PROCESSES}."
             ),
         )
     return WorkerChoice(kind, counts[count])

@@ -27,7 +27,7 @@ from .integrations.mcp_servers.spec import ServerSpec
 from .model_registry import ModelRegistry
 from .models.sent_variables import list_address_variables, list_header_variables
 from .open_adapters import collect_tools, make_board_tools, make_servers, make_web_tools, open_board
-from .options import SessionOptions
+from .options import MAX_PROCESSES, SessionOptions, parse_worker
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor, is_secret_name
 from .permissions.rules import Permissions
@@ -46,7 +46,6 @@ from .workers.remote.session_calls import RemoteHooks, RemoteOutputChecks, Remot
 from .workers.remote.worker import RemoteWorker
 
 _PROGRAM = "mudroom.worker_process:serve"
-_MAX_ACTORS = 64
 _COMMAND = (sys.executable, "-m", "mudroom.worker_process")
 """Command line of a worker process, without the number of its socket."""
 
@@ -79,7 +78,8 @@ async def open_ray_worker(
     """Start worker processes on the nodes of a Ray cluster and return the worker that uses them.
 
     Arguments:
-        actors: number of worker processes; 0 means one per processor of the cluster.
+        actors: number of worker processes; 0 means one per processor of the cluster, at most
+            MAX_PROCESSES.
         environ: variables of the session.
 
     Raises UsageError.
@@ -93,7 +93,7 @@ async def open_ray_worker(
     except BaseException:
         await transport.close()
         raise
-    count = actors or max(1, min(processors, _MAX_ACTORS))
+    count = actors or max(1, min(processors, MAX_PROCESSES))
     worker = RemoteWorker(services, config, transport, count, models.get_rate_limiter)
     await worker.open()
     return worker
@@ -134,6 +134,8 @@ def make_worker_config(
     Raises UsageError for options that another process cannot use.
     """
     _refuse_objects(options)
+    if parse_worker(options.worker).kind == "ray":
+        _refuse_secrets_of_servers(options, services)
     environ = options.environ
     return WorkerConfig(
         session=services.session,
@@ -182,6 +184,20 @@ def _refuse_objects(options: SessionOptions) -> None:
             where="worker",
             remedy='Use worker="local", or leave the objects out.',
         )
+
+
+def _refuse_secrets_of_servers(options: SessionOptions, services: SessionServices) -> None:
+    """Refuse servers of one agent with secrets: such a server starts on the machine of its run."""
+    for server in options.mcp_servers:
+        line = "\n".join((server.command, *server.args, server.url, server.headers_helper))
+        has_values = server.env or server.headers or "client_secret" in server.oauth
+        if server.agent and (has_values or services.redact(line) != line):
+            raise UsageError(
+                f"the MCP server {server.name} of the agent {server.agent} has variables, headers "
+                "or secrets, and would start on another machine; secrets are not sent there",
+                where="worker",
+                remedy='Declare the server for the session, or use worker="process".',
+            )
 
 
 def _collect_tools(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import UsageError
+from mudroom import ServerSpec, Session, UsageError
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.testing.clock import run_virtual
 from mudroom.workers.ray.driver import _create_token
@@ -134,6 +134,32 @@ def test_processes_of_a_cluster_whose_session_was_killed_are_ended(tmp_path: Pat
         folder.mkdir()
         remove_orphans(str(tmp_path))
         assert process.wait(30) < 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"env": {"MODE": "fast"}},
+        {"transport": "http", "url": "https://example.org", "headers": {"X-Key": "1"}},
+        {"transport": "http", "url": "https://example.org", "oauth": {"client_secret": "1"}},
+        {"args": ("--token", "a-secret-of-the-user")},
+    ],
+    ids=["variables", "headers", "client secret", "argument"],
+)
+async def test_secrets_of_a_server_of_one_agent_are_not_sent(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    server = ServerSpec(name="own", origin="test", scope="agent", agent="reader", **options)
+    with pytest.raises(UsageError, match="the MCP server own of the agent reader has variables"):
+        async with Session(
+            model="offline",
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            environ={"MY_TOKEN": "a-secret-of-the-user"},
+            mcp_servers=[server],
+            worker="ray:1",
+        ):
+            pass
 
 
 def test_a_token_that_another_session_has_just_made_stays(tmp_path: Path) -> None:
