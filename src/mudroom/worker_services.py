@@ -133,9 +133,7 @@ def make_worker_config(
 
     Raises UsageError for options that another process cannot use.
     """
-    _refuse_objects(options)
-    if parse_worker(options.worker).kind == "ray":
-        _refuse_secrets_of_servers(options, services)
+    _refuse_unsendable(options, services)
     environ = options.environ
     return WorkerConfig(
         session=services.session,
@@ -174,6 +172,13 @@ def make_worker_config(
         board_offer=board_offer,
         servers=_encode_servers(services.servers, options),
     )
+
+
+def _refuse_unsendable(options: SessionOptions, services: SessionServices) -> None:
+    """Raise UsageError for options that another process cannot use or may not get."""
+    _refuse_objects(options)
+    if parse_worker(options.worker).kind == "ray":
+        _refuse_secrets_of_servers(options, services)
 
 
 def _refuse_objects(options: SessionOptions) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mudroom import Agent, Budget, Reason, ServerSpec, Session
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -28,6 +29,12 @@ def open_session(folder: Path, script: Any, servers: Sequence[ServerSpec], **mor
         mcp_servers=servers,
         **more,
     )
+
+
+def make_own(log: Path, agent: str) -> ServerSpec:
+    """Return the server of an agent; its log is no variable, which Ray would refuse to send."""
+    server = make_quick(agent=agent)
+    return replace(server, command="env", args=(f"SERVER_LOG={log}", server.command, *server.args))
 
 
 def list_pids(log: Path) -> list[int]:
@@ -72,7 +79,7 @@ async def test_each_run_of_the_agent_has_a_process_that_ends_with_it(
             assert not is_alive(list_pids(log)[request.turn - 1])
         return steps[request.turn] if request.turn < 2 else "done"
 
-    server = make_quick(log=log, agent="owner")
+    server = make_own(log, "owner")
     budget = Budget(depth=2)
     async with open_session(
         tmp_path, answer, [server], agents=[OWNER, OTHER], worker=worker, prompt_budget=budget
@@ -96,7 +103,7 @@ async def test_the_process_ends_with_a_cancelled_run(tmp_path: Path, worker: str
             return [call("mcp__quick__sleep")]
         return "done" if request.turn else [call("task", agent="sleeper", prompt="Sleep.")]
 
-    server = make_quick(log=log, agent="sleeper")
+    server = make_own(log, "sleeper")
     async with open_session(tmp_path, answer, [server], agents=[sleeper], worker=worker) as session:
         running = asyncio.create_task(session.run("Delegate."))
         await wait_until(lambda: "tools/call" in read_log(log))
@@ -122,7 +129,7 @@ async def test_a_server_of_its_own_hides_that_of_the_session(tmp_path: Path) -> 
         return [call("mcp__quick__pid")]
 
     owner = Agent(name="owner", instructions="", tools=("mcp__quick__pid",))
-    servers = [make_quick(log=shared_log), make_quick(log=own_log, agent="owner")]
+    servers = [make_quick(log=shared_log), make_own(own_log, "owner")]
     async with open_session(tmp_path, answer, servers, agents=[owner, caller]) as session:
         await session.run("Delegate.")
     assert results == {
@@ -140,7 +147,7 @@ async def test_the_agent_of_the_prompts_keeps_its_process_until_the_session_ends
     def answer(request: Request) -> Answer:
         return request.results[0].text if request.results else [call("mcp__quick__pid")]
 
-    server = make_quick(log=log, agent="owner")
+    server = make_own(log, "owner")
     async with open_session(tmp_path, answer, [server], agent=agent) as session:
         first = await session.run("Who?")
         second = await session.run("Who again?")
