@@ -11,14 +11,12 @@ from mudroom.cli.actions.prompts import prepare_prompt
 from mudroom.cli.actions.prompts.server_prompts import fetch_prompt, list_prompts
 from mudroom.config import Settings
 from mudroom.errors import MudroomError, UnknownName, UsageError
-from mudroom.integrations.mcp_servers.connection import Connection
-from mudroom.integrations.mcp_servers.listing import Listing
 from mudroom.models.scripted import ScriptedModel
 
 from .servers import count_starts, make_quick
 
 
-def open_session(folder: Path) -> Session:
+def open_session(folder: Path, fault: str = "offers") -> Session:
     (folder / "work").mkdir(exist_ok=True)
     return Session(
         model=ScriptedModel(["done"]),
@@ -26,7 +24,7 @@ def open_session(folder: Path) -> Session:
         home=str(folder / "home"),
         environ={},
         sandbox="off",
-        mcp_servers=[make_quick(fault="offers", log=folder / "log")],
+        mcp_servers=[make_quick(fault=fault, log=folder / "log")],
     )
 
 
@@ -66,19 +64,19 @@ async def test_prompts_and_resources_are_fetched_for_a_line(tmp_path: Path) -> N
     assert count_starts(tmp_path / "log") == 1
 
 
-async def test_pages_before_one_that_fails_are_kept(tmp_path: Path) -> None:
-    listings: list[Listing] = []
-    spec = make_quick(fault="offers_one_page")
-    connection = Connection(spec, str(tmp_path), {}, listings.append)
-    await connection.open()
-    await connection.close()
-    [listing] = listings
-    assert [prompt.name for prompt in listing.prompts] == ["summarize"]
-    assert [each.uri for each in listing.resources] == ["docs://style", "docs://pages/{name}"]
-    assert listing.fault == (
-        "the list of prompts broke off after 1: the index is broken; "
+async def test_pages_before_one_that_fails_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_session(tmp_path, "offers_one_page") as session:
+        await session.restart_mcp_server("quick")
+        await session.restart_mcp_server("quick")
+        assert [prompt.name for prompt in session.mcp_prompts] == ["mcp__quick__summarize"]
+        uris = [each.uri for each in session.mcp_resources]
+        assert uris == ["docs://style", "docs://pages/{name}"]
+    assert caplog.messages == [
+        "server quick: the list of prompts broke off after 1: the index is broken; "
         "the list of resources broke off after 1: the index is broken"
-    )
+    ]
 
 
 async def test_a_session_without_servers_has_no_prompts(tmp_path: Path) -> None:

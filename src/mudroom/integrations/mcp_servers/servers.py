@@ -21,7 +21,7 @@ from ..._core.ports import (
 from ..._core.tool_names import make_server_pattern, make_server_tool_name
 from ..._core.tools import Tool, ToolResult
 from ...errors import UnknownName
-from .connection import Connection
+from .connection import Connection, log
 from .current_span import use_span
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
@@ -239,6 +239,8 @@ class McpServers:
         cached = CachedListing(listing, find_changed(server.cached, listing))
         if cached != server.cached:
             self._cache.store(server.spec, cached)
+            if listing.fault:
+                log.warning("server %s: %s", name, listing.fault)
         server.cached = cached
         self._replace_tools(server)
 
