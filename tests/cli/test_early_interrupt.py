@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,20 +16,43 @@ from mudroom.cli.interactive.plain_ui import PlainUI
 from mudroom.cli.interactive.slash_commands.registry import COMMANDS
 from mudroom.config import Settings
 from mudroom.models.scripted import ScriptedModel
+from mudroom.workspaces.shared import SharedWorkspace
+
+from ..waiting import SECONDS, wait_until
 
 
+class HeldWorkspace(SharedWorkspace):
+    """Files whose first read waits until the test lets it end."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.is_reading = threading.Event()
+        self.may_read = threading.Event()
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        self.is_reading.set()
+        assert self.may_read.wait(SECONDS)
+        return super().read(path, offset, size)
+
+
+@pytest.mark.parametrize("stop", [Conversation.interrupt, Conversation.stop_all])
 async def test_a_prompt_that_is_not_sent_yet_is_stopped(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    stop: Callable[[Conversation], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "notes.txt").write_text("notes")
+    files = HeldWorkspace(str(tmp_path))
     model = ScriptedModel([AssistantMessage((TextBlock("the answer"),))])
-    session = Session(model=model, cwd=str(tmp_path), home=str(tmp_path), journal="memory")
+    session = Session(model=model, workspace=files, home=str(tmp_path), journal="memory")
     settings = Settings(home=str(tmp_path))
     conversation = Conversation(session, PlainUI(settings), settings, COMMANDS)
     async with session, conversation.resources:
         sending = asyncio.ensure_future(conversation.handle_line("read @notes.txt"))
-        await asyncio.sleep(0)
-        assert conversation.is_busy and conversation.interrupt()
-        await sending
+        try:
+            await wait_until(files.is_reading.is_set)
+            assert conversation.is_busy and stop(conversation)
+            await sending
+        finally:
+            files.may_read.set()
         assert not conversation.is_busy and not conversation.tree.runs
         assert "Stopped before anything was sent." in capsys.readouterr().out
         await conversation.handle_line("again")

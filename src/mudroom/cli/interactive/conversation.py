@@ -382,6 +382,9 @@ class Conversation:
 
     def stop_all(self) -> bool:
         """Stop the prompt and all background work. Return False if nothing works."""
+        if self._stoppable and self._stoppable.cancel():
+            self.session.cancel()
+            return True
         work = describe_work(self.background_work)
         if not (self.is_busy or work) or not self.session.cancel():
             return False
