@@ -216,6 +216,11 @@ def test_a_split_line_wraps_words_of_several_parts_and_indents_further_rows() ->
     ]
 
 
+def test_a_word_that_ends_with_a_row_of_a_split_line_stays_on_it() -> None:
+    rows = ["".join(part for part, _ in row) for row in split_line([("aaaa bbbb cccc", "")], 9)]
+    assert rows == ["aaaa bbbb", "   cccc"], "the blank between the words stays"
+
+
 def test_further_rows_of_an_indented_or_numbered_line_are_indented() -> None:
     rule = "deny bash(rm:*) (from the settings of the folder)"
     assert list(wrap_indented(f"  {rule}", 30)) == [

@@ -175,7 +175,8 @@ def wrap_indented(text: str, columns: int) -> Iterator[str]:
     """Wrap a line between words; further rows of an indented or numbered line are indented, too."""
     start = _INDENTED_START.match(text)
     length = start.end() if start else 0
-    indent = length if start and start[1] else length + len(HANGING) * bool(length)
+    is_numbered = start is not None and bool(start[1])
+    indent = length if is_numbered else length + len(HANGING)
     if not length or indent > columns // 2:
         yield from wrap(text, columns)
         return
@@ -246,10 +247,18 @@ def _cut_parts(line: Line, start: int, end: int) -> Line:
 def _cut_after_blank(head: str, text: str) -> str:
     """Return the start of a row without its last word, if the next row begins with its rest.
 
-    A word that is longer than half the row is cut: rows must not be nearly empty.
+    A word that is longer than half the row is cut: rows must not be nearly empty. If a word ends
+    with the row, the next row begins with the blank.
+
+    Arguments:
+        head: the start of the text that fits on the row.
+        text: what is left of the line.
     """
+    rest = text[len(head) :]
+    if not rest or rest.startswith(" "):
+        return head
     end = head.rfind(" ") + 1
-    return head[:end] if len(head) < len(text) and end > len(head) // 2 else head
+    return head[:end] if end > len(head) // 2 else head
 
 
 def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:

@@ -39,8 +39,9 @@ def format_call(request: ApprovalRequest) -> str:
     """Return one line: the child that asked, if it was one, and the call."""
     tool = find_builtin_tool(request.tool)
     title = make_call_title(request.arguments, tool)
+    call = sanitize_line(f"{request.tool} {title}")
     child = _name_child(request)
-    return f"{child}: " * bool(child) + sanitize_line(f"{request.tool} {title}")
+    return f"{child}: {call}" if child else call
 
 
 def _name_child(request: ApprovalRequest) -> str:
