@@ -146,11 +146,12 @@ class LedgerBuilder:
             self._from_hooks.add(event.result.context)
         is_report = key in self._open_tasks or "run" in event.result.detail
         self._open_tasks.discard(key)
+        is_in_background = bool(event.result.detail.get("background"))  # reported by a message
+        has_report = is_report and not event.refused and not is_in_background
         if event.run in self._children and not is_report:
             self._read.add(event.result.text)
-        elif event.run in self._roots and is_report and not event.refused:
-            is_start = event.result.detail.get("background")  # its report is a message, later
-            self._returned.add("" if is_start else event.result.text)
+        elif event.run in self._roots and has_report:
+            self._returned.add(event.result.text)
 
     def _add_message(self, event: MessageDelivered) -> None:
         """Count a message of a child to the root run: reports of background children are such."""

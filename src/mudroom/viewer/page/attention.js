@@ -94,17 +94,7 @@ const describeRuns = (runs, state, tone) =>
 /** Return true if a call failed because its child failed: the list has a line for the child. */
 const hasFailedChild = (item) => item.child?.state === "failed";
 
-const ENDINGS = {
-  ERROR: "failed",
-  LOST: "was lost",
-  TIMEOUT: "reached its time limit",
-  MAX_TURNS: "reached its limit of turns",
-  BUDGET: "reached its budget",
-  CANCELLED: "was stopped",
-  LOOP: "repeated itself and was stopped",
-};
-const describeEnd = (run) =>
-  run.report ? (ENDINGS[run.report.reason] ?? `ended with ${run.report.reason}`) : "did not finish";
+const describeEnd = (run) => (run.report ? reasonPredicate(run.report.reason) : "did not finish");
 
 /** Return one line per tool for failed or refused calls. */
 const describeCalls = (byTool, verb) =>

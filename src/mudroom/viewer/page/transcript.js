@@ -12,18 +12,19 @@ const runFigures = (run, now) => {
   ].filter(Boolean);
 };
 
-/** Words for the reasons why a run ended. */
+/** Words for the reasons why a run ended: alone, and after the name of the run. */
 const REASON_WORDS = {
-  GOAL: "Done",
-  ERROR: "failed",
-  LOST: "lost",
-  TIMEOUT: "time limit",
-  MAX_TURNS: "turn limit",
-  BUDGET: "budget used up",
-  CANCELLED: "stopped",
-  LOOP: "repeated itself",
+  GOAL: ["Done", "reached its goal"],
+  ERROR: ["failed", "failed"],
+  LOST: ["lost", "was lost"],
+  TIMEOUT: ["time limit", "reached its time limit"],
+  MAX_TURNS: ["turn limit", "reached its limit of turns"],
+  BUDGET: ["budget used up", "reached its budget"],
+  CANCELLED: ["stopped", "was stopped"],
+  LOOP: ["repeated itself", "repeated itself and was stopped"],
 };
-const reasonWords = (reason) => REASON_WORDS[reason] ?? reason;
+const reasonWords = (reason) => REASON_WORDS[reason]?.[0] ?? reason;
+const reasonPredicate = (reason) => REASON_WORDS[reason]?.[1] ?? `ended with ${reason}`;
 
 const runOutcome = (run) => {
   const state = displayState(run, app.live);
