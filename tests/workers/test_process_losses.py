@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mudroom import Reason, Session
+from mudroom import Budget, Reason, Session
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.testing.invariants import find_violations
 from mudroom.workers.process.connection import ProcessConnection, ProcessTransport
 from mudroom.workers.ray.driver_messages import CloseActor
 from mudroom.workers.remote.connection import WorkerConnection
@@ -51,21 +55,21 @@ class BlockedTransport(ProcessTransport):
         return self.connections[-1]
 
 
-def open_session(folder: Path, model: ScriptedModel) -> Session:
-    return Session(
-        model=model,
-        cwd=str(folder),
-        home=str(folder / "home"),
-        journal="memory",
-        sandbox="off",
-        worker="process:1",
-    )
+def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
+    defaults: dict[str, Any] = {"journal": "memory", "sandbox": "off", "worker": "process:1"}
+    home = str(folder / "home")
+    return Session(model=model, cwd=str(folder), home=home, **(defaults | options))
+
+
+def get_worker(session: Session) -> RemoteWorker:
+    worker = session._require_open().resources.worker
+    assert isinstance(worker, RemoteWorker)
+    return worker
 
 
 def block_starts(session: Session) -> tuple[RemoteWorker, BlockedTransport]:
     """Have the session's worker processes not start."""
-    worker = session._require_open().resources.worker
-    assert isinstance(worker, RemoteWorker)
+    worker = get_worker(session)
     worker._transport = transport = BlockedTransport()
     worker._processes = [worker._make_process()]
     return worker, transport
@@ -83,6 +87,49 @@ async def test_a_child_that_waits_for_a_worker_process_is_cancelled_at_once(tmp_
         report = await asyncio.wait_for(running, 60)
         assert not transport.connections[0].is_closed
     assert "CANCELLED" in report.text and report.reason is Reason.GOAL
+
+
+async def test_a_lost_run_is_charged_with_its_children(tmp_path: Path) -> None:
+    """The limit counts the child and the one below it, so no third one may start."""
+
+    async def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            results.extend(result.text for result in request.results)
+            return "done" if request.turn == 2 else call("task", prompt="CHILD")
+        if request.prompt == "BELOW":
+            return "done"
+        if request.prompt == "CHILD" and request.turn:
+            os.kill(get_worker(session).pids[-1], signal.SIGKILL)
+            await asyncio.sleep(60)
+        return call("task", prompt="BELOW")
+
+    results: list[str] = []
+    budget = Budget(depth=2, children=2)
+    session = open_session(tmp_path, ScriptedModel(answer), prompt_budget=budget)
+    async with session:
+        await session.run("PARENT")
+    assert "LOST" in results[0]
+    assert "the budget of 2 children is used up" in results[1]
+
+
+async def test_a_cancel_reaches_a_run_that_has_lost_its_process(tmp_path: Path) -> None:
+    async def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        starts.append(request.turn)
+        os.kill(get_worker(session).pids[-1], signal.SIGKILL)
+        session.cancel("1.1.1")
+        await asyncio.sleep(60)
+        return "never"
+
+    starts: list[int] = []
+    journal = MemoryJournal()
+    session = open_session(tmp_path, ScriptedModel(answer), journal=journal)
+    async with session:
+        report = await session.run("PARENT")
+    assert "CANCELLED" in report.text
+    assert len(starts) == 1
+    assert find_violations(journal.events) == []
 
 
 async def test_a_cancelled_start_of_all_worker_processes_ends_them(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def test_an_actor_that_does_not_answer_is_lost_when_its_lease_has_ended() -> Non
         times.append(get_time())
 
     run_virtual(run())
-    assert sent[-2:] == [ActorLost(1, "no answer for 8.5 s"), ActorStopped(1)]
+    assert sent[-2:] == [ActorLost(1, "no reply has come for 8.5 s"), ActorStopped(1)]
     assert 8.4 <= times[-1] - times[0] <= 8.6
 
 

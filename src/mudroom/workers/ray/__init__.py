@@ -8,5 +8,5 @@
 
 Only the driver process and the actors import Ray. A call carries many frames in both directions, so
 the number of calls does not grow with the number of runs. Each actor has a lease (lease.py): an
-actor that the driver does not hear stops itself before its runs start again elsewhere.
+actor from which the driver gets no replies stops itself before its runs start again elsewhere.
 """

@@ -116,7 +116,7 @@ class ActorLink:
         self._calls: set[asyncio.Future[tuple[int, bytes]]] = set()
         self._sent = 0
         self._replies = InOrder()
-        self._heard_at = 0.0
+        self._last_reply_at = 0.0
         self._next_call_at = 0.0
         self._node = ""
 
@@ -136,7 +136,7 @@ class ActorLink:
         self._send(ActorLost(self._number, str(lost)))
         self.kill()
         if not lost.is_gone:
-            await asyncio.sleep(self._heard_at + self._patience - self._read_clock())
+            await asyncio.sleep(self._last_reply_at + self._patience - self._read_clock())
         self._send(ActorStopped(self._number))
 
     def kill(self) -> None:
@@ -163,7 +163,7 @@ class ActorLink:
             raise _Lost(f"no node started it in {_START_SECONDS:.0f} s", is_gone=True) from None
         except Exception as error:
             raise _Lost(_describe(error), is_gone=True) from error
-        self._heard_at = self._read_clock()
+        self._last_reply_at = self._read_clock()
         hello = msgspec.msgpack.decode(reply, type=Hello)
         self._node = hello.node
         self._send(ActorReady(self._number, hello))
@@ -177,14 +177,14 @@ class ActorLink:
         waiting: set[asyncio.Future[Any]] = set(self._calls)
         if len(self._calls) < _MAX_CALLS and not self._outgoing:
             waiting.add(asyncio.ensure_future(self._has_outgoing.wait()))
-        patience = self._heard_at + self._patience - self._read_clock()
+        patience = self._last_reply_at + self._patience - self._read_clock()
         done, rest = await asyncio.wait(
             waiting, timeout=max(patience, 0.0), return_when=asyncio.FIRST_COMPLETED
         )
         for other in rest - self._calls:
             other.cancel()
         if not done:
-            raise _Lost(f"no answer for {self._patience:.1f} s")
+            raise _Lost(f"no reply has come for {self._patience:.1f} s")
         for call in done & self._calls:
             self._calls.discard(call)
             await self._handle_reply(call)
@@ -208,7 +208,7 @@ class ActorLink:
             number, data = call.result()
         except Exception as error:
             raise _Lost(_describe(error), is_gone=await self._is_gone(error)) from error
-        self._heard_at = self._read_clock()
+        self._last_reply_at = self._read_clock()
         self._choose_gap(len(data))
         if known := self._replies.add(number, data):
             self._send(FromActor(self._number, known))

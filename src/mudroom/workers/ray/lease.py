@@ -1,4 +1,4 @@
-"""Lease of a worker process: how long it may work without a sign from the session's process.
+"""Lease of a worker process: how long it may work without a call of the driver.
 
 The worker process numbers its replies and keeps the time of each. A call says which reply the other
 side has; the lease then ends LEASE_SECONDS after the time of that reply. The other side counts from
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 LEASE_SECONDS = 8.0
-"""Seconds that a worker process works without a sign from the driver."""
+"""Seconds that a worker process works without a call of the driver."""
 MARGIN_SECONDS = 0.5
 """Seconds that the driver waits longer: the watch of a lease looks at intervals."""
 _WATCH_SECONDS = 0.1
