@@ -89,7 +89,8 @@ class _Driver:
             if isinstance(message, OpenActor):
                 self._open(message)
             elif isinstance(message, ToActor):
-                self._links[message.number].add_data(message.data)
+                if link := self._links.get(message.number):  # else of an earlier driver
+                    link.add_data(message.data)
             elif isinstance(message, CloseActor) and message.number in self._links:
                 self._tasks[message.number].cancel()
                 self._links[message.number].kill()
