@@ -10,7 +10,7 @@ import math
 import threading
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -31,7 +31,6 @@ _INTEGER_BITS = 256
 _decoders_lock = threading.Lock()
 
 
-@cache
 def get_decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
     """Return the decoder of a type of records that several threads may read.
 
@@ -40,6 +39,10 @@ def get_decoder(kind: type[_T]) -> msgspec.json.Decoder[_T]:
     """
     with _decoders_lock:
         return msgspec.json.Decoder(kind)
+
+
+if not TYPE_CHECKING:  # `cache` would lose the type of the records
+    get_decoder = cache(get_decoder)
 
 
 def make_binary_decoder(kind: type[_T]) -> msgspec.msgpack.Decoder[_T]:

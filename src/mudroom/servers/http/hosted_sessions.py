@@ -115,7 +115,6 @@ class HostedSessions:
         retries = self._list_due_retries()
         if number == self._change_number and not self.elsewhere and not retries:
             return
-        self._change_number = number
         still_elsewhere: set[str] = set()
         for session in await self._parts.inputs.list_open_sessions():
             record = await self._records.read(session)
@@ -132,6 +131,7 @@ class HostedSessions:
             if feed := self._feeds.get(session):
                 feed.notify()
         self.elsewhere = still_elsewhere
+        self._change_number = number  # only now: after an error all is looked at again
 
     async def _pass_on(self, host: HostedSession) -> None:
         """Use the events that other processes received for a session at work here."""
