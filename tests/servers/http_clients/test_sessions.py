@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import sqlite3
 from contextlib import closing
@@ -14,6 +15,7 @@ import pytest
 from tests.waiting import SECONDS
 
 from mudroom.journals.sessions import open_store
+from mudroom.servers.http.hosted_session import HostedSession
 from mudroom.testing import Request, call
 
 from .conftest import Client, Line, MakeSite, is_idle
@@ -336,6 +338,19 @@ async def test_a_stream_of_a_damaged_record_ends_and_is_told_once(make_site: Mak
     told = [notice for notice in site.notices if "a stream has ended" in notice]
     assert len(told) == 1
     assert "record 2 is damaged" in told[0]
+
+
+async def test_closed_sessions_do_not_stay_in_memory(make_site: MakeSite) -> None:
+    site = make_site(["Done."], options={"idle_seconds": 0.0})
+    async with site.connect() as client:
+        gc.disable()
+        try:
+            for _ in range(45):
+                await client.finish((await client.create(prompt="Go."))["id"])
+            kept = sum(isinstance(each, HostedSession) for each in gc.get_objects())
+        finally:
+            gc.enable()
+    assert kept < 30
 
 
 async def test_a_wrong_folder_is_an_error_of_the_prompt(make_site: MakeSite) -> None:

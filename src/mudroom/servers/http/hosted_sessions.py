@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -19,6 +20,9 @@ _RETRY_SECONDS = 5.0
 """Seconds until a session is opened again whose journal could not be used."""
 _BUSY_SECONDS = 1.0
 """Seconds until a session is opened again that another process had open."""
+_CLOSED_PER_COLLECTION = 20
+"""Closed sessions after which garbage is collected. The objects of a session refer to each other,
+and the thresholds of a command (`garbage_collector`) are not reached for thousands of sessions."""
 
 
 class HostedSessions:
@@ -40,6 +44,7 @@ class HostedSessions:
         self._aside: set[asyncio.Task[None]] = set()
         self._change_number = -1
         self._is_closed = False
+        self._closed_count = 0
 
     def find(self, session: str) -> HostedSession | None:
         """Return a session at work in this process."""
@@ -163,6 +168,9 @@ class HostedSessions:
             host.feed.forget()
             host.feed.notify()
             self._drop_feed(host.feed)
+            self._closed_count += 1
+            if self._closed_count % _CLOSED_PER_COLLECTION == 0:
+                gc.collect()
 
     def _drop_feed(self, feed: SessionFeed) -> None:
         if feed.streams == 0 and feed.session not in self._hosts:
