@@ -1,5 +1,6 @@
 import os
 from pathlib import Path
+from threading import Thread
 
 from mudroom.journals.sqlite.folder import get_session_path, list_sessions, read_info
 from mudroom.journals.sqlite.journal import SqliteJournal
@@ -63,3 +64,27 @@ async def test_half_created_journals_are_removed_when_the_next_is_created(tmp_pa
         "next.db",
         "notes.new",
     ]
+
+
+async def test_a_log_that_goes_while_sessions_are_listed_hides_no_session(tmp_path: Path) -> None:
+    names = [f"{number:08}" for number in range(40)]
+    for name in names:
+        await _write_session(tmp_path, name, 1)
+    logs = [Path(f"{get_session_path(tmp_path, name)}-wal") for name in names]
+    is_done = False
+
+    def make_and_remove_logs() -> None:
+        while not is_done:
+            for log in logs:
+                log.touch()
+            for log in logs:
+                log.unlink()
+
+    thread = Thread(target=make_and_remove_logs)
+    thread.start()
+    try:
+        listed = [{info.id for info in list_sessions(tmp_path)} for _ in range(100)]
+    finally:
+        is_done = True
+        thread.join()
+    assert [len(ids) for ids in listed] == [40] * 100

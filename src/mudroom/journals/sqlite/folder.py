@@ -26,7 +26,8 @@ def list_sessions(home: str | Path) -> list[SessionInfo]:
     with suppress(FileNotFoundError), os.scandir(Path(home, "sessions")) as entries:
         for entry in entries:
             if entry.name.endswith((_SUFFIX, _LOG_SUFFIX)):
-                stats[entry.name] = entry.stat()
+                with suppress(FileNotFoundError):  # a log goes when its session is closed
+                    stats[entry.name] = entry.stat()
     infos = [
         _make_info(name.removesuffix(_SUFFIX), stat, stats.get(f"{name}-wal"))
         for name, stat in stats.items()

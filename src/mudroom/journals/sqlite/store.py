@@ -106,6 +106,8 @@ class SqliteStore:
         return f"process {pid}" if pid else ""
 
     def _find(self, text: str) -> str:
+        if text and "/" not in text and self.get_path(text).exists():
+            return text  # a whole id; servers ask for it, and the list can be long
         return select_session(text, [info.id for info in self._list()], self._list_names())
 
     def _list_names(self) -> Iterator[tuple[str, str]]:
