@@ -160,7 +160,7 @@ class WorkerActor:
         try:
             await program
             self._failure = "the program has ended"
-        except Exception as error:  # noqa: BLE001  the report of a run must say it
+        except Exception as error:  # noqa: BLE001  the report of a run shows the error
             traceback.print_exc()
             self._failure = f"{type(error).__name__}: {error}"
         self._channel.end_call()

@@ -131,7 +131,7 @@ class ActorLink:
             await self._start(hello)
             while True:
                 await self._exchange()
-        except Exception as error:  # noqa: BLE001  the runs go on elsewhere, whatever it was
+        except Exception as error:  # noqa: BLE001  the runs continue in another process
             lost = error if isinstance(error, _Lost) else _Lost(_describe(error))
         self._send(ActorLost(self._number, str(lost)))
         self.kill()
