@@ -1,7 +1,7 @@
 # `make demo` runs four children on this repository, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits fleet
+.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks real merges fits fleet package
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,24 +37,29 @@ bench: dev ## measure, side by side with a bare loop; HISTORY=1 adds the figures
 	$(PY) -m benchmarks $(if $(HISTORY),--history)
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
-	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py tests/integrations/test_hook_pairs.py
+	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/compaction tests/engine/test_firewall.py tests/integrations/test_hook_pairs.py \
+		tests/batches/test_interruptions.py tests/engine/test_normalize.py tests/agent_files \
+		tests/permissions/test_agent_patterns.py tests/scope/test_templates.py
 
 merges: dev ## let children change the packages of a folder at once, then run their tests: make merges FOLDER=...
 	MUDROOM_LONG=1 MUDROOM_SUBJECTS=$(abspath $(FOLDER)) $(PY) -m pytest tests/reliability/test_real_repositories.py
 
-fits: dev ## run the programs of others with mudroom that need Node, such as the TypeScript agent SDK
+fits: dev ## run the programs of others with mudroom, such as the agent SDKs and MCP servers; NEWEST=1: in their newest versions
 	scripts/fits
 
 real: dev ## run the tests against a real model on this machine; the first run builds its server (10 to 40 minutes)
 	scripts/real
 
-fleet: dev ## install Ray (330 MB) and run the tests with worker processes on a Ray cluster
+fleet: dev ## install Ray (330 MB) and run the tests with a Ray cluster; CHILDREN=10000 measures that many
 	$(PY) -m pip install -q --require-hashes -r requirements/fleet.txt
-	scripts/fleet
+	scripts/fleet $(if $(CHILDREN),--scale $(CHILDREN))
 
 mutants: dev ## change code in small ways and print what no test notices: make mutants MODULE=src/... TESTS=tests/... MINUTES=8
 	$(PY) -m pip install -q --require-hashes -r requirements/mutants.txt
 	$(PY) scripts/mutants $(if $(MINUTES),--minutes $(MINUTES)) $(MODULE) $(TESTS)
+
+package: dev ## build the packages for an index in dist; its links lead to the repository: make package URL=https://...
+	MUDROOM_PROJECT_URL="$(URL)" $(PY) -m hatchling build -d dist
 
 lock: ## write requirements/*.txt from pyproject.toml
 	scripts/lock

@@ -13,14 +13,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from .history import Entry, append_entry, make_entry, read_last_entry
 from .many_children import measure_reserving, measure_resuming
-from .processes import Bench
+from .processes import SHORT_RUNS, Bench
+from .rounds import compare, measure_in_turn
 from .rows import Row
 from .scale import (
     measure_short_answer,
@@ -30,25 +30,13 @@ from .scale import (
     measure_workers,
 )
 from .sessions import measure_sessions
-
-T = TypeVar("T")
+from .terminal import measure_prompt
 
 _MARK = ',"cache_control":{"type":"ephemeral"}'
 
 
 def compute_median(times: int, measure: Callable[[], float]) -> float:
     return median(measure() for _ in range(times))
-
-
-def measure_in_turn(
-    subjects: Sequence[str], times: int, measure: Callable[[str], T]
-) -> list[list[T]]:
-    """Return the figures of each subject.
-
-    The subjects are measured in turn, so that other work on the machine slows all of them.
-    """
-    rounds = [[measure(which) for which in subjects] for _ in range(times)]
-    return [list(figures) for figures in zip(*rounds, strict=True)]
 
 
 def measure_each(
@@ -59,8 +47,8 @@ def measure_each(
     turns: int,
     *,
     folder: str = "",
-) -> list[float]:
-    """Return CPU milliseconds of one more request in a run of that shape, for each subject.
+) -> list[list[float]]:
+    """Return CPU milliseconds of one more request in a run of that shape, by subject and round.
 
     The cost of a run with 1 child × 1 turn is subtracted.
     """
@@ -70,28 +58,37 @@ def measure_each(
         large = bench.run(which, children, turns, folder=folder)
         return 1000 * (large.cpu - small.cpu) / (large.requests - small.requests)
 
-    return [median(costs) for costs in measure_in_turn(subjects, times, measure)]
+    return measure_in_turn(subjects, times, measure)
 
 
 def request(bench: Bench, times: int) -> Iterator[Row]:
-    durable, memory, floor = measure_each(bench, ("mudroom", "memory", "floor"), times, 20, 10)
+    subjects = ("mudroom", "memory", "floor")
+    *measured, floors = measure_each(bench, subjects, 3 * SHORT_RUNS * times, 20, 10)
+    durable, floor = compare(measured[0], floors)
     name = "CPU per extra request, 20 children × 10 turns"
     yield Row(name, "ms", durable, 2.0 * floor, 1.5 * floor, floor)
+    memory, floor = compare(measured[1], floors)
     yield Row("the same, journal in memory", "ms", memory, 1.7 * floor, 1.3 * floor, floor)
 
 
 def measure_history(bench: Bench, times: int) -> Iterator[Row]:
     folder = bench.make_folder(10_000)
-    mudroom, floor = measure_each(bench, ("mudroom", "floor"), times, 2, 200, folder=folder)
+    costs = measure_each(bench, ("mudroom", "floor"), times, 2, 200, folder=folder)
+    mudroom, floor = compare(*costs)
     name = "CPU per extra request, 2 children × 200 turns of 10 KB"
     yield Row(name, "ms", mudroom, 1.2 * floor, floor, floor)
 
 
 def measure_growth(bench: Bench, times: int) -> Iterator[Row]:
-    subjects = ("mudroom", "floor")
-    long = measure_each(bench, subjects, times, 5, 80)
-    short = measure_each(bench, subjects, times, 5, 20)
-    mudroom, floor = (after / before for after, before in zip(long, short, strict=True))
+    def measure(which: str) -> float:
+        start = bench.run(which, 1, 1)
+        short = bench.run(which, 5, 20)
+        long = bench.run(which, 5, 80)
+        costs = [(run.cpu - start.cpu) / (run.requests - start.requests) for run in (short, long)]
+        return costs[1] / costs[0]
+
+    growths = measure_in_turn(("mudroom", "floor"), SHORT_RUNS * times, measure)
+    mudroom, floor = map(median, growths)
     must = max(1.15, floor)
     yield Row("the same at 80 turns / at 20 turns, 5 children", "×", mudroom, must, 1.0, floor)
 
@@ -99,23 +96,18 @@ def measure_growth(bench: Bench, times: int) -> Iterator[Row]:
 def measure_crowd(bench: Bench, times: int) -> Iterator[Row]:
     ideal = 6 * 0.2
     children = 500
-    walls: list[float] = []
     sizes: list[float] = []
     subjects = ("mudroom", "floor")
-    crowds = measure_in_turn(subjects, times, lambda which: bench.run(which, children, 3, 200))
+    crowds = measure_in_turn(
+        subjects, SHORT_RUNS * times, lambda which: bench.run(which, children, 3, 200)
+    )
     singles = measure_in_turn(subjects, times, lambda which: bench.run(which, 1, 3, 200))
     for crowd, single in zip(crowds, singles, strict=True):
-        walls.append(median(run.wall for run in crowd) / ideal)
         alone = median(run.peak for run in single)
         sizes.append((median(run.peak for run in crowd) - alone) / children)
-    yield Row(
-        "wall / ideal, 500 children × 3 turns, answers after 200 ms",
-        "×",
-        walls[0],
-        1.15 * walls[1],
-        1.05 * walls[1],
-        walls[1],
-    )
+    wall, loop = compare(*([run.wall / ideal for run in crowd] for crowd in crowds))
+    name = "wall / ideal, 500 children × 3 turns, answers after 200 ms"
+    yield Row(name, "×", wall, 1.15 * loop, 1.05 * loop, loop)
     yield Row("memory per child, 500 children", "KiB", sizes[0], 40, 30, sizes[1])
 
 
@@ -124,8 +116,8 @@ def start(bench: Bench, times: int) -> Iterator[Row]:
     imported = compute_median(
         times, lambda: bench.measure_process([sys.executable, "-c", "import mudroom"])
     )
-    starts = measure_in_turn(("mudroom", "floor"), times, bench.measure_first_request)
-    first, floor = map(median, starts)
+    starts = measure_in_turn(("mudroom", "floor"), SHORT_RUNS * times, bench.measure_first_request)
+    first, floor = compare(*starts)
     yield Row(
         "start of `mudroom -p` to its first request", "s", first, 1.3 * floor, 1.1 * floor, floor
     )
@@ -182,6 +174,7 @@ FIGURES = {
     "history": measure_history,
     "crowd": measure_crowd,
     "start": start,
+    "prompt": measure_prompt,
     "requests": measure_requests,
     "tls": measure_tls,
     "sessions": measure_sessions,

@@ -45,7 +45,8 @@ class LagSampler:
             self.collecting += time.thread_time() - self._collection_start
 
 
-def _find_percentile(values: list[float]) -> float:
+def find_percentile(values: list[float]) -> float:
+    """Return the 99th percentile of values."""
     return sorted(values)[int(len(values) * 0.99)]
 
 
@@ -56,8 +57,8 @@ async def _main() -> dict[str, object]:
     figures = await measure(*sys.argv[1:])
     sampling.cancel()
     figures |= {
-        "lag": _find_percentile(sampler.lags),
-        "busy": _find_percentile(sampler.busy),
+        "lag": find_percentile(sampler.lags),
+        "busy": find_percentile(sampler.busy),
         "collecting": sampler.collecting,
     }
     return figures

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -14,7 +13,8 @@ from mudroom._engine.meters.meter import Meter
 from mudroom.events import RunFinished, SessionClosed
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
-from .processes import Bench
+from .processes import SHORT_RUNS, Bench
+from .rounds import compare, measure_in_turn
 from .rows import Row
 
 _FEW = 1_000
@@ -27,9 +27,10 @@ _MAX_RUNS = 3
 
 def measure_reserving(_: Bench, times: int) -> Iterator[Row]:
     """Measure the CPU time to reserve the budget of one child, with three shared limits."""
-    few, many = (
-        median(_reserve(children) for _ in range(times)) / children for children in (_FEW, _MANY)
+    costs = measure_in_turn(
+        (_MANY, _FEW), SHORT_RUNS * times, lambda children: _reserve(children) / children
     )
+    many, few = compare(*costs)
     yield Row("CPU to reserve a budget, 10,000 children", "us", 1e6 * many, 50)
     yield Row("the same at 10,000 children / at 1,000", "×", many / few, 1.5, 1.0)
 
@@ -44,10 +45,10 @@ def _reserve(children: int) -> float:
 
 def measure_resuming(_: Bench, times: int) -> Iterator[Row]:
     """Measure the CPU time to continue a session whose parent was interrupted at its end."""
-    runs = min(times, _MAX_RUNS)
-    few, many = (
-        median(asyncio.run(_resume(children)) for _ in range(runs)) for children in (_FEW, _MANY)
+    costs = measure_in_turn(
+        (_MANY, _FEW), min(times, _MAX_RUNS), lambda children: asyncio.run(_resume(children))
     )
+    many, few = compare(*costs)
     yield Row("CPU to continue with 10,000 finished children", "s", many, 1.0)
     yield Row("the same, a child, at 10,000 / at 1,000", "×", many / few * _FEW / _MANY, 1.5, 1.0)
 

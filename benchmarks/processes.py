@@ -31,6 +31,8 @@ class Figures(Struct, frozen=True):
         requests: number of requests.
         most: most requests at the same time.
         lag, busy, collecting: figures of `benchmarks.crowd_subject`.
+        main, waiting, workers: figures of `benchmarks.simulation.subject`.
+        driver, driver_peak, workers_peak: figures of `benchmarks.fleet_subject`.
     """
 
     cpu: float
@@ -41,8 +43,16 @@ class Figures(Struct, frozen=True):
     lag: float = 0.0
     busy: float = 0.0
     collecting: float = 0.0
+    main: float = 0.0
+    waiting: float = 0.0
+    workers: float = 0.0
+    driver: float = 0.0
+    driver_peak: float = 0.0
+    workers_peak: float = 0.0
 
 
+SHORT_RUNS = 3
+"""How many times as often runs of half a second are repeated: they differ by a factor of two."""
 _FILE_SIZE = 2_000
 """Bytes of each file that the children read."""
 
@@ -88,7 +98,7 @@ class Bench:
         which: str,
         children: int,
         turns: int,
-        delay: int = 0,
+        delay: int | str = 0,
         *,
         pieces: int = 0,
         is_encrypted: bool = False,
@@ -101,7 +111,7 @@ class Bench:
         Arguments:
             which: "mudroom", "memory" (its journal in memory), "processes" (two worker processes)
                 or "floor".
-            delay: milliseconds before each answer.
+            delay: milliseconds before each answer, or a range as "500-2500".
             pieces: of the last answer of a child, streamed one at a time; 0 for one packet.
             is_encrypted: connect with TLS.
             tool: tool that the children call, "read" or "glob".
@@ -195,7 +205,7 @@ class Bench:
         self,
         children: int,
         turns: int,
-        delay: int,
+        delay: int | str,
         *,
         keep: int = 0,
         pieces: int = 0,

@@ -9,7 +9,8 @@ of a conversation and on the number of requests so far:
                         TURNS calls of TOOL, `read` or `glob`, each with another file, then an end
                         of 80 characters or of PIECES pieces
 
-Every answer starts after MS milliseconds and is streamed, one chunk per event. Without PIECES all
+Every answer starts after MS milliseconds, or after a time in a range such as 500-2500 that depends
+on the child and the turn. It is streamed, one chunk per event. Without PIECES all
 chunks leave in one packet; PIECES leave one at a time, 50 in a second. With KEEP, requests are
 kept. GET /RUN returns the record of a run: requests, bytes, most in flight, time of the first
 request, and the kept bodies. The first line of output has two ports: plain and, with the arguments
@@ -28,8 +29,9 @@ from collections import defaultdict
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
+from zlib import crc32
 
-_MARKER = re.compile(rb"bench:(\w+):(\w+):((\d+):(\d+):(\d+):(\d):(\d+):(read|glob))")
+_MARKER = re.compile(rb"bench:(\w+):(\w+):((\d+):(\d+):(\d+(?:-\d+)?):(\d):(\d+):(read|glob))")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _END_TEXT = "The child has read what it was asked to read, and all of it was as was expected."
@@ -107,6 +109,13 @@ _CALLS = {
     b"read": _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "tool_use"),
     b"glob": _answer(_call(0, "toolu_0000000", "glob", {"pattern": "**/notes-00"}), "tool_use"),
 }
+
+
+def _choose_delay(written: str, request: str) -> float:
+    """Return the milliseconds before the answer to a request; always the same for it."""
+    least, _, most = written.partition("-")
+    share = crc32(request.encode()) / 2**32 if most else 0.0
+    return int(least) + share * (int(most or least) - int(least))
 
 
 def _use_tool(tool: bytes, turn: int) -> bytes:
@@ -213,7 +222,7 @@ class Connection(asyncio.Protocol):
         marker = _MARKER.search(body)
         assert marker, "a request without a marker"
         run, name, settings = (marker[group].decode() for group in (1, 2, 3))
-        children, turns, delay, keep, pieces = map(int, marker.groups()[3:8])
+        children, turns, keep, pieces = (int(marker[group]) for group in (4, 5, 7, 8))
         seen = self._runs.get(run) or self._runs.setdefault(run, Seen())
         seen.requests, seen.size, seen.in_flight = (
             seen.requests + 1,
@@ -232,7 +241,7 @@ class Connection(asyncio.Protocol):
             return
         else:
             answer = _use_tool(marker[9], asked) if asked <= turns else _END
-        if delay:
+        if delay := _choose_delay(marker[6].decode(), f"{name}:{asked}"):
             self._loop.call_later(delay / 1000, self._send, seen, answer)
         else:
             self._send(seen, answer)

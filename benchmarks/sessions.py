@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from .processes import Bench
+from .processes import SHORT_RUNS, Bench
 from .recorded_sessions import write_deep_session, write_long_session
+from .rounds import compare, measure_in_turn
 from .rows import Row
 
 _LONG = "ffffffff-0000-4000-8000-000000000000"
@@ -40,9 +41,10 @@ def measure_sessions(bench: Bench, times: int) -> Iterator[Row]:
         elif _LONG in command:
             name = f"{name}, 100,000 events"
         yield Row(name, "s", seconds, 0.3)
-    deep, short = (
-        median(_measure_prompt(bench, session) for _ in range(times)) for session in (_DEEP, _SHORT)
+    prompts = measure_in_turn(
+        (_DEEP, _SHORT), SHORT_RUNS * times, lambda session: _measure_prompt(bench, session)
     )
+    deep, short = compare(*prompts)
     name = "CPU of a prompt in a session of 100,000 events / of 50"
     yield Row(name, "×", deep / short, 1.2, 1.0)
 

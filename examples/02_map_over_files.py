@@ -47,8 +47,8 @@ async def main() -> None:
         if not report.ok:
             print(f"{file}: {report.reason} {report.error}")
             continue
-        assert_type(report.outputs.title, str)
-        print(f"{file}: {report.outputs.functions} functions. {report.outputs.title}")
+        assert_type(report.outputs, Module)
+        print(f"{file}: {report.outputs}")
 
 
 if __name__ == "__main__":

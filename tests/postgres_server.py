@@ -86,6 +86,11 @@ class PostgresServer:
             cwd="/",
         )
 
+    @property
+    def pid(self) -> int | None:
+        """Id of the server's first process, None if it does not run."""
+        return self._process and self._process.pid
+
     def start(self) -> None:
         """Start the server and wait until it takes connections."""
         options = [

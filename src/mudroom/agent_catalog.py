@@ -19,6 +19,7 @@ from ._core.agents import Agent, Mode
 from .errors import UnknownName, UsageError, quote_value
 from .options import SessionOptions
 from .tools import BOARD_TOOLS, BUILTIN_TOOLS
+from .tools._sources import load_tools
 
 KNOWN_TOOLS = (
     *BUILTIN_TOOLS,
@@ -127,7 +128,7 @@ def _collect_agents(
     if not options.agent_files:
         agents = {agent.name: agent for agent in (*builtin, *options.agents)}
         return AgentCatalog(root_agent=_find_root_agent(options.agent, agents), agents=agents)
-    tools = (*KNOWN_TOOLS, *(tool.name for tool in options.tools))
+    tools = (*KNOWN_TOOLS, *(tool.name for tool in load_tools(options.tools)))
     loaded = agent_files.load_agent_files(
         folder, user_home=user_home, tools=tools, plugins=options.plugins
     )
@@ -270,7 +271,9 @@ def _describe_files(
     if from_project:
         message = f"{AGENTS_NOTICE}: {', '.join(from_project)}"
         if not trusted:
-            message += "; they only read until you trust it (mudroom trust add, or --trust)"
+            message += (
+                "; they only read until you trust this folder (mudroom trust add, or --trust)"
+            )
         messages.append(message)
     faults = [
         diagnostic

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from . import agent_files, pricing
+from . import agent_files
 from ._core.agents import Agent
 from ._core.board_tasks import BoardOffer
 from ._core.budgets import Budget
@@ -25,17 +25,12 @@ from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .agent_catalog import (
-    AgentCatalog,
-    describe_platform,
-    load_catalog,
-    resolve_child_models,
-)
+from .agent_catalog import AgentCatalog, describe_platform, load_catalog, resolve_child_models
 from .context_windows import make_context_policy
-from .environments import EnvironmentFactory, SessionEnvironments, make_isolated_opener
+from .environments import EnvironmentFactory, SessionEnvironments
 from .errors import UsageError
 from .journals.session_journal import SessionJournal
-from .model_registry import ModelRegistry, explain_unusable, make_replay_model, read_offline_pace
+from .model_registry import ModelRegistry, explain_offline, explain_unusable, make_replay_model
 from .models import providers
 from .open_adapters import (
     add_hooks,
@@ -43,6 +38,7 @@ from .open_adapters import (
     collect_tools,
     explain_missing_search,
     make_board_tools,
+    make_isolated_opener,
     make_web_tools,
     open_board,
     open_journal,
@@ -55,21 +51,16 @@ from .options import SessionOptions, parse_worker
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
+from .pricing import PriceFile
 from .projections.past_events import PastEvents
 from .recorded_options import find_folder, find_home, get_environ
-from .tools._sources import SessionToolSources
+from .tools._sources import SessionToolSources, load_tools
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
     from .boards.session_board import SessionBoard
     from .integrations.tracing.session_tracing import SessionTracing
     from .workers.remote.worker import RemoteWorker
-
-OFFLINE_NOTICE = (
-    "No API key and no local server found: using the offline model, which follows rules and knows "
-    "a few tasks. For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
-    "OPENAI_BASE_URL or OLLAMA_HOST."
-)
 
 
 class SessionResources(Struct, frozen=True, kw_only=True):
@@ -182,7 +173,9 @@ class _Builder:
         services = self._build_services(
             catalog, journal, watchers, past_events, toolbox, limits, child_models
         )
-        services = add_hooks(self._options, services, model, self._environ, self._home)
+        services = add_hooks(
+            self._options, services, model, self._environ, self._home, self._servers
+        )
         sources = SessionToolSources(
             self._options.tool_sources,
             toolbox,
@@ -273,7 +266,7 @@ class _Builder:
             check=options.check,
             check_seconds=options.check_seconds,
             max_returns=options.max_returns,
-            compute_price=pricing.calculate_cost,
+            compute_price=PriceFile(self._home).calculate_cost,
             reports_costs=options.prices,
             past_events=past_events,
             child_models=child_models,
@@ -294,7 +287,7 @@ class _Builder:
         own = (
             *make_web_tools(options.permissions, allow_net=options.allow_net),
             *make_board_tools(self._board, self._board_offer),
-            *options.tools,
+            *load_tools(options.tools),
         )
         tools = collect_tools(
             own,
@@ -331,10 +324,7 @@ class _Builder:
         return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:
-        notice = OFFLINE_NOTICE
-        if pace := read_offline_pace(self._environ):
-            notice += f" It writes {pace:g} tokens per second, as $MUDROOM_OFFLINE_PACE says."
-        self._notices.append(notice)
+        self._notices.append(explain_offline(self._environ))
         return "offline"
 
     async def _choose_child_models(self, agents: Mapping[str, Agent]) -> dict[str, str]:
@@ -382,7 +372,7 @@ class _Builder:
         kind, count = parse_worker(options.worker)
         if kind == "local":
             return LocalWorker(services, options.max_children)
-        from .worker_services import make_process_worker, make_worker_config, open_ray_worker
+        from .worker_services import make_process_worker, make_worker_config
 
         config = make_worker_config(
             options,
@@ -394,5 +384,7 @@ class _Builder:
             board_offer=self._board_offer,
         )
         if kind == "ray":
+            from .cluster_services import open_ray_worker
+
             return await open_ray_worker(services, config, self._models, count, self._environ)
         return make_process_worker(services, config, self._models, count)

@@ -8,14 +8,13 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.events import RunStarted, StoredEvent
+from ._core.events import ConversationRewound, RunStarted, StoredEvent
 from ._core.messages import Message
 from ._core.run_ids import find_root_id, is_child_id
-from ._core.runs import Brief, Reason, Report
-from ._engine.compaction.summary import has_summary
+from ._core.runs import Brief, Report
 from ._engine.recorded_conversations import find_report, group_by_run
 from .errors import JournalDamaged, UnknownName
-from .projections.context import Cleared, ContextBuilder
+from .projections.context import Cleared, ContextBuilder, is_left_out
 from .projections.past_events import PastEvents
 
 
@@ -55,6 +54,7 @@ class ConversationState:
 
     def load(self, events: Iterable[StoredEvent]) -> None:
         """Continue a recorded session, from all its events."""
+        events = list(events)
         by_run = group_by_run(events)
         roots = [run for run in by_run if not is_child_id(run)]
         self.run_count = max(map(int, roots), default=0)
@@ -69,6 +69,9 @@ class ConversationState:
                 for event in by_run[run]:
                     context.apply(event)
                 self._add_run(brief, find_report(by_run[run]), context)
+        rewound_to = _find_rewind(events)
+        if rewound_to is not None:
+            self.latest_run = rewound_to
 
     def make_run_id(self) -> str:
         """Return the id of a new root run."""
@@ -127,19 +130,13 @@ class ConversationState:
         self.latest_run = self._runs[run_id].continues
 
     def _add_run(self, brief: Brief, report: Report | None, context: ContextBuilder) -> None:
-        """Add a run to the conversation, unless it failed before its first turn.
-
-        A compaction that wrote no summary is left out, too.
-        """
+        """Add a run to the conversation, unless it is left out."""
         messages = context.build()
         is_compacted = brief.is_compaction or context.is_compacted
         self._runs[brief.run_id] = ConversationRun(
             brief.continues, is_compacted, messages, context.cleared
         )
-        has_failed = brief.is_compaction and not has_summary(report)
-        if report and report.reason is Reason.ERROR and not report.turns:
-            has_failed = True  # such as a prompt that a hook refused: no model has read it
-        if self.latest_run == brief.run_id and (has_failed or not messages):
+        if self.latest_run == brief.run_id and is_left_out(brief, report, messages):
             self.latest_run = brief.continues
 
     def _list_messages_until(self, run_id: str) -> tuple[Message, ...]:
@@ -165,6 +162,16 @@ def select_finished(events: Sequence[StoredEvent]) -> list[StoredEvent]:
 def _select_unfinished(by_run: dict[str, list[StoredEvent]]) -> dict[str, list[StoredEvent]]:
     open_roots = {run for run in by_run if not is_child_id(run) and not find_report(by_run[run])}
     return {run: by_run[run] for run in by_run if find_root_id(run) in open_roots}
+
+
+def _find_rewind(events: Sequence[StoredEvent]) -> str | None:
+    """Return the run that a rewind after the last prompt returned to, None if there was none."""
+    for event in reversed(events):
+        if type(event) is ConversationRewound:
+            return event.latest_run
+        if type(event) is RunStarted and not event.brief.depth:
+            return None
+    return None
 
 
 def _get_brief(events: Sequence[StoredEvent]) -> Brief:

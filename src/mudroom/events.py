@@ -3,7 +3,7 @@
 Example:
     def describe(event: AnyEvent) -> str:
         match event:
-            case SessionOpened() | SessionClosed():
+            case SessionOpened() | SessionClosed() | ConversationRewound():
                 return "session"
             case RunStarted() | RunResumed() | RunWaiting():
                 return f"run {event.run}"
@@ -40,6 +40,7 @@ from ._core.events import (
     CheckFinished,
     CheckStarted,
     Compacted,
+    ConversationRewound,
     Delta,
     Event,
     FileWriteIntended,
@@ -71,6 +72,7 @@ __all__ = [
     "CheckFinished",
     "CheckStarted",
     "Compacted",
+    "ConversationRewound",
     "Delta",
     "Event",
     "FileWriteIntended",

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 _REPLAY = "replay:"
 
+OFFLINE_NOTICE = (
+    "No API key and no local server found: using the offline model, which follows rules and knows "
+    "a few tasks. For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
+    "OPENAI_BASE_URL or OLLAMA_HOST."
+)
+
 
 class ModelRegistry:
     """Models of one session, by model string, and one HTTP client per provider.
@@ -296,6 +302,14 @@ def _load_wire(wire: str) -> type[WireModel]:
     from .models.openai.chat import OpenAIModel
 
     return OpenAIModel
+
+
+def explain_offline(environ: Mapping[str, str]) -> str:
+    """Return the notice that the offline model is used because there is no other one."""
+    if pace := read_offline_pace(environ):
+        pace_text = f" It writes {pace:g} tokens per second, as $MUDROOM_OFFLINE_PACE says."
+        return OFFLINE_NOTICE + pace_text
+    return OFFLINE_NOTICE
 
 
 def read_offline_pace(environ: Mapping[str, str]) -> float:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -25,7 +28,7 @@ from ._engine.run_tools.merge_tool import MERGE_TOOL
 from ._engine.session_context import SessionServices
 from .agent_files import Skill
 from .agent_files.locations import list_project_folders
-from .errors import UsageError
+from .errors import UsageError, WorkspaceError
 from .integrations.mcp_servers.spec import ServerSpec
 from .options import SessionOptions
 from .permissions.policy import RulePolicy
@@ -35,6 +38,7 @@ from .tools import BOARD_TOOLS, make_builtin_tools
 if TYPE_CHECKING:
     from .boards.session_board import SessionBoard
     from .integrations.tracing.session_tracing import SessionTracing
+    from .workspaces.isolated.workspaces import IsolatedWorkspaces
 
 log = logging.getLogger("mudroom")
 
@@ -82,6 +86,44 @@ def collect_tools(
         tools["skill"] = make_skill_tool(skills, length=length)
     tools.update((tool.name, tool) for tool in own)
     return tools
+
+
+def make_isolated_opener(
+    home: str, session: str, folder: str, max_bytes: int
+) -> Callable[[], IsolatedWorkspaces]:
+    """Return the function that opens the isolated workspaces of a session on its first call.
+
+    Arguments:
+        home: mudroom's state folder. folder: the user's folder.
+        max_bytes: disk space that the workspaces may take.
+    """
+
+    _clean_up_isolated(home)
+
+    @cache
+    def open_isolated() -> IsolatedWorkspaces:
+        from .workspaces.isolated.workspaces import IsolatedWorkspaces
+
+        directory = os.path.join(home, "isolated", session)
+        return IsolatedWorkspaces(directory, folder, home, max_bytes)
+
+    return open_isolated
+
+
+@cache
+def _clean_up_isolated(home: str) -> None:
+    """Store and remove the isolated workspaces that killed processes left, in another thread."""
+    folder = os.path.join(home, "isolated")
+    if not os.path.isdir(folder):
+        return
+
+    def clean_up() -> None:
+        from .workspaces.isolated.kept_work import remove_abandoned
+
+        with suppress(WorkspaceError):  # `mudroom doctor` says why they cannot be listed
+            remove_abandoned(home)
+
+    threading.Thread(target=clean_up, name="workspace clean-up", daemon=True).start()
 
 
 def choose_board_offer(options: SessionOptions, agents: Iterable[Agent]) -> BoardOffer:
@@ -232,11 +274,13 @@ def add_hooks(
     model: str,
     environ: Mapping[str, str],
     home: str,
+    servers: SessionServers | None,
 ) -> SessionServices:
     """Return the services of a session with its hooks, if it has any.
 
     Arguments:
         model: of the root agent. environ: variables of programs. home: mudroom's state folder.
+        servers: the MCP servers of the session.
 
     Raises UnknownName for an event that never fires, and UsageError for programs beside an object.
     """
@@ -270,6 +314,7 @@ def add_hooks(
         environ=environ,
         home=home,
         journal=services.journal,
+        call_tool=servers.call_tool if servers else None,
     )
     services.watchers.append(hooks.transcripts.observe)
     return replace(services, hooks=hooks)
@@ -326,7 +371,8 @@ def make_servers(
     if not specs:
         return None
     from .integrations.mcp_servers.servers import McpServers
-    from .tools._image_files import parse_image
+    from .output_filters.redaction import Redactor
+    from .tools._image_files import parse_sendable_image
 
     return McpServers(
         specs,
@@ -334,5 +380,6 @@ def make_servers(
         environ=environ,
         cache_folder=os.path.join(home, "mcp"),
         is_allowed=lambda name: not permissions.denies_tool(name),
-        parse_image=parse_image,
+        parse_image=parse_sendable_image,
+        make_redact=Redactor,
     )

@@ -112,7 +112,8 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
             below them. A resumed session counts its earlier runs, too.
         prompt_budget: limits of each prompt, child runs included.
-        tools: tools of the caller. One that has the name of a built-in tool replaces it.
+        tools: tools of the caller. One that has the name of a built-in tool replaces it. A text
+            "package.module:name" names a tool that each process imports for itself.
         agents: agents of the caller for `task`. One that has the name of a built-in agent
             replaces it.
         agent: the agent that runs the prompts, or its name; default: the built-in one.
@@ -161,7 +162,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     cwd: str = "."
     budget: Budget = Budget()
     prompt_budget: Budget = Budget()
-    tools: Sequence[Tool] = ()
+    tools: Sequence[Tool | str] = ()
     agents: Sequence[Agent] = ()
     agent: str | Agent = ""
     agent_files: bool = False

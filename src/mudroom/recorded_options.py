@@ -48,25 +48,27 @@ def find_folder(options: SessionOptions) -> str:
 
 
 async def use_recorded_options(
-    options: SessionOptions, *, drops_tasks: bool
+    options: SessionOptions, *, drops_tasks: bool, past: OpenEvents | None = None
 ) -> tuple[SessionOptions, OpenEvents]:
     """Return the options with id, folder and model of the session to resume, and its events.
 
     Arguments:
         drops_tasks: leave out the events of tasks that have ended.
+        past: its first events, if they have been read already.
 
     Raises UnknownName when there is no such session, JournalDamaged when it has no start.
     """
-    recorded = OpenEvents(calculate_cost, drops_tasks=drops_tasks)
+    recorded = past or OpenEvents(calculate_cost, drops_tasks=drops_tasks)
     session = await _read_recorded(options, recorded)
     events = recorded.events
-    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
-    if opened is None:
+    openings = [event for event in events if isinstance(event, SessionOpened)]
+    if not openings:
         raise JournalDamaged(
             "the record does not start with a session",
-            where=session,
+            where=session or options.resume,
             remedy="Start a new session.",
         )
+    opened = openings[0]
     briefs = [
         event.brief for event in events if type(event) is RunStarted and event.brief.depth == 0
     ]
@@ -74,8 +76,9 @@ async def use_recorded_options(
     reuses_model = options.model == "auto" and of_session
     options = replace(
         options,
-        id=options.id if options.fork else opened.session,
-        resume=opened.session,
+        # The record of a fork begins with that of its original, which has another id.
+        id=options.id if options.fork else session or openings[-1].session,
+        resume=session or openings[-1].session,
         cwd=path_from_text(opened.cwd),
         model=of_session[-1].model if reuses_model else options.model,
         isolate=options.isolate or opened.isolate,
@@ -151,7 +154,9 @@ async def copy_journal(
 
 
 async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
-    """Read the events of the session that the options resume; return its id.
+    """Read the events of the session that the options resume; return its id in the store.
+
+    It is "" for a journal of the caller, which has one session only.
 
     Raises UsageError, JournalError.
     """
@@ -161,12 +166,12 @@ async def _read_recorded(options: SessionOptions, recorded: OpenEvents) -> str:
             remedy="Pass the Journal object again, or a store=MemoryStore().",
         )
     if not isinstance(options.journal, str) and not options.fork:
-        async for event in options.journal.read():
+        async for event in options.journal.read(recorded.count):
             recorded.apply(event)
-        return options.resume
+        return ""
     store = open_store(options.store, find_home(options))
     session = await store.find(options.resume)
-    async for event in stream_events(store, session):
+    async for event in stream_events(store, session, after=recorded.count):
         recorded.apply(event)
     return session
 

@@ -47,6 +47,11 @@ class Session(RunControls, ServerControls, TaskCalls):
 
     Attributes:
         notices: messages for the user about how the session was opened.
+        start_source: source for hooks of a new session, such as "clear" after another one. Set it
+            before the session opens. A session that is resumed or forked has a source of its own.
+        end_reason: reason for hooks why the session ends. Set it before the end.
+        past_events: first events of the session that is resumed, if the caller has read them; None
+            if not. Set it before the session opens.
 
     Errors: UsageError (no such folder, unknown model), JournalError. A failure of a model is not
     an exception: the report of the run states it as its reason.
@@ -61,6 +66,9 @@ class Session(RunControls, ServerControls, TaskCalls):
         self._options = make_options(options)
         self._budget = self._options.budget
         self.notices: list[str] = []
+        self.start_source = "startup"
+        self.end_reason = "other"
+        self.past_events: OpenEvents | None = None
         self._conversation = ConversationState()
         self._watchers: list[Callable[[AnyEvent], None]] = []
         self._history_watchers: list[Callable[[StoredEvent], None]] = []
@@ -72,8 +80,9 @@ class Session(RunControls, ServerControls, TaskCalls):
             # A screen with the history, and a fork, need the events of ended tasks, too.
             drops_tasks = not (self._history_watchers or self._options.fork)
             self._options, recorded = await recorded_options.use_recorded_options(
-                self._options, drops_tasks=drops_tasks
+                self._options, drops_tasks=drops_tasks, past=self.past_events
             )
+            self.past_events = None
         resources = await build.open_resources(
             self._options, self._watchers, self._conversation.unfinished_events
         )
@@ -90,45 +99,24 @@ class Session(RunControls, ServerControls, TaskCalls):
     async def _start(self, runner: SessionRunner, recorded: OpenEvents | None) -> None:
         self.notices.extend(runner.resources.notices)
         if recorded is not None:
-            await self._continue_record(runner, recorded)
+            from .session_runs.load_record import load_record  # a new session needs no such module
+
+            notice = await load_record(
+                runner, self._options, self._conversation, recorded, self._history_watchers
+            )
+            self.notices.extend(filter(None, [notice]))
         await runner.resources.models.load_replays()
         runner.record_opening(self.id, self.cwd, recorded_options.list_grants(self._options))
         if hooks := runner.resources.services.hooks:
-            await hooks.on_session_start(_choose_source(self._options))
-
-    async def _continue_record(self, runner: SessionRunner, recorded: OpenEvents) -> None:
-        """Restore the state of the session from its record."""
-        services = runner.resources.services
-        if self._options.fork:
-            recorded = await recorded_options.copy_journal(
-                self._options, recorded, services.journal
-            )
-        # Another process may have written until this one opened the journal.
-        async for event in services.journal.read(recorded.count):
-            recorded.apply(event)
-        events = recorded.events
-        self._conversation.load(events)
-        self._conversation.run_count = max(self._conversation.run_count, recorded.task_count)
-        services.request_heads.load(recorded.heads)
-        services.request_heads.load(events)
-        for event in events:
-            services.teams.observe(event)
-            services.check_results.observe(event)
-            if runner.resources.tracing:
-                runner.resources.tracing.observe_past(event)
-            for watch in self._history_watchers:
-                watch(event)
-        board = runner.resources.board_name
-        if notice := recorded_options.describe_other_board(events, board):
-            self.notices.append(notice)
-        runner.meter.add_past(recorded, self._conversation.unfinished_events)
+            source = "resume" if self._options.resume else self.start_source
+            await hooks.on_session_start("fork" if self._options.fork else source)
 
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()
         try:
             await runner.end_runs()
             if hooks := runner.resources.services.hooks:
-                await hooks.on_session_end()
+                await hooks.on_session_end(self.end_reason)
             await runner.record_closing()
         finally:
             self._runner = None
@@ -350,9 +338,7 @@ class Session(RunControls, ServerControls, TaskCalls):
     def rewind(self, run_id: str) -> None:
         """Return the conversation to the state before a root run; files stay as they are."""
         check_type("run_id", run_id, str, "rewind")
-        if self._runner is not None:
-            self._runner.check_ended("rewound")
-        self._conversation.rewind(run_id)
+        self._require_open().rewind(run_id)
 
     @staticmethod
     @use_signature(SessionOptions)
@@ -387,10 +373,3 @@ class Session(RunControls, ServerControls, TaskCalls):
                 "the session is not open", remedy="Use it as `async with Session(...) as session:`."
             )
         return self._runner
-
-
-def _choose_source(options: SessionOptions) -> str:
-    """Return how a session begins, as hooks name it."""
-    if options.fork:
-        return "fork"
-    return "resume" if options.resume else "startup"

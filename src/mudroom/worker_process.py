@@ -18,11 +18,13 @@ import msgspec
 from ._platform.event_loop import run_event_loop
 from ._platform.garbage_collector import collect_garbage_less_often
 from ._platform.open_files import raise_open_file_limit
+from .cluster_services import adapt_to_node
+from .errors import MudroomError
 from .projections.past_events import PastEvents
 from .worker_services import build_worker_services
 from .workers.process.channel import Channel
 from .workers.remote.connection import MessageChannel
-from .workers.remote.messages import ToWorker, WorkerConfig
+from .workers.remote.messages import StartFailed, ToWorker, WorkerConfig
 from .workers.remote.remote_services import SessionLink
 from .workers.remote.serve import RunServer
 
@@ -32,6 +34,8 @@ async def serve(channel: MessageChannel[WorkerConfig | ToWorker]) -> None:
     config = await channel.receive()
     if not isinstance(config, WorkerConfig):
         return
+    if config.has_own_files:
+        config = adapt_to_node(config)
     to_runs = cast("MessageChannel[ToWorker]", channel)
     link = SessionLink(to_runs)
     past_events = PastEvents()
@@ -56,7 +60,12 @@ def main() -> None:
 
 async def _serve_and_exit(connection: socket.socket) -> None:
     received = WorkerConfig | ToWorker
-    await serve(await Channel[WorkerConfig | ToWorker].open(connection, received))
+    channel = await Channel[WorkerConfig | ToWorker].open(connection, received)
+    try:
+        await serve(channel)
+    except MudroomError as error:
+        channel.send(StartFailed(str(error)))
+        await channel.close()
     os._exit(0)
 
 

@@ -9,29 +9,39 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from . import agent_files, pricing
+from . import agent_files
 from ._core.board_tasks import BoardOffer
 from ._core.compaction import CompactionOptions
 from ._core.listings import ListingLimits
-from ._core.ports import Board, ToolServers
+from ._core.ports import Board
 from ._core.tools import Tool
 from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.versions import FileVersions
 from ._engine.changes.watch import ChangeWatch
 from ._engine.session_context import SessionServices
+from ._platform.imports import extend_import_path
 from ._platform.system_clock import SystemClock
+from .cluster_services import make_hidden_check, may_be_secret, open_node_environments
 from .context_windows import make_context_policy
-from .environments import EnvironmentFactory, SessionEnvironments, make_isolated_opener
+from .environments import EnvironmentFactory, SessionEnvironments
 from .errors import UsageError
 from .integrations.mcp_servers.spec import ServerSpec
 from .model_registry import ModelRegistry
-from .models.sent_variables import list_address_variables, list_header_variables
-from .open_adapters import collect_tools, make_board_tools, make_servers, make_web_tools, open_board
-from .options import MAX_PROCESSES, SessionOptions, parse_worker
+from .open_adapters import (
+    collect_tools,
+    make_board_tools,
+    make_isolated_opener,
+    make_servers,
+    make_web_tools,
+    open_board,
+)
+from .options import SessionOptions, parse_worker
 from .output_filters.injection_marker import mark_injection
-from .output_filters.redaction import Redactor, is_secret_name
+from .output_filters.redaction import Redactor
 from .permissions.rules import Permissions
+from .pricing import PriceFile
 from .projections.past_events import PastEvents
+from .tools._sources import load_tools
 from .workers.process.connection import ProcessTransport
 from .workers.remote.messages import WorkerConfig
 from .workers.remote.rate_limits import RemoteRateLimiter
@@ -43,6 +53,11 @@ from .workers.remote.remote_services import (
 )
 from .workers.remote.server_calls import RemoteServers, ServersState, describe_servers
 from .workers.remote.session_calls import RemoteHooks, RemoteOutputChecks, RemoteTeams
+from .workers.remote.session_tools import (
+    add_tools,
+    is_sendable,
+    make_session_tools,
+)
 from .workers.remote.worker import RemoteWorker
 
 _PROGRAM = "mudroom.worker_process:serve"
@@ -65,52 +80,8 @@ def make_process_worker(
         ProcessTransport(_COMMAND),
         processes or os.cpu_count() or 1,
         models.get_rate_limiter,
+        make_hidden_check(services),
     )
-
-
-async def open_ray_worker(
-    services: SessionServices,
-    config: WorkerConfig,
-    models: ModelRegistry,
-    actors: int,
-    environ: Mapping[str, str],
-) -> RemoteWorker:
-    """Start worker processes on the nodes of a Ray cluster and return the worker that uses them.
-
-    Arguments:
-        actors: number of worker processes; 0 means one per processor of the cluster, at most
-            MAX_PROCESSES.
-        environ: variables of the session.
-
-    Raises UsageError.
-    """
-    from .workers.ray.transport import RayTransport
-
-    transport = RayTransport(_PROGRAM, environ, (config.folder, config.home))
-    config = _leave_secrets_out(config, environ)
-    try:
-        processors = await transport.start()
-    except BaseException:
-        await transport.close()
-        raise
-    count = actors or max(1, min(processors, MAX_PROCESSES))
-    worker = RemoteWorker(services, config, transport, count, models.get_rate_limiter)
-    await worker.open()
-    return worker
-
-
-def _leave_secrets_out(config: WorkerConfig, environ: Mapping[str, str]) -> WorkerConfig:
-    """Return the config for another machine: secrets are not sent, its environment has them."""
-    if config.environ is None:
-        names = list_address_variables()
-        sent = {name: environ[name] for name in names if name in environ}
-        return replace(config, environ=sent, own_variables="all")
-    sent = {name: text for name, text in config.environ.items() if not _may_be_secret(name)}
-    return replace(config, environ=sent, own_variables="secrets")
-
-
-def _may_be_secret(name: str) -> bool:
-    return is_secret_name(name) or name in list_header_variables()
 
 
 def make_worker_config(
@@ -135,7 +106,7 @@ def make_worker_config(
     """
     _refuse_unsendable(options, services)
     environ = options.environ
-    return WorkerConfig(
+    config = WorkerConfig(
         session=services.session,
         folder=services.environments.shared.workspace.root,
         home=home,
@@ -170,8 +141,8 @@ def make_worker_config(
         trace_ids=services.trace_ids,
         versions_folder=services.versions.folder if services.versions else "",
         board_offer=board_offer,
-        servers=_encode_servers(services.servers, options),
     )
+    return add_tools(_add_servers(config, services, options), load_tools(options.tools))
 
 
 def _refuse_unsendable(options: SessionOptions, services: SessionServices) -> None:
@@ -182,13 +153,29 @@ def _refuse_unsendable(options: SessionOptions, services: SessionServices) -> No
 
 
 def _refuse_objects(options: SessionOptions) -> None:
-    has_objects = options.tools or options.tool_sources or options.workspace
+    has_objects = options.tool_sources or options.workspace
     if has_objects or not isinstance(options.sandbox, str):
         raise UsageError(
-            "worker processes cannot use tool, workspace or sandbox objects of the caller",
+            "worker processes cannot use tool source, workspace or sandbox objects of the caller",
             where="worker",
             remedy='Use worker="local", or leave the objects out.',
         )
+    for tool in load_tools(options.tools):
+        if tool.reference.startswith("__main__:"):
+            raise UsageError(
+                f"the tool {tool.reference} cannot be used in worker processes: they do not import "
+                "the module of the program",
+                where="tools",
+                remedy='Move it to another module, and give it as "module:name".',
+            )
+        if not tool.reference and not is_sendable(tool):
+            raise UsageError(
+                f"the tool {tool.name} cannot be used in worker processes: it uses its ToolContext "
+                "or a function that decides before a call",
+                where="tools",
+                remedy='Give it by name, as in tools=["package.module:name"], or use '
+                'worker="local".',
+            )
 
 
 def _refuse_secrets_of_servers(options: SessionOptions, services: SessionServices) -> None:
@@ -210,12 +197,14 @@ def _collect_tools(
     permissions: Permissions,
     skills: Mapping[str, agent_files.Skill],
     board: Board | None,
+    link: SessionLink,
     *,
     ask: bool,
 ) -> dict[str, Tool]:
     agents = permissions.select_agents(config.agents)
     web_tools = make_web_tools(permissions, allow_net=config.allow_net)
-    own = (*web_tools, *make_board_tools(board, config.board_offer))
+    board_tools = make_board_tools(board, config.board_offer)
+    own = (*web_tools, *board_tools, *_load_own_tools(config, link))
     tools = collect_tools(
         own,
         agents,
@@ -228,8 +217,17 @@ def _collect_tools(
     return {name: tool for name, tool in tools.items() if not permissions.denies_tool(name)}
 
 
+def _load_own_tools(config: WorkerConfig, link: SessionLink) -> list[Tool]:
+    """Return the tools of the caller. Raises UsageError if one cannot be imported here."""
+    extend_import_path(config.import_path)
+    return [*load_tools(config.tool_references), *make_session_tools(config, link)]
+
+
 def _open_environments(
-    config: WorkerConfig, permissions: Permissions, skills: Mapping[str, agent_files.Skill]
+    config: WorkerConfig,
+    permissions: Permissions,
+    skills: Mapping[str, agent_files.Skill],
+    link: SessionLink,
 ) -> SessionEnvironments:
     factory = EnvironmentFactory(
         permissions=permissions,
@@ -240,6 +238,8 @@ def _open_environments(
         can_ask=config.can_ask,
         readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
     )
+    if config.has_own_files:
+        return open_node_environments(config, factory, link)
     shared = factory.open(config.folder, [])
     open_isolated = make_isolated_opener(
         config.home, config.session, config.folder, config.isolated_bytes
@@ -266,12 +266,14 @@ def build_worker_services(
     models = _open_models(config, link, environ, clock)
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
     permissions = msgspec.json.decode(config.permissions, type=Permissions)
-    environments = _open_environments(config, permissions, skills)
+    environments = _open_environments(config, permissions, skills, link)
     board = _open_board(config)
+    journal = RemoteJournal(link)
     return SessionServices(
         session=config.session,
         get_model=models.get_model,
-        journal=RemoteJournal(link),
+        journal=journal,
+        forward_events=journal.append_and_show,
         environments=environments,
         clock=clock,
         approver=RemoteApprover(link),
@@ -279,7 +281,7 @@ def build_worker_services(
         mark_report=mark_injection,
         servers=_open_servers(config, link, permissions, environ),
         toolbox=_collect_tools(
-            config, permissions, skills, board, ask=environments.shared.sandbox.tier == "ask"
+            config, permissions, skills, board, link, ask=environments.shared.sandbox.tier == "ask"
         ),
         agents=config.agents,
         spill_folder=config.spill_folder,
@@ -293,7 +295,7 @@ def build_worker_services(
         check=config.check,
         check_seconds=config.check_seconds,
         max_returns=config.max_returns,
-        compute_price=pricing.calculate_cost,
+        compute_price=PriceFile(config.home).calculate_cost,
         reports_costs=config.reports_costs,
         past_events=past_events,
         watchers=[link.show],
@@ -314,17 +316,23 @@ def _get_environ(config: WorkerConfig) -> Mapping[str, str]:
     if config.own_variables == "all":
         return {**os.environ, **config.environ}
     if config.own_variables == "secrets":
-        own = {name: text for name, text in os.environ.items() if _may_be_secret(name)}
+        own = {name: text for name, text in os.environ.items() if may_be_secret(name)}
         return {**own, **config.environ}
     return config.environ
 
 
-def _encode_servers(servers: ToolServers | None, options: SessionOptions) -> bytes:
-    """Return the state of the servers, and the configurations of those that one agent has."""
-    if servers is None:
-        return b""
+def _add_servers(
+    config: WorkerConfig, services: SessionServices, options: SessionOptions
+) -> WorkerConfig:
+    """Add the state of the servers, and the configurations of those that one agent has."""
+    if services.servers is None:
+        return config
     own = [each for each in options.mcp_servers if each.agent]
-    return msgspec.msgpack.encode((describe_servers(servers), own))
+    return replace(
+        config,
+        servers=msgspec.msgpack.encode((describe_servers(services.servers), own)),
+        server_agents=tuple(each.agent for each in own),
+    )
 
 
 def _open_servers(

@@ -23,9 +23,8 @@ def describe_file(file: FileText, say: Translator) -> str:
     if not file.text.strip():
         return say("all_blank", count=count)
     text = file.text if find_outline_rules(file.path).is_source else blank_code(file.text)
-    lines = _quote_definitions(file, text)
-    quoted = [say("quoted_lines", lines=say.join(lines))] if lines else []
-    return ". ".join([file.problem or count, *_quote_first_words(file.path, text, say), *quoted])
+    parts = [*_quote_first_words(file.path, text, say), *_quote_definitions(file, text, say)]
+    return say("sentence_end").join([file.problem or count, *parts])
 
 
 def blank_code(text: str) -> str:
@@ -66,8 +65,8 @@ def _find_head_comment(text: str) -> tuple[int, int]:
     return 0, 0
 
 
-def _quote_definitions(file: FileText, text: str) -> list[str]:
-    """Return lines of a known form with their numbers; a leading _ leaves a name out."""
+def _quote_definitions(file: FileText, text: str, say: Translator) -> list[str]:
+    """Quote lines of a known form with their numbers; a leading _ leaves a name out."""
     rules = find_outline_rules(file.path)
     matches = [match for pattern in rules.names for match in re.finditer(pattern, text)]
     numbers: dict[str, int] = {}
@@ -76,7 +75,8 @@ def _quote_definitions(file: FileText, text: str) -> list[str]:
         numbers.setdefault(match[group].strip(), text.count("\n", 0, match.start(group)))
     lines = file.text.split("\n")
     public = dict.fromkeys(n for name, n in numbers.items() if not name.startswith("_"))
-    return [_mark_as_code(f"{n + 1}: {lines[n].strip()}") for n in list(public)[:MOST_LINES]]
+    quotes = [_mark_as_code(f"{n + 1}: {lines[n].strip()}") for n in list(public)[:MOST_LINES]]
+    return [say("quoted_lines", lines=say.join(quotes))] if quotes else []
 
 
 def _mark_as_code(line: str) -> str:

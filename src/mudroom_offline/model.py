@@ -21,7 +21,7 @@ class OfflineModel:
     """A model without key and network, for a few kinds of question in English and Chinese.
 
     Arguments:
-        pace: tokens per second at which it writes; 0 means as fast as possible.
+        pace: tokens per second at which it writes texts; 0 means as fast as possible.
         sleep: awaitable that waits for a number of seconds.
     """
 
@@ -74,18 +74,14 @@ class RuleConversation:
             size = _PACED_CHUNK if self._pace else _CHUNK
             for start in range(0, length, size):
                 piece = step.text[start : start + size]
-                await self._wait(len(piece))
+                if self._pace:
+                    await self._sleep(len(piece) / 4 / self._pace)
                 yield StreamChunk("text", piece)
         else:
             reason = StopReason.CALLS
             content = step
             length = sum(len(call.name) + len(str(call.arguments)) for call in step)
-            await self._wait(length)
         usage = Usage(input_tokens=-(-self._characters // 4), output_tokens=-(-length // 4))
         yield AssistantMessage(
             content, stop_reason=reason, model="rules", wire="offline", usage=usage
         )
-
-    async def _wait(self, characters: int) -> None:
-        if self._pace:
-            await self._sleep(characters / 4 / self._pace)

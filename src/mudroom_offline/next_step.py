@@ -16,6 +16,8 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom._engine.compaction.summary import SUMMARY_PROMPT
+from mudroom._engine.structured_output import EMIT_TOOL
+from mudroom.errors import ModelRefused
 
 from .children import run_children
 from .file_summaries import summarize
@@ -51,15 +53,17 @@ class FinalAnswer(Struct, frozen=True):
 def find_next_step(
     config: RequestConfig, messages: list[Message], *, allow_calls: bool = True
 ) -> FinalAnswer | tuple[ToolCallBlock, ...]:
-    """Return the final answer or the next calls. Raises CannotAnswer when nothing is understood."""
+    """Return the final answer or the next calls. Raises CannotAnswer; ModelRefused for outputs."""
     if _text_of(messages[-1]).startswith(_SUMMARY_HEAD):
         return FinalAnswer(_summarize_conversation(messages[:-1]))
     text, outputs = _split(messages)
     say = Translator(is_chinese(text))
+    names = frozenset(tool.name for tool in config.tools)
+    if EMIT_TOOL in names:
+        raise ModelRefused(say("no_outputs"), remedy=say("connect_for_outputs"))
     requests, unsupported = parse_prompt(text)
     if not requests:
         raise CannotAnswer(_describe_refusal(unsupported, say))
-    names = frozenset(tool.name for tool in config.tools)
     repository = _REPOSITORY.search(config.system)
     agents = str([tool.parameters for tool in config.tools if tool.name == "task"])
     reader = "explore" if "'explore'" in agents else ""

@@ -30,10 +30,10 @@ class Translator(Struct, frozen=True):
         """Return a list as running text."""
         return ("、" if self.is_chinese else ", ").join(items)
 
-    def join_first(self, items: Iterable[str], mark: str = "") -> str:
-        """Return the first three different items, each between two marks."""
+    def join_first(self, items: Iterable[str], mark: str = "", most: int = 3) -> str:
+        """Return the first different items, each between two marks."""
         unique = [f"{mark}{item}{mark}" for item in dict.fromkeys(items)]
-        return self.join([*unique[:3], "…"] if len(unique) > 3 else unique)
+        return self.join([*unique[:most], "…"] if len(unique) > most else unique)
 
 
 class Context(Struct, frozen=True):

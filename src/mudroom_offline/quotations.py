@@ -12,7 +12,7 @@ from .tool_output import format_block, grep_all, join_globs, list_files, read_fi
 
 
 def quote_lines(request: Request, context: Context) -> Plan:
-    """Quote the lines of files at the top of the folder that look like what is asked for."""
+    """Quote the lines of files at the top that look like what is asked for, found ones first."""
     context.require("read", "glob", "grep")
     say = context.say
     most, pattern, *globs = load_data("outline")["quotations"][request.kind]
@@ -28,7 +28,7 @@ def quote_lines(request: Request, context: Context) -> Plan:
     lead = say(key, place=request.name_place(say), most=most, names=say.join(globs))
     parts = [lead, format_block(lines, say)]
     if request.kind in load_data("outline")["first_lines"]:
-        parts.append((yield from _quote_first_lines(request, top.rows, say)))
+        parts.insert(2 if lines else 0, (yield from _quote_first_lines(request, top.rows, say)))
     return combine([*parts, context.describe_problems([top.problem, listing.problem])])
 
 

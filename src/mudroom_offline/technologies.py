@@ -53,14 +53,14 @@ def find_technologies(request: Request, context: Context) -> Plan:
         cells += [_describe_evidence(row, at_least, say) for row in rows]
         table = format_table(map(say, ("name", "aspect", "evidence")), cells) if cells else ""
         key = f"{request.kind}_seen" if cells else f"no_{request.kind}_seen"
-        parts = [say(key, place=place, known=len(known)), table]
-        parts.append(say("looked_for", names=say.join(known)))
+        parts = [say(key, place=place, known=len(known), names=say.join(known)), table]
     if not wants_tests and load_pattern("asks_for_packages").search(request.text):
         parts.append(_describe_dependencies(project, place, say))
     if project.unread:
         paths = say.join_first(project.unread, "`")
         parts.append(say("no_packages_from", count=len(project.unread), files=paths))
-    parts.append(say("left_out", folders=say.join(f"`{name}`" for name in project.left_out)))
+    most = 6 if all(parts) else len(project.left_out)  # all if nothing was found
+    parts.append(say("left_out", folders=say.join_first(project.left_out, "`", most)))
     return combine([*parts, context.describe_problems(project.problems)])
 
 
@@ -78,6 +78,7 @@ def _survey_project(request: Request, *, with_tests: bool) -> Steps[Project]:
     names = {name for row in formats for name in row.files}
     names |= {name for row in _load_technologies(with_tests) for name in row.config}
     listing = yield from list_files(request, [f"**/{{{','.join(sorted(names))}}}"])
+    left_out.sort(key=lambda name: not any(_is_in([name], path, request) for path in listing.rows))
     files = [path for path in listing.rows if not _is_in(left_out, path, request)]
     manifests = sorted(filter(find_format, files), key=lambda path: (path.count("/"), path))
     texts = yield from read_files(manifests[:_MOST_MANIFESTS])
@@ -155,13 +156,12 @@ def _find_declarations(technology: Technology, project: Project) -> Evidence:
 def _describe_evidence(row: Evidence, at_least: str, say: Translator) -> tuple[str, str, str]:
     """Return name, aspect and evidence of a technology."""
     parts = [say("listed_as", items=say.join_first(row.listed))] if row.listed else []
-    sources = {"configured_in": row.configured, "used_in": row.used_in}
     parts += [
         say(key, count=at_least + say.count(len(files), "file"), files=say.join_first(files, "`"))
-        for key, files in sources.items()
+        for key, files in (("configured_in", row.configured), ("used_in", row.used_in))
         if files
     ]
-    return f"**{row.technology.name}**", say(row.technology.aspect), "; ".join(parts)
+    return f"**{row.technology.name}**", say(row.technology.aspect), say("part_end").join(parts)
 
 
 def _describe_dependencies(project: Project, place: str, say: Translator) -> str:

@@ -168,11 +168,13 @@ def test_c11_the_nearest_folder_takes_precedence_and_the_home_comes_last(
     order = [
         "project/sub/.claude/agents/x.md",
         "project/.agents/agents/x.md",
+        "project/.mudroom/agents/x.md",
         "project/.claude/agents/x.md",
         "project/.gemini/agents/x.md",
         "project/.opencode/agents/x.md",
         "project/.qwen/agents/x.md",
         "home/.agents/agents/x.md",
+        "home/.mudroom/agents/x.md",
         "home/.claude/agents/x.md",
     ]
     for path in order:

@@ -133,12 +133,16 @@ async def test_agents_check_prints_path_and_line_and_fails_on_errors(
 ) -> None:
     project.write(".claude/agents/a.md", make_file("name: a", "description: A.", "tools: 5"))
     project.write(".claude/agents/b.md", make_file("name: b", "description: B.", "color: red"))
+    command = project.write(".gemini/commands/fix.toml", 'prompt = "Fix\n')
     project.write("AGENTS.md", "x\n@../../etc/secret.md")
     everything = await project("agents", "check")
     assert everything.code == 1
     assert "a.md:4: error: tools is not a list of names" in everything.out
     assert "b.md:4: note: 'color'" in everything.out
     assert "AGENTS.md:2: warning:" in everything.out
+    assert "fix.toml:1: error: the text has no end" in everything.out
+    alone = await project("agents", "check", str(command))
+    assert (alone.code, alone.out.count("error: the text has no end")) == (1, 1)
     one = await project("agents", "check", ".claude/agents/b.md")
     assert (one.code, "a.md" in one.out) == (0, False)
     assert (await project("agents", "check", "nowhere")).code == 2

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.long_form import count_examples
 
 from mudroom.agent_files import ContextFiles, load_context_files
 
@@ -178,7 +179,9 @@ def test_a_file_that_is_not_text_has_a_diagnostic(
 
 
 @settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=count_examples(80, 200),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=st.text(alphabet="@ab./~`\n #-md", max_size=80) | st.text(max_size=80))
 def test_no_import_in_any_text_leaves_the_repository(

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.agent_files.corpus import AGENTS, SKILLS, Sample, make_file
+from tests.long_form import count_examples
 
 from mudroom import agent_files
 from mudroom.agent_catalog import KNOWN_TOOLS
@@ -79,7 +80,9 @@ def test_c11_all_files_together_have_paths_and_lines(tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=count_examples(100, 300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(text=st.text(max_size=300))
 def test_c11_any_frontmatter_is_read_or_refused(text: str) -> None:
@@ -91,7 +94,7 @@ def test_c11_any_frontmatter_is_read_or_refused(text: str) -> None:
 YAML = st.text(alphabet="ab:-[]{}'\"|>&*!#?,\n \t%@`1.~", max_size=120)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=count_examples(150, 500), deadline=None)
 @given(text=YAML)
 def test_c11_any_yaml_is_read_or_refused_with_a_line_of_the_file(text: str) -> None:
     notes = FileDiagnostics("x.md")
@@ -115,7 +118,7 @@ KNOWN = (
 KEYS = st.sampled_from(KNOWN.split())
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=count_examples(100, 400), deadline=None)
 @given(keys=st.dictionaries(KEYS, VALUES, max_size=8))
 def test_c11_any_value_of_any_key_is_accepted_or_reported(keys: dict[str, object]) -> None:
     agent, draft = agent_files.parse_agent_keys(keys, "x", "--agents", KNOWN_TOOLS)

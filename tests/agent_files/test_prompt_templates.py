@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.agent_files import load_commands
+from mudroom.agent_files import check_commands, load_commands
 from mudroom.agent_files.commands import find_by_name
-from mudroom.agent_files.prompt_template import PromptTemplate, ShellText, load_template
+from mudroom.agent_files.prompt_pieces import ShellText
+from mudroom.agent_files.prompt_template import PromptTemplate, load_template
 
 
 def fill(text: str, arguments: str, **fields: object) -> str:
@@ -150,3 +151,69 @@ def test_five_hundred_commands_are_listed_from_the_cache(tmp_path: Path) -> None
     print(f"first: {seconds[0] * 1000:.0f} ms, from the cache: {min(seconds) * 1000:.1f} ms of CPU")
     # The goal is 0.02 s; a busy machine may need more.
     assert min(seconds) < 0.08
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "filled"),
+    [
+        ("Fix {{args}} and {{args}}.", "a b", "Fix a b and a b."),
+        ("Fix {{args}}.", "", "Fix ."),
+        ("Fix it.", "", "Fix it."),
+        ("Fix it.", "now please", "Fix it.\n\n/fix now please"),
+        ("Log: !{git log -n 3}!", "", "Log: <git log -n 3>!"),
+        ("!{grep {{args}} x}", "it's; rm x", "<grep 'it'\"'\"'s; rm x' x>"),
+        ("!{awk '{print $1}' a} !{ls}", "", "<awk '{print $1}' a> <ls>"),
+        ("open !{ls", "", "open !{ls"),
+        ("Read @{docs/a.md} and @{ b.py }.", "", "Read @docs/a.md and @b.py."),
+        ("{{args}}", "!{rm x} {{args}} $1", "!{rm x} {{args}} $1"),
+        ("$ARGUMENTS $1 {{args}}", "a", "$ARGUMENTS $1 a"),
+    ],
+)
+def test_a_command_of_the_gemini_cli_has_its_own_places(
+    text: str, arguments: str, filled: str
+) -> None:
+    assert fill(text, arguments, gemini_path="/files/fix.toml") == filled
+
+
+def test_commands_of_the_gemini_cli_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / ".gemini" / "commands"
+    (folder / "git").mkdir(parents=True)
+    (folder / "git" / "commit.toml").write_text(
+        'description = "Write a\\ncommit"\nprompt = """\nCommit {{args}}.\n!{git diff}"""\n'
+    )
+    (folder / "plain.toml").write_text('prompt = "First line.\\nSecond."')
+    (folder / "wrong.toml").write_text("prompt = 3")
+    (folder / "broken.toml").write_text("prompt = ")
+    (folder / "notes.md").write_text("No command.")
+    commands = load_commands(str(tmp_path), user_home="")
+    assert sorted(commands) == ["broken", "git:commit", "plain", "wrong"]
+    commit = commands["git:commit"].load_template()
+    assert (commit.description, commit.is_callable) == ("Write a commit", True)
+    assert commit.fill("it") == ["Commit it.\n", ShellText("git diff", "!{git diff}"), ""]
+    assert commands["plain"].description == "First line."
+    assert [commands[name].load_template().text for name in ("wrong", "broken")] == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ('prompt = "Fix\n', 1, "line 1: the text has no end"),
+        ('# a\nprompt = "Fix', 2, "line 2: the text has no end"),
+        ('# a\nprompt = """Fix\n\n', 2, "line 2: the text has no end"),
+        ("prompt = 'Fix", 1, "line 1: the text has no end"),
+        ('description = "x"', 1, "the key prompt is missing"),
+        ("", 1, "the key prompt is missing"),
+        ("\nprompt = 3", 2, "line 2: the value of prompt is no text"),
+        ('prompt = " "', 1, "line 1: the prompt is empty"),
+    ],
+)
+def test_a_command_of_the_gemini_cli_without_a_prompt_has_the_reason(
+    text: str, line: int, problem: str, tmp_path: Path
+) -> None:
+    file = tmp_path / ".gemini" / "commands" / "fix.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert load_template(str(file), "", is_command=True).problem == problem
+    (error,) = check_commands(str(tmp_path), user_home="")
+    assert (error.path, error.line) == (str(file), line)
+    assert problem.endswith(error.text)

@@ -17,11 +17,14 @@ from typing import Any
 import pytest
 from tests.waiting import wait_until
 
+from mudroom.batches.control import BatchFolder
+from mudroom.batches.saved_record import SavedRecord
+from mudroom.journals.sessions import open_store
 from mudroom.testing import ModelServer, ServerRequest
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 LINES = 2_000 if LONG else 60
-KILLS = 20 if LONG else 2
+KILLS = 20 if LONG else 3
 PARALLEL = 500 if LONG else 12
 
 
@@ -69,6 +72,14 @@ class BatchProcess:
         assert not text or text.endswith(b"\n")
         return [json.loads(line) for line in text.splitlines()]
 
+    async def save_record(self) -> None:
+        """Save the record of the batch while its process works."""
+        home = str(self.folder / "home")
+        store = open_store(home)
+        for info in await store.list():
+            saved = SavedRecord(BatchFolder(home, info.id).path, store, info.id)
+            await saved.save_if_due(LINES * 1_000)
+
     def check_complete(self) -> None:
         """Check that each line has exactly one result."""
         counts = Counter(each["custom_id"] for each in self.read())
@@ -99,6 +110,8 @@ async def test_j1_after_kills_each_line_has_one_result_and_few_answers_are_bough
             wanted = before + chance.randrange(1, max(2, (LINES - before) // 2))
             ending = asyncio.create_task(process.wait())
             await wait_until(partial(is_far, server, ending, wanted))
+            if kills % 2:
+                await batch.save_record()
             if process.returncode is None:
                 process.kill()
                 kills += 1

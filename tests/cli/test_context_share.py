@@ -47,7 +47,7 @@ async def test_a_model_without_a_limit_has_no_share(
 ) -> None:
     shown = await show_share(open_session(tmp_path), tmp_path)
     assert shown.endswith("context 8.0k")
-    printed = capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
     assert "8.0k tokens at the last model call; the context window of this" in printed
 
 

@@ -99,6 +99,7 @@ MAX_OWN_MODULES = 330
 LATER = {
     "aiohttp",
     "dataclasses",
+    "difflib",
     "prompt_toolkit",
     "rich",
     "shlex",

@@ -57,6 +57,9 @@ def test_token_counts_are_short(count: int, words: str):
         (64, "1m 04s"),
         (3600, "1h 00m"),
         (7530, "2h 05m"),
+        (86_399, "23h 59m"),
+        (86_400, "1d 00h"),
+        (5_434_500, "62d 21h"),
     ],
 )
 def test_seconds_are_formatted_as_a_duration(span: float, words: str):

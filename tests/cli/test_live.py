@@ -22,7 +22,7 @@ from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.live_tree import LiveTree
-from mudroom.cli.output.text import ERASE_DOWN, measure_width
+from mudroom.cli.output.text import ERASE_DOWN, format_seconds, format_tokens, measure_width
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
@@ -165,7 +165,7 @@ SCREENS = {
 ├─ explore  Batch 0
 │  ⎿ Done (4.0s)
 ├─ explore  Batch 1
-│  ⎿ ERROR: no such…
+│  ⎿ Failed: no suc…
 └─ general  总结 ag…
    ⎿ grep 定义或使…""",
     80: """\
@@ -173,7 +173,7 @@ SCREENS = {
 ├─ explore  Batch 0
 │  ⎿ Done (1 tool use · 2.1k tokens · 4.0s)
 ├─ explore  Batch 1
-│  ⎿ ERROR: no such model (0 tool uses · 2.1k tokens · 5.0s)
+│  ⎿ Failed: no such model (0 tool uses · 2.1k tokens · 5.0s)
 └─ general  总结 agents 目录下的所有文件
    ⎿ grep 定义或使用了哪些函数 · 0 tools · 0 tokens · 8.0s""",
     200: """\
@@ -181,7 +181,7 @@ SCREENS = {
 ├─ explore  Batch 0
 │  ⎿ Done (1 tool use · 2.1k tokens · 4.0s)
 ├─ explore  Batch 1
-│  ⎿ ERROR: no such model (0 tool uses · 2.1k tokens · 5.0s)
+│  ⎿ Failed: no such model (0 tool uses · 2.1k tokens · 5.0s)
 └─ general  总结 agents 目录下的所有文件
    ⎿ grep 定义或使用了哪些函数 · 0 tools · 0 tokens · 8.0s""",
 }
@@ -191,7 +191,7 @@ COLORED = """\
 <2>├─ <0><1;36>explore<0>  Batch 0
 <2>│  ⎿ <0><32>Done<0><2> (1 tool use · 2.1k tokens · 4.0s)<0>
 <2>├─ <0><1;36>explore<0>  Batch 1
-<2>│  ⎿ <0><31>ERROR: no such model<0><2> (0 tool uses · 2.1k tokens · 5.0s)<0>
+<2>│  ⎿ <0><31>Failed: no such model<0><2> (0 tool uses · 2.1k tokens · 5.0s)<0>
 <2>└─ <0><1;32>general<0>  总结 agents 目录下的所有文件
 <2>   ⎿ <0>grep 定义或使用了哪些函数<2> · 0 tools · 0 tokens · 8.0s<0>
 """
@@ -275,7 +275,7 @@ def test_many_children_are_counted_and_failed_and_slow_ones_are_shown():
         events.append(run_finished(f"1.1.{n}", Reason.ERROR, at=6, error="401"))
     lines = draw_tree(events)
     assert len(lines) == 1 + 2 * 12 + 1
-    assert [line for line in lines if "ERROR: 401" in line] == [lines[n] for n in range(2, 14, 2)]
+    assert [line for line in lines if "Failed: 401" in line] == [lines[n] for n in range(2, 14, 2)]
     assert [line.split("Batch ")[1] for line in lines[13:25:2]] == ["0", "1", "2", "3", "4", "5"]
     assert lines[-1] == "└─ 488 more: 184 running, 300 done, 4 failed"
 
@@ -401,7 +401,8 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
         )
         feed(screen, [TurnStarted(at=13, run="1", turn=3)])
         screen.print_answer(lambda: terminal.write("The end.\n\n"))
-        feed(screen, [run_finished("1", at=14)])
+        last = turn_events("1", TextBlock("The end."), turn=3, at=14, usage=Usage(90_000, 9))
+        feed(screen, [*last, run_finished("1", at=14)])
     shown = "\n".join(terminal.screen)
     first = [
         "● turn 2 · 2 tasks: 2 done",
@@ -412,8 +413,19 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
         "",
     ]
     second = ["● turn 3 · 1 task: 1 done", "└─ explore  one more", "   ⎿ Done", ""]
-    expected = [*first, "First words.", "", "And so on.", "", *second, "The end.", ""]
-    assert re.sub(r" · \d tools?.*| \(0 tool.*", "", shown).split("\n") == expected
+    # Only the headline below the answer has figures of the root: those of its end.
+    end = f"● turn 3 · Done ({count_figures(screen.tree)})"
+    expected = [*first, "First words.", "", "And so on.", "", *second, "The end.", "", end]
+    assert re.sub(r"(?m)^(.  ⎿ Done) .*", r"\1", shown).split("\n") == expected
+    assert "with children" in end and "k tokens" in end
+
+
+def count_figures(tree: RunTree) -> str:
+    root = tree.roots[-1]
+    used, total = root.usage.total_tokens, root.total_usage.total_tokens
+    figures = [f"{format_tokens(used)} tokens", f"{format_tokens(total)} with children"]
+    seconds = format_seconds(root.finished_at - root.started_at)
+    return " · ".join([f"{root.tool_call_count} tool uses", *figures, seconds])
 
 
 def test_text_of_the_root_run_is_not_drawn():

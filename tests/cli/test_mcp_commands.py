@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mudroom.cli.actions.doctor.mcp import check_servers
 from mudroom.cli.actions.load_permissions import load_permissions
 from mudroom.cli.actions.load_settings import load_settings
 from mudroom.cli.actions.programs.json_text import add_member, remove_member
 from mudroom.cli.actions.programs.load_programs import list_server_names, load_programs
 from mudroom.cli.main import run
 from mudroom.config import Settings
+
+from ..integrations.mcp_servers.servers import QUICK_SERVER, count_starts, make_quick
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -188,9 +192,67 @@ def test_add_and_remove_a_server(project: Path, call: Run) -> None:
     }
     assert "http, used;" in call("mcp")[1]
     assert call("mcp", "add", "time", "x")[0] == 2
+    code, _, err = call("mcp", "add", "far", "--url", "https://far.example/mcp")
+    assert code == 2
+    assert "a command or an address must follow the name of the server (--url)" in err
     assert call("mcp", "remove", "docs")[1] == f"{own}\n"
     assert call("mcp", "remove", "time")[0] == 0
     assert call("mcp")[1].startswith("no MCP servers")
+
+
+def test_doctor_starts_each_trusted_server_once(project: Path, call: Run) -> None:
+    log = project.parent / "starts"
+    quick = ("-e", f"SERVER_LOG={log}", "quick", sys.executable, str(QUICK_SERVER))
+    call("mcp", "add", "--scope", "user", *quick)
+    call("mcp", "add", "--scope", "user", "lost", "/no/such/program")
+    started = project.parent / "started"
+    write(
+        project / ".mcp.json", {"mcpServers": {"new": {"command": "touch", "args": [f"{started}"]}}}
+    )
+    code, out, err = call("doctor", "--json")
+    rows = {
+        check["name"]: check
+        for check in json.loads(out)["checks"]
+        if "mcp" in check["name"].lower()
+    }
+    assert (code, err) == (1, "") and not started.exists()
+    assert list(rows) == ["MCP servers", "MCP server quick", "MCP server lost", "mcp serve"]
+    assert "; 6 tools, " in rows["MCP server quick"]["found"] and count_starts(log) == 1
+    assert "'/no/such/program' cannot be started: No such file" in rows["MCP server lost"]["found"]
+    assert rows["MCP server lost"]["remedy"].startswith("mudroom mcp get lost shows its settings")
+    assert rows["mcp serve"]["found"].startswith("hosts can start it; package mcp 2.")
+
+
+def test_doctor_shows_no_secret_of_a_server(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER", "bearer-5e6f7a8b")
+    secrets = ("licence-1a2b3c4d", "header-9f8e7d6c", "bearer-5e6f7a8b", "client-0c1d2e3f")
+    server = make_quick(
+        fault="no_start",
+        env={"LICENCE_KEY": secrets[0], "LAST_LINES": f"refused: {' '.join(secrets)}"},
+        headers={"Authorization": f"Bearer {secrets[1]}"},
+        bearer_token_variable="OTHER",
+        oauth={"client_secret": secrets[3]},
+    )
+    (check,) = check_servers([server], load_settings("."), str(project))
+    assert check.state == "fail" and "last lines: refused: [redacted: $LICENCE_KEY]" in check.result
+    assert not [secret for secret in secrets if secret in check.result]
+
+
+def test_a_list_of_tools_shows_no_secret_of_a_server(project: Path, call: Run) -> None:
+    variables = ("-e", "LICENCE_KEY=a1b2c3d4e5", "-e", "LAST_LINES=refused: a1b2c3d4e5")
+    program = (sys.executable, str(QUICK_SERVER), "no_start")
+    call("mcp", "add", "--scope", "user", *variables, "quick", *program)
+    code, out, _ = call("mcp", "tools")
+    assert code == 1 and "last lines: refused: [redacted: $LICENCE_KEY]" in out
+    assert "a1b2c3d4e5" not in out
+
+
+def test_a_server_that_cannot_start_is_reported_once(project: Path, call: Run) -> None:
+    call("mcp", "add", "--scope", "user", "lost", "/no/such/program")
+    code, out, err = call("mcp", "call", "lost", "add")
+    assert (code, out) == (2, "") and err.count("cannot be used") == 1
+    code, out, err = call("mcp", "tools")
+    assert (code, err) == (1, "") and out.count("cannot be started") == 1
 
 
 def test_add_to_an_untrusted_folder_trusts_nothing(project: Path, call: Run) -> None:

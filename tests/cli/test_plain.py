@@ -66,7 +66,7 @@ def test_start_retry_and_end_of_a_child_have_one_line_each():
         "[explore#1.1.2] retry 1 in 2.0s (HTTP 429)",
         "[explore#1.1.2] retry 2 in 4.0s (connection lost)",
         "[explore#1.1.1] Done (1 tool use · 41.4k tokens · 29s)",
-        "[explore#1.1.2] ERROR: the provider refused (0 tool uses · 0 tokens · 1m 04s)",
+        "[explore#1.1.2] Failed: the provider refused (0 tool uses · 0 tokens · 1m 04s)",
     ]
 
 
@@ -86,7 +86,7 @@ def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
     ]
     assert (
         list_progress_lines(list(events))[-1]
-        == "[explore#1.1.1] MAX_TURNS, recovered (0 tool uses · 0 tokens · 1.0s)"
+        == "[explore#1.1.1] Turn limit, with a summary (0 tool uses · 0 tokens · 1.0s)"
     )
 
 

@@ -47,7 +47,7 @@ def test_failure_is_explained_in_one_line() -> None:
     )
     assert (
         explain_failure(make_report(Reason.MAX_TURNS))
-        == "the run ended with MAX_TURNS after 3 turns; its partial result is the answer"
+        == "the run reached its turn limit after 3 turns; its partial result is the answer"
     )
     assert explain_failure(make_report(Reason.LOOP, text="")).endswith("it gave no answer")
 
@@ -55,16 +55,20 @@ def test_failure_is_explained_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("reason", "state", "text"),
     [
-        (Reason.MAX_TURNS, LimitState(Limit.TURNS, 2, 2), "MAX_TURNS after 2 turns; its"),
+        (
+            Reason.MAX_TURNS,
+            LimitState(Limit.TURNS, 2, 2),
+            "reached its turn limit after 2 turns; its",
+        ),
         (
             Reason.BUDGET,
             LimitState(Limit.TOTAL_TOKENS, 3000, 4501),
-            "BUDGET after 3 turns, 4,501 of 3,000 total tokens; its",
+            "budget limit after 3 turns, 4,501 of 3,000 total tokens; its",
         ),
         (
             Reason.BUDGET,
             LimitState(Limit.USD, 0.005, 0.00706),
-            "BUDGET after 3 turns, 0.00706 of 0.005 US dollars; its",
+            "budget limit after 3 turns, 0.00706 of 0.005 US dollars; its",
         ),
         (Reason.TIMEOUT, LimitState(Limit.SECONDS, 60, 60.25), "60.25 of 60 seconds; its"),
     ],

@@ -74,6 +74,16 @@ def test_rules_of_a_folder_that_is_not_trusted_do_not_count(ask: Ask, project: P
     assert (project / "new.txt").exists()
 
 
+def test_an_unknown_command_is_not_sent_as_a_prompt(ask: Ask, project: Path) -> None:
+    code, err = ask("/diff")
+    assert code == 2 and "unknown command '/diff'. mudroom -p calls commands of files" in err
+    write(project.parent / "user/.claude/commands/make.md", TOUCH)
+    assert "unknown command '/mak'. Did you mean /make?" in ask("/mak new.txt")[1]
+    assert "did not understand" in ask(f"{project} is what?")[1], "a path is text"
+    assert "A space before the slash makes it text" in ask("/login returns 404, why?")[1]
+    assert "did not understand" in ask(" /login returns 404, why?")[1]
+
+
 def test_a_deny_rule_has_precedence_over_the_rules_of_a_command(ask: Ask, project: Path) -> None:
     write(project.parent / "user/.claude/commands/make.md", TOUCH)
     code, err = ask("/make new.txt", "--disallowed-tools", "Bash(touch:*)")

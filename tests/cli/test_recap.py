@@ -32,8 +32,8 @@ def test_a_recap_leaves_out_attached_files_and_the_state_of_a_finished_answer() 
     builder = SessionBuilder()
     builder.open_session()
     prompt = 'Look at @a.py\n\n<file path="a.py">\nx = 1\n</file>'
-    for run in ("1", "2"):
-        builder.start_run(run, prompt, builder.at)
+    for run, continues in (("1", ""), ("2", "1")):
+        builder.start_run(run, prompt, builder.at, continues=continues)
         builder.add_turn(run, 1, builder.at, 2.0, (TextBlock("It is short."),), 10_000)
         builder.finish_run(run, builder.at + 2, "It is short.", Reason.GOAL, usd=0.25)
     written: list[str] = []

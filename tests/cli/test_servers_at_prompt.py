@@ -45,7 +45,8 @@ async def test_the_states_and_tools_of_servers_are_shown(
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     entry = {"mcpServers": {"spare": {"command": "spare-server"}}}
     (tmp_path / ".mcp.json").write_text(json.dumps(entry))
-    servers = [make_quick(), make_quick("broken", "no_start")]
+    env = {"LICENCE_KEY": "a1b2c3d4e5", "LAST_LINES": "no licence\nof key a1b2c3d4e5"}
+    servers = [make_quick(), make_quick("broken", "no_start", env=env)]
     async with open_conversation(tmp_path, mcp_servers=servers) as conversation:
 
         async def show(line: str) -> str:
@@ -65,6 +66,7 @@ async def test_the_states_and_tools_of_servers_are_shown(
         assert f"process {pid}" in after
         assert "broken failed: exit code 1; last lines: no licence" in after
         assert after.count("no licence") == 1
+        assert "of key [redacted: $LICENCE_KEY]" in after and "a1b2c3d4e5" not in after
         tools = await show("/mcp quick")
         assert "mcp__quick__add" in tools and "Add two numbers." in tools
 

@@ -94,12 +94,12 @@ session 5f1c · /home/ada/project
 ├─ explore#1.1.1  Summarize mypackage .py files
 │  ⎿ Done (1 tool use · 41.4k tokens · 29s)
 ├─ explore#1.1.2  总结 agents 目录下的所有 Python 文件
-│  ⎿ ERROR: the provider refused: 401 (1 tool use · 0 tokens · 4.0s)
+│  ⎿ Failed: the provider refused: 401 (1 tool use · 0 tokens · 4.0s)
 └─ general#1.1.3  Create a new module
-   ⎿ MAX_TURNS, recovered (1 tool use · 0 tokens · 2m 04s)
+   ⎿ Turn limit, with a summary (1 tool use · 0 tokens · 2m 04s)
 
 3 children read 316 lines (5.4 kB, ~1,340 tokens); 2 lines (27 B, ~7 tokens) came back. \
-Parent context: 3,100 tokens; without children about 4,430 (30% saved).
+Parent context: 3,100 tokens, 30% less than without children (about 4,430).
 """
 
 NARROW = """\
@@ -110,9 +110,9 @@ session 5f1c · /hom…
 ├─ explore#1.1.1  S…
 │  ⎿ Done (29s)
 ├─ explore#1.1.2…
-│  ⎿ ERROR: the pro…
+│  ⎿ Failed: the pr…
 └─ general#1.1.3  C…
-   ⎿ MAX_TURNS, rec…
+   ⎿ Turn limit, wi…
 """
 
 COLORED = """\
@@ -123,9 +123,9 @@ COLORED = """\
 <2>|- <0><1;36>explore#1.1.1<0>  Summarize mypackage ..
 <2>|  > <0><32>Done<0><2> (41.4k tokens - 29s)<0>
 <2>|- <0><1;36>explore#1.1.2<0>  总结 agents 目录下的..
-<2>|  > <0><31>ERROR: the prov..<0><2> (0 tokens - 4.0s)<0>
+<2>|  > <0><31>Failed: the pro..<0><2> (0 tokens - 4.0s)<0>
 <2>`- <0><1;32>general#1.1.3<0>  Create a new module
-<2>   > <0><33>MAX_TURNS, recovered<0><2> (2m 04s)<0>
+<2>   > <0><33>Turn limit, with a summary<0><2> (2m 04s)<0>
 """
 
 

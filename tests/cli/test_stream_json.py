@@ -5,20 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from claude_agent_sdk._internal.message_parser import parse_message
-from claude_agent_sdk.types import (
-    AssistantMessage as SdkAssistantMessage,
-)
-from claude_agent_sdk.types import (
-    ResultMessage,
-    SystemMessage,
-    TaskNotificationMessage,
-    TaskProgressMessage,
-    TaskStartedMessage,
-)
-from claude_agent_sdk.types import (
-    UserMessage as SdkUserMessage,
-)
 from msgspec.structs import replace
 
 from mudroom._core.agents import Agent
@@ -168,14 +154,17 @@ def list_output_lines(
 
 
 def test_every_line_is_read_by_the_parser_of_another_client() -> None:
+    from claude_agent_sdk import types as sdk  # Its import takes two seconds.
+    from claude_agent_sdk._internal.message_parser import parse_message
+
     kinds = [type(parse_message(line)) for line in list_output_lines()]
-    assert kinds[0] is SystemMessage and kinds[-1] is ResultMessage
+    assert kinds[0] is sdk.SystemMessage and kinds[-1] is sdk.ResultMessage
     assert {
-        SdkAssistantMessage,
-        SdkUserMessage,
-        TaskStartedMessage,
-        TaskProgressMessage,
-        TaskNotificationMessage,
+        sdk.AssistantMessage,
+        sdk.UserMessage,
+        sdk.TaskStartedMessage,
+        sdk.TaskProgressMessage,
+        sdk.TaskNotificationMessage,
     } < set(kinds)
 
 
@@ -285,6 +274,9 @@ def test_the_result_has_the_fields_that_scripts_read() -> None:
 
 
 def test_the_result_lists_every_denied_call() -> None:
+    from claude_agent_sdk import ResultMessage
+    from claude_agent_sdk._internal.message_parser import parse_message
+
     events, report = make_events()
     denied = PermissionDecided(
         at=2.5,

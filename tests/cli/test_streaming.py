@@ -10,7 +10,7 @@ from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, T
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom.cli.output.markdown import MarkdownBlocks, format_unfinished, render_markdown
 from mudroom.cli.output.scrollback import Scrollback
-from mudroom.cli.output.text import UNICODE, paint
+from mudroom.cli.output.text import ASCII, UNICODE, paint
 from mudroom.cli.output.tree_lines import TreeStyle, format_figures, format_tree
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
@@ -88,7 +88,10 @@ def test_an_unfinished_block_looks_as_it_will_be_printed() -> None:
     rows = format_unfinished(table, columns=40, height=50, color=True)
     text = paint(rows, color=False)
     assert "|" not in text and "值29" in text and len(rows) == 32
-    assert len(format_unfinished(table, columns=40, height=5, color=True)) == 5
+    short = paint(format_unfinished(table, columns=40, height=5, color=True), color=False)
+    assert short.splitlines() == ["… earlier rows", *text.splitlines()[-4:]]
+    source = format_unfinished(table, columns=40, height=2, color=False, glyphs=ASCII)
+    assert source == [[(".. earlier rows", "dim")], [("| 29 | 值29 |", "")]]
     (bold, rest) = format_unfinished("**x** y", columns=40, height=5, color=True)[0]
     assert (bold, rest) == (("x", "bold"), (" y", ""))
     assert format_unfinished("**x", columns=40, height=5, color=False) == [[("**x", "")]]

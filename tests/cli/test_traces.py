@@ -186,5 +186,7 @@ def find_doctor_row(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str,
     """Return state, result and remedy of the row about traces; None if there is none."""
     monkeypatch.setenv("MUDROOM_HOME", str(folder / "home"))
     monkeypatch.chdir(folder)
-    rows = [check for check in run_checks() if check.name == "traces"]
+    rows = [
+        check for check in run_checks(os.environ, starts_servers=False) if check.name == "traces"
+    ]
     return (rows[0].state, rows[0].result, rows[0].remedy) if rows else None

@@ -131,6 +131,16 @@ def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
     assert write_events([*make_answer_events("said"), done]) == "said\n\n"
 
 
+def test_the_last_text_of_a_run_that_a_limit_ends_is_written_once() -> None:
+    events = [
+        *make_answer_events("I look."),
+        turn_finished("1", tool_call("c"), turn=2),
+        turn_finished("1", turn=3),
+        run_finished("1", Reason.MAX_TURNS, text="I look."),
+    ]
+    assert write_events(events) == "I look.\n\n"
+
+
 def test_a_message_is_written_once_when_it_is_sent() -> None:
     sent = MessageSent(at=1, run="1", message=InboxMessage("m1", "mind\x1b[2J the gap"))
     delivered = MessageDelivered(at=2, run="1", text="mind the gap", origin="user", message_id="m1")
@@ -263,7 +273,7 @@ def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> Non
 > task (part 0): p
   ⎿ Done (0 tool uses · 0 tokens · 4.0s)
 > task (part 1): p
-  ⎿ ERROR: no luck (0 tool uses · 0 tokens · 4.0s)
+  ⎿ Failed: no luck (0 tool uses · 0 tokens · 4.0s)
 """)
     crowd = write_events(make_task_events(40))
     assert (

@@ -179,6 +179,19 @@ def test_the_workflow_runs_the_files_of_its_page(project: Path) -> None:
         "ci/verdict.py",
     ]
     assert shutil.which("sh")
+    action = yaml.safe_load(files[".github/workflows/action.yml"])
+    steps = action["jobs"]["review"]["steps"]
+    (find,) = [step for step in steps if "id" in step]
+    env = {"PATH": str(project), "GITHUB_OUTPUT": str(project / "output")}
+    shell = [shutil.which("bash") or "", "-e", "-c", find["run"]]
+    assert subprocess.run(shell, env=env).returncode == 1  # mudroom is not installed
+    assert not (project / "output").exists()
+    program = project / "mudroom"
+    program.touch(0o755)
+    assert subprocess.run(shell, env=env).returncode == 0
+    assert (project / "output").read_text() == f"path={program}\n"
+    (used,) = [step["with"] for step in steps if "claude-code-action" in step.get("uses", "")]
+    assert used["path_to_claude_code_executable"] == f"${{{{ steps.{find['id']}.outputs.path }}}}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

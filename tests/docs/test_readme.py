@@ -10,9 +10,15 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mudroom import Session
+from mudroom.testing import ScriptedModel, call
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
@@ -39,7 +45,7 @@ def place(tmp_path: Path) -> Path:
         "README.md",
         "ARCHITECTURE.md",
         "examples/01_one_task.py",
-        "examples/documents/on-mud.md",
+        "examples/02_map_over_files.py",
     ):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, project / name)
@@ -47,6 +53,14 @@ def place(tmp_path: Path) -> Path:
         "import pytest\n\n\ndef test_boots():\n    assert pytest\n"
     )
     return project
+
+
+def copy_repository(target: Path) -> Path:
+    """Copy the files of this repository, so that the commands of the pages may add some."""
+    left_out = shutil.ignore_patterns(
+        ".*cache", ".git", ".venv", ".hypothesis", "__pycache__", "artefacts", "build"
+    )
+    return Path(shutil.copytree(ROOT, target, ignore=left_out, symlinks=True))
 
 
 def run(
@@ -84,13 +98,17 @@ def test_readme_opens_with_the_two_commands(page: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-@both
-@pytest.mark.parametrize("repository", [False, True], ids=["small project", "this repository"])
+@pytest.mark.parametrize(
+    ("page", "repository"),
+    [(PAGES[0], False), (PAGES[1], False), (PAGES[0], True)],
+    ids=["English", "Chinese", "this repository"],
+)
 def test_console_blocks_show_the_real_output(page: Path, place: Path, repository: bool) -> None:
+    folder = copy_repository(place.parent / "repository") if repository else place
     (block,) = list_blocks(page, "console")
     for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, shown = step.partition("\n")
-        done = run("sh", "-c", command, place=place, folder=ROOT if repository else None)
+        done = run("sh", "-c", command, place=place, folder=folder)
         assert done.returncode == 0, f"{command}: {done.stderr}"
         pattern = ".*".join(re.escape(part.strip("\n")) for part in shown.strip("\n").split("…"))
         assert re.search(pattern, done.stdout, re.DOTALL), f"{command}\n{done.stdout}"
@@ -103,11 +121,34 @@ def test_the_program_runs(page: Path, place: Path) -> None:
 
 
 @both
+async def test_the_task_with_outputs_gives_values(
+    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"name": "pytest", "files": ["pyproject.toml"]}
+    model = ScriptedModel(
+        lambda _: [call("self.emitvalue", **emit(*item)) for item in names.items()]
+    )
+    declaration, *steps = list_blocks(page, "python")[1].partition("report = ")
+    scope: dict[str, Any] = {"dataclass": dataclass}
+    async with Session(model=model, cwd=str(tmp_path), journal="memory") as scope["session"]:
+        exec(f"{declaration}async def run():\n{textwrap.indent(''.join(steps), '    ')}", scope)
+        await scope["run"]()
+    assert capsys.readouterr().out == "pytest ['pyproject.toml']\n"
+
+
+def emit(name: str, value: object) -> dict[str, object]:
+    """Return the arguments of a call that emits a value."""
+    return {"emit_variable_name": name, "emit_variable_value": value}
+
+
+@both
 def test_every_block_has_a_tested_kind(page: Path) -> None:
     assert [language for language, _ in BLOCK.findall(page.read_text("utf-8"))] == [
         "sh",
+        "sh",
         "text",
         "console",
+        "python",
         "python",
     ]
 

@@ -25,7 +25,7 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from ..worker_kinds import RAY
 
 MARK = re.compile(r"<(\d+(?:\.\d+)*) (\w+) \d+>")
-EXAMPLES = 10_000 if os.environ.get("MUDROOM_LONG") else 200
+EXAMPLES = 10_000 if os.environ.get("MUDROOM_LONG") else 120
 
 
 class RunScript(Struct, frozen=True):

@@ -156,8 +156,8 @@ class Ends(Hooks):
     async def on_session_start(self, source: str) -> None:
         self.calls.append(f"session {source}")
 
-    async def on_session_end(self) -> None:
-        self.calls.append("session ends")
+    async def on_session_end(self, reason: str) -> None:
+        self.calls.append(f"session ends: {reason}")
 
     async def on_run_start(self, brief: Brief) -> str:
         self.calls.append(f"{brief.run_id} starts")
@@ -178,7 +178,7 @@ async def test_each_run_ends_once_and_the_text_for_a_child_is_in_its_first_reque
     }
     await stage.run(script, hooks=hooks)
     assert hooks.calls[0] == "session startup"
-    assert hooks.calls[-2:] == ["1 GOAL", "session ends"]
+    assert hooks.calls[-2:] == ["1 GOAL", "session ends: other"]
     expected = {"1.1.1 starts", "1.1.1 GOAL", "1.1.2 starts", "1.1.2 MAX_TURNS"}
     assert set(hooks.calls[1:-2]) == expected
     assert len(hooks.calls) == 7

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long_form import count_examples
 
 from mudroom import AssistantMessage, Session
 from mudroom._core.messages import (
@@ -142,7 +143,7 @@ def check_google(contents: list[dict[str, Any]]) -> None:
 
 
 @given(conversations)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=count_examples(150, 400), deadline=None)
 def test_s7_any_conversation_is_valid_for_every_wire(messages: list[Message]) -> None:
     mended = normalize_conversation(messages)
     written = encode_bodies(mended)
@@ -153,7 +154,7 @@ def test_s7_any_conversation_is_valid_for_every_wire(messages: list[Message]) ->
 
 
 @given(conversations)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=count_examples(150, 400), deadline=None)
 def test_s7_a_normalized_conversation_stays_unchanged(messages: list[Message]) -> None:
     mended = normalize_conversation(messages)
     assert normalize_conversation(mended) == mended
@@ -163,7 +164,7 @@ def test_s7_a_normalized_conversation_stays_unchanged(messages: list[Message]) -
 
 
 @given(draw_conversation())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=count_examples(100, 300), deadline=None)
 def test_s7_a_valid_conversation_stays_unchanged(messages: tuple[Message, ...]) -> None:
     assert normalize_conversation(messages) == messages
 

@@ -11,8 +11,14 @@ from tests.engine.conftest import Stage, block_texts
 
 from mudroom import Agent, Budget, Effect, Output, Reason, tool
 from mudroom._core.events import RunStarted
-from mudroom._core.runs import Brief
-from mudroom._engine.child_report import NO_SUMMARY, REPORT_CAP, ParsedReport, parse_report
+from mudroom._core.runs import Brief, Report
+from mudroom._engine.child_report import (
+    NO_SUMMARY,
+    REPORT_CAP,
+    ParsedReport,
+    format_evidence,
+    parse_report,
+)
 from mudroom.errors import ModelRefused
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
@@ -284,6 +290,45 @@ async def test_the_warning_of_a_formatted_report_can_be_parsed(stage: Stage) -> 
     parsed = parse_report(stage.results[0].text)
     assert parsed.text == stage.reports["1.1.1"].text
     assert parsed.warning == stage.results[0].text.partition("\n")[0].strip("[]")
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("server x failed: signal 9; last lines: y] [evidence: z", "server x failed: signal 9"),
+        ("server x said: y]\n[evidence: 9 calls; z]", "server x said: y) (evidence: 9 calls, z)"),
+        ("server x said:\x1b[31m a\u2028b", "server x said: a b"),
+        ("server x: " + "y" * 200, f"server x: {'y' * 110}…"),
+        ("server x cannot be used: no file.", "server x cannot be used: no file"),
+    ],
+)
+def test_text_of_a_server_is_no_evidence(reason: str, shown: str) -> None:
+    outputs: dict[str, str] = {}
+    report = Report(
+        text="",
+        reason=Reason.GOAL,
+        run_id="1.1.1",
+        outputs=outputs,
+        missing_tools=(reason, "other"),
+    )
+    evidence = format_evidence(report)
+    assert f"; tools were missing: {shown} and 1 more; 0 tokens; " in evidence
+    assert parse_report(f"Nothing.\n{evidence}") == ParsedReport("Nothing.")
+
+
+def test_a_path_with_a_line_break_stays_in_the_line_of_evidence() -> None:
+    outputs: dict[str, str] = {}
+    report = Report(
+        text="Done.",
+        reason=Reason.GOAL,
+        run_id="1.1.1",
+        outputs=outputs,
+        calls={"write": 2},
+        files_changed=("a\nb.txt", "app/[id]/page.tsx"),
+    )
+    evidence = format_evidence(report)
+    assert "wrote a b.txt, app/[id]/page.tsx;" in evidence
+    assert parse_report(f"Done.\n{evidence}") == ParsedReport("Done.")
 
 
 def test_a_text_that_is_no_report_is_not_parsed() -> None:

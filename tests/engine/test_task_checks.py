@@ -108,7 +108,7 @@ async def test_a_task_whose_check_fails_is_not_completed(stage: Stage, path: Pat
     add_task(path)
     await run(stage, write("bad\n"))
     assert list_checks(stage)[0] == (TASK_CHECK, False)
-    assert list_tasks(path) == [(1, "pending", "GOAL: its files are not merged")]
+    assert list_tasks(path) == [(1, "pending", "Done, but its files are not merged")]
     assert not (stage.folder / "code.txt").exists()
 
 

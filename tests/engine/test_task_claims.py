@@ -127,7 +127,7 @@ async def test_a_failed_task_is_returned_with_its_reason_and_not_tried_again_by_
     lead = [[call("task", prompt="ALICE", agent="coder", name="alice")], *[end] * 5]
     await stage.run(make_script(child=child, lead=lead), agents=(endless,))
     first, second, third = list_tasks(path)
-    assert first[:2] == (1, "pending") and first[2].startswith("MAX_TURNS: ")
+    assert first[:2] == (1, "pending") and first[2].startswith("Turn limit: ")
     assert second == (2, "pending", "") and third == (3, "completed", "another is done")
     assert list_claims(stage) == [("alice", 1), ("alice", 3)]
 
@@ -167,7 +167,7 @@ async def test_a_task_whose_files_cannot_be_merged_is_not_completed(
         lead=[[call("task", prompt="ALICE", agent="coder", name="alice")], *[end] * 5]
     ) | {"ALICE": ["alice is ready", change, *["changed"] * 5]}
     await stage.run(script, agents=(coder,), sandbox="auto", max_returns=0)
-    assert list_tasks(path) == [(1, "pending", "GOAL: its files are not merged")]
+    assert list_tasks(path) == [(1, "pending", "Done, but its files are not merged")]
     assert (stage.folder / "notes.txt").read_text() == "of the user\n"
 
 

@@ -61,6 +61,37 @@ async def test_keyed_calls_with_different_keys_run_at_the_same_time(stage: Stage
     assert [result.error for result in stage.results] == [False] * 2
 
 
+async def test_effectful_calls_run_at_the_same_time_only_beside_others_that_may(
+    stage: Stage,
+) -> None:
+    done: list[str] = []
+    barrier = asyncio.Barrier(2)
+
+    @tool
+    async def meet(where: str) -> str:
+        async with asyncio.timeout(60):
+            await barrier.wait()
+        done.append("meet")
+        return where
+
+    @tool
+    async def work_alone(steps: int) -> str:
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        done.append("alone")
+        return ""
+
+    calls = [
+        call("work_alone", steps=20),
+        call("meet", where="a"),
+        call("meet", where="b"),
+        call("work_alone", steps=0),
+    ]
+    tools = [replace(meet, is_parallel=True), work_alone]
+    await stage.run([calls, "end"], tools=tools)
+    assert done == ["alone", "meet", "meet", "alone"]
+
+
 async def test_edits_of_one_file_run_in_the_order_of_the_calls(stage: Stage) -> None:
     edits = [
         call("edit", path="notes.txt", old_text=a, new_text=b)

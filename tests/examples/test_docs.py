@@ -31,6 +31,7 @@ VALUES: dict[str, Any] = {
     "array": [],
     "object": {},
 }
+REMARK = {"file": "paper.md", "line": 3, "message": "The author is not named."}
 RUNNER = """
 import ast, asyncio, inspect, sys
 space = {"__name__": "__main__"}
@@ -52,6 +53,10 @@ def list_pages(kind: str) -> list[Path]:
     return [page for page in PAGES if page.name not in OWN_TESTS and list_blocks(page, kind)]
 
 
+def is_list_of_remarks(schema: dict[str, Any]) -> bool:
+    return "file" in schema.get("items", {}).get("properties", {})
+
+
 def answer(asked: ServerRequest) -> ServerAnswer:
     """A model that looks once, and emits a fitting value for whatever is wanted of it."""
     if "self_emitvalue" in asked.tools:
@@ -62,6 +67,7 @@ def answer(asked: ServerRequest) -> ServerAnswer:
         names: list[str] = tool["input_schema"]["properties"]["emit_variable_name"]["enum"]
         value = {name: VALUES[schemas.get(name, {}).get("type", "string")] for name in names}
         value |= {name: schemas[name]["enum"][0] for name in schemas if "enum" in schemas[name]}
+        value |= {name: [REMARK] for name in schemas if is_list_of_remarks(schemas[name])}
         emitted = (
             {"emit_variable_name": name, "emit_variable_value": value[name]} for name in names
         )

@@ -32,11 +32,16 @@ async function* lines(...texts) {
   }
 }
 
-// Lines of an input that stays open until `end` is called.
+// Lines of an input that stays open until `end` is called. It waits for `begun` before the first.
 function openInput(...texts) {
+  return openLateInput(null, ...texts);
+}
+
+function openLateInput(begun, ...texts) {
   let end;
   const ended = new Promise((resolve) => (end = resolve));
   async function* read() {
+    await begun;
     yield* lines(...texts);
     await ended;
   }
@@ -108,6 +113,43 @@ const programs = {
       allowedTools: ["mcp__calc__add"],
     });
     return { texts: toolTexts(messages), servers: messages[0].mcp_servers };
+  },
+
+  async changedServers() {
+    const add = tool("add", "Add two numbers", { a: z.number(), b: z.number() }, async (given) => ({
+      content: [{ type: "text", text: `sum ${given.a + given.b}` }],
+    }));
+    const calc = createSdkMcpServer({ name: "calc", version: "1.0.0", tools: [add] });
+    let begin;
+    const begun = new Promise((resolve) => (begin = resolve));
+    const input = openLateInput(begun, "CALL mcp__calc__add 15 27");
+    const flags = { mcpServers: { early: { command: "none" } }, mcpServersDelivery: "initialize" };
+    const run = query({ prompt: input.lines, options: { ...base, ...flags } });
+    const broken = { command: "none" };
+    const first = await run.setMcpServers({ calc, broken });
+    const states = await run.mcpServerStatus();
+    begin();
+    const messages = [];
+    let second;
+    for await (const message of run) {
+      messages.push(message);
+      if (message.type !== "result") continue;
+      second = await run.setMcpServers({});
+      input.end();
+    }
+    return {
+      first: { added: first.added, failed: Object.keys(first.errors) },
+      second,
+      states: Object.fromEntries(states.map((each) => [each.name, each.status])),
+      texts: toolTexts(messages),
+    };
+  },
+
+  async sessions() {
+    const first = results(await collect("Say one."))[0].session_id;
+    const fork = results(await collect("Say two.", { resume: first, forkSession: true }))[0];
+    const last = results(await collect("Say three.", { continue: true }))[0].session_id;
+    return { isForked: fork.session_id !== first, isContinued: last === fork.session_id };
   },
 
   async interrupt() {

@@ -70,6 +70,13 @@ EXPECTED: dict[str, dict[str, Any]] = {
     "denyAndStop": {"subtype": "error_during_execution"},
     "interrupt": {"found": [["error_during_execution", None], ["success", "More"]]},
     "structuredOutput": {"output": {"n": 4}},
+    "sessions": {"isForked": True, "isContinued": True},
+    "changedServers": {
+        "first": {"added": ["broken", "calc"], "failed": ["broken"]},
+        "second": {"added": [], "removed": ["calc", "broken"], "errors": {}},
+        "states": {"calc": "connected", "broken": "failed", "early": "pending"},
+        "texts": ["sum 42"],
+    },
     "partialMessages": {
         "events": [
             "message_start",

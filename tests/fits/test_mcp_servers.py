@@ -1,11 +1,16 @@
-"""The reference MCP servers for Node, as servers of a session. Run: make fits."""
+"""The reference MCP servers for Node and Python, as servers of a session. Run: make fits."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 from collections.abc import Sequence
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -14,11 +19,19 @@ from tests.waiting import is_alive, wait_until
 
 from mudroom import Reason, ServerSpec, Session
 from mudroom.events import AnyEvent, Delta, RunStarted, ToolCallFinished
+from mudroom.integrations.mcp_servers.connection import Connection
+from mudroom.integrations.mcp_servers.listing import ListedTool
 from mudroom.models.scripted import ScriptedModel, call
 
 PLACE = os.environ.get("MUDROOM_FITS", "")
 MAX_MORE_BYTES = 1_800
 """Bytes that a request may grow by with about 36 deferred tools of three servers."""
+THOUGHT = {
+    "thought": "One step.",
+    "nextThoughtNeeded": False,
+    "thoughtNumber": 1,
+    "totalThoughts": 1,
+}
 
 pytestmark = [
     pytest.mark.skipif(not PLACE, reason="needs the packages of Node; run make fits"),
@@ -26,12 +39,13 @@ pytestmark = [
 ]
 
 
-def make_spec(name: str, *args: str, **env: str) -> ServerSpec:
+def make_spec(name: str, *args: str, is_python: bool = False, **env: str) -> ServerSpec:
+    programs = Path(PLACE, "python", "bin") if is_python else Path(PLACE, "node_modules", ".bin")
     return ServerSpec(
         name=name,
         origin="test",
         scope="option",
-        command=str(Path(PLACE, "node_modules", ".bin", f"mcp-server-{name}")),
+        command=str(programs / f"mcp-server-{name}"),
         args=args,
         env={"PATH": os.environ["PATH"], **env},
         start_timeout=90.0,
@@ -44,6 +58,10 @@ def list_servers(folder: Path) -> list[ServerSpec]:
         make_spec("filesystem", str(folder)),
         make_spec("memory", MEMORY_FILE_PATH=str(folder / "memory.json")),
         make_spec("sequential-thinking"),
+        make_spec("fetch", "--ignore-robots-txt", "--allow-private-ips", is_python=True),
+        make_spec("git", is_python=True),
+        make_spec("sqlite", "--db-path", str(folder / "data.db"), is_python=True),
+        make_spec("time", "--local-timezone", "UTC", is_python=True),
     ]
 
 
@@ -58,33 +76,49 @@ def open_session(folder: Path, script: Any, servers: Sequence[ServerSpec]) -> Se
     )
 
 
-async def test_reference_servers_list_answer_and_end(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("hello")
-    thought = {
-        "thought": "One step.",
-        "nextThoughtNeeded": False,
-        "thoughtNumber": 1,
-        "totalThoughts": 1,
-    }
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of the servers, a Git repository."""
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    return tmp_path
+
+
+async def test_reference_servers_list_answer_and_end(folder: Path) -> None:
+    (folder / "a.txt").write_text("hello")
+    (folder / "page.html").write_text("<h1>A page</h1><p>with words</p>")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    web = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=web.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{web.server_port}/page.html"
     calls: list[tuple[str, dict[str, Any]]] = [
         ("everything__echo", {"message": "hi"}),
-        ("filesystem__read_text_file", {"path": str(tmp_path / "a.txt")}),
+        ("filesystem__read_text_file", {"path": str(folder / "a.txt")}),
         ("memory__read_graph", {}),
-        ("sequential-thinking__sequentialthinking", thought),
+        ("sequential-thinking__sequentialthinking", THOUGHT),
+        ("fetch__fetch", {"url": address, "raw": True}),
+        ("git__git_status", {"repo_path": str(folder)}),
+        ("sqlite__read_query", {"query": "SELECT 6 * 7 AS answer"}),
+        ("time__get_current_time", {"timezone": "UTC"}),
     ]
     script = [
         [call("mcp_find", query="echo")],
         [call("mcp_call", tool=name, arguments=arguments) for name, arguments in calls],
         "done",
     ]
-    async with open_session(tmp_path, script, list_servers(tmp_path)) as session:
+    async with open_session(folder, script, list_servers(folder)) as session:
         stream = session.stream("Work.")
         events = [event async for event in stream]
         states = session.mcp_servers
-    assert [state.state for state in states] == ["ready"] * 4
+    web.shutdown()
+    web.server_close()
+    assert [state.state for state in states] == ["ready"] * len(calls)
     results = [event.result for event in events if isinstance(event, ToolCallFinished)]
-    assert not any(result.error for result in results), results
+    assert not [result.text for result in results if result.error]
     assert "hi" in results[1].text and results[2].text == "hello"
+    words = ["with words", "a.txt", "42", '"timezone": "UTC"']
+    assert all(word in result.text for word, result in zip(words, results[5:], strict=True)), (
+        results
+    )
     await wait_until(lambda: not any(is_alive(state.pid or 0) for state in states))
 
     def measure(events: Sequence[AnyEvent]) -> int:
@@ -96,13 +130,46 @@ async def test_reference_servers_list_answer_and_end(tmp_path: Path) -> None:
 
     # The next session knows the tools without a start.
     sizes: list[int] = []
-    for servers in ([], list_servers(tmp_path)[:3]):
-        async with open_session(tmp_path, ["done"], servers) as session:
+    for servers in ([], list_servers(folder)[:3]):
+        async with open_session(folder, ["done"], servers) as session:
             stream = session.stream("Do nothing.")
             sizes.append(measure([event async for event in stream]))
             assert {state.state for state in session.mcp_servers} <= {"not started"}
             assert sum(state.tools or 0 for state in session.mcp_servers) >= 36 * bool(servers)
     assert 0 < sizes[1] - sizes[0] <= MAX_MORE_BYTES
+
+
+@pytest.mark.parametrize("number", range(8))
+async def test_a_call_of_each_server_is_cancelled_and_the_next_one_answers(
+    number: int, folder: Path
+) -> None:
+    spec = list_servers(folder)[number]
+    tool, arguments = {
+        "everything": ("echo", {"message": "hi"}),
+        "filesystem": ("list_allowed_directories", {}),
+        "memory": ("read_graph", {}),
+        "sequential-thinking": ("sequentialthinking", THOUGHT),
+        "fetch": ("fetch", {"url": "http://127.0.0.1:1/", "max_length": 5}),
+        "git": ("git_status", {"repo_path": str(folder)}),
+        "sqlite": ("list_tables", {}),
+        "time": ("get_current_time", {"timezone": "UTC"}),
+    }[spec.name]
+    listed = ListedTool(tool, "", {})
+    connection = Connection(spec, str(folder), dict(os.environ), lambda _: None)
+    try:
+        await connection.open()
+        pid = connection.pid
+        assert pid
+        os.kill(pid, signal.SIGSTOP)  # so it cannot answer before the cancel
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(connection.call(listed, arguments, print), 0.5)
+        os.kill(pid, signal.SIGCONT)
+        result = await connection.call(listed, arguments, print)
+        assert result.content and result.is_error is (spec.name == "fetch")
+        assert connection.starts == 1
+    finally:
+        await connection.close()
+    assert not is_alive(pid)
 
 
 async def test_a_long_call_shows_progress_and_is_cancelled(tmp_path: Path) -> None:

@@ -162,6 +162,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hooks": {"Stop": [{"hooks": ["x"]}]}}, "it is no table"),
     (make_settings("Stop", {"type": "command"}), "it has no command"),
     (make_settings("Stop", {"type": "http"}), "it has no url"),
+    (make_settings("Stop", {"type": "mcp_tool", "server": "s"}), "it has no tool"),
+    (make_settings("Stop", {"type": "mcp_tool", "tool": "t"}), "it has no server"),
     (make_settings("Stop", {"type": "agent"}), "it has no prompt"),
     (make_settings("Stop", {"type": "comand", "command": "x"}), "Did you mean command?"),
     (make_settings("Stop", {"command": "x", "timeout": "5"}), "timeout must be a number"),

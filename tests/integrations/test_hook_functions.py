@@ -208,3 +208,21 @@ async def test_text_of_hooks_is_in_the_ledger_and_a_long_one_in_a_file(tmp_path:
     files = list((tmp_path / "home" / "spills").rglob("hook-*.txt"))
     assert len(files) == 2
     assert all(file.read_text().endswith("x" * 30_000) for file in files)
+
+
+async def test_hooks_of_the_session_run_again_after_a_summary(tmp_path: Path) -> None:
+    added = {"hookSpecificOutput": {"hookEventName": "SessionStart", "additionalContext": "rules"}}
+    recorder = Recorder(SessionStart=added)
+    options = make_options(tmp_path, hooks=recorder.on("SessionStart"))
+    options["model"] = model = ScriptedModel(lambda request: f"answer {request.turn}")
+    async with Session(**options) as session:
+        for prompt in ("one", "two"):
+            await session.run(prompt)
+        assert (await session.compact()).ok
+        await session.run("three")
+        await session.run("four")
+    assert [each["source"] for each in recorder.inputs] == ["startup", "compact"]
+    prompts = [
+        str(request.messages[-1]).count("[hook SessionStart] rules") for request in model.requests
+    ]
+    assert prompts == [1, 0, 0, 1, 0]

@@ -131,9 +131,15 @@ def test_a_plugin_of_the_project_starts_nothing_before_trust(machine: Machine) -
     assert machine.load_agents(programs).personal_names == frozenset()
     programs.remember_trust(str(machine.base / "state"))
     assert len(machine.load().hooks) == 1
-    # Another version of the plugin needs a new answer.
-    install(machine.home, "tools@shop", write_plugin(machine.base / "newer"))
-    assert machine.load().hooks == ()
+    # Another version of the plugin needs a new answer, also if its commands are the same.
+    for name in ("newer", "newest"):
+        servers = {"db": {"command": "sh", "args": ["-c", "$CLAUDE_PLUGIN_ROOT/serve"]}}
+        folder = write_plugin(machine.base / name, hooks={}, mcpServers=servers)
+        install(machine.home, "tools@shop", folder)
+        programs = machine.load()
+        assert programs.hooks == programs.servers == ()
+        programs.remember_trust(str(machine.base / "state"))
+        assert len(machine.load().servers) == 1
 
 
 def test_a_project_cannot_turn_off_a_plugin_of_the_user(machine: Machine) -> None:

@@ -197,6 +197,7 @@ def test_the_files_of_the_other_programs(files: Files) -> None:
     assert codex.args == ("$TOKEN",) and codex.env == ENVIRON
     assert (codex.start_timeout, codex.call_timeout) == (5.0, 2.5)
     assert (codex.include, codex.exclude) == (("a",), ("b",))
+    assert not codex.is_parallel and not codex.is_trusted
     remote = servers["codex-http"]
     assert remote.bearer_token_variable == "TOKEN"
     assert remote.headers == {"X-A": "a", "X-Host": "example.org"}
@@ -209,11 +210,29 @@ def test_the_files_of_the_other_programs(files: Files) -> None:
     assert not {"gem-off", "codex-off", "one-off"} & servers.keys()
     assert sorted(finding.text for finding in findings) == [
         "server codex-off: it is turned off in the file",
-        "server codex: not used here: supports_parallel_tool_calls",
+        "server codex: supports_parallel_tool_calls counts only in your own files",
         "server gem-off is turned off",
+        "server gem: trust counts only in your own files",
         "server one-off: it is turned off in the file",
     ]
     assert not any(finding.is_problem for finding in findings)
+
+
+def test_only_files_of_the_user_trust_a_server(files: Files) -> None:
+    entry = {"command": "x", "trust": True}
+    codex = '[mcp_servers.codex]\ncommand = "x"\nsupports_parallel_tool_calls = true'
+    files.write(".mcp.json", {"mcpServers": {"shared": entry}})
+    files.write(".gemini/settings.json", {"mcpServers": {"shared-gemini": entry}})
+    files.write(".claude.json", {"mcpServers": {"own": entry}}, at=files.home)
+    files.write(".gemini/settings.json", {"mcpServers": {"gemini": entry}}, at=files.home)
+    files.write(".codex/config.toml", codex, at=files.home)
+    servers, findings = files.load()
+    assert {name for name, server in servers.items() if server.is_trusted} == {"own", "gemini"}
+    assert servers["codex"].is_parallel
+    assert sorted(finding.text for finding in findings) == [
+        "server shared-gemini: trust counts only in your own files",
+        "server shared: trust counts only in your own files",
+    ]
 
 
 def test_the_nearest_definition_comes_first(files: Files) -> None:

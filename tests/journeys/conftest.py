@@ -19,6 +19,11 @@ from typing import IO, NamedTuple
 
 import pytest
 
+from .tmux_control import TmuxControl
+
+_STOP_NANOSECONDS = 200_000
+"""Processor time of a process that is only stopped. A drawing takes more than a millisecond."""
+
 
 class ProcessResult(NamedTuple):
     """Exit code and output of a finished process."""
@@ -217,6 +222,7 @@ class Tmux:
     def __init__(self, mudroom: Mudroom) -> None:
         self.mudroom = mudroom
         self._name = ""
+        self._control: TmuxControl | None = None
         self._exit_code_file = mudroom.home.with_name("ended")
 
     async def start(
@@ -261,18 +267,21 @@ class Tmux:
             ";",
         ]
         folder = str(self.mudroom.project)
-        await self._run_tmux(
-            "-f", "/dev/null", *conf, "new-session", "-d", *size, "-c", folder, "sh", "-c", command
+        await _run_tmux(
+            self._name,
+            *("-f", "/dev/null", *conf, "new-session", "-d", *size, "-c", folder),
+            *("sh", "-c", command),
         )
+        self._control = TmuxControl(self._name)
         return self
 
     async def type(self, text: str) -> None:
         """Press the keys of a text."""
-        await self._run_tmux("send-keys", "-l", "--", text)
+        await self.run_tmux("send-keys", "-l", "--", text)
 
     async def press(self, *keys: str) -> None:
         """Press keys by their tmux names: Enter, Escape, C-c, Up."""
-        await self._run_tmux("send-keys", *keys)
+        await self.run_tmux("send-keys", *keys)
 
     async def say(self, text: str) -> None:
         """Type a line and send it."""
@@ -280,26 +289,46 @@ class Tmux:
         await self.press("Enter")
 
     async def paste(self, text: str) -> None:
-        """Paste a text in brackets, as terminals do."""
-        await self._run_tmux("set-buffer", "--", text)
-        await self._run_tmux("paste-buffer", "-p")
+        """Paste a text in brackets, as terminals do. A program asks for them with its prompt."""
+        await self.expect(">>")
+        await self.run_tmux("set-buffer", "--", text)
+        await self.run_tmux("paste-buffer", "-p")
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Resize the terminal while the program and tmux are idle; wait until they are again.
+        """Resize the terminal while the program is stopped; wait until it and tmux are idle again.
 
         Bytes that the program wrote for one width must not reach tmux at another width.
         """
+        async with self._stop_between_drawings():
+            await self.run_tmux("resize-window", "-x", str(columns), "-y", str(rows))
         await self.wait_until_idle()
-        await self._run_tmux("resize-window", "-x", str(columns), "-y", str(rows))
-        await self.wait_until_idle()
+
+    @asynccontextmanager
+    async def _stop_between_drawings(self, seconds: float = 60) -> AsyncGenerator[None]:
+        """Stop the program while it waits for events and tmux has read all that it wrote."""
+        pid = await self.read_pid()
+        async with asyncio.timeout(seconds):
+            while True:
+                await self.wait_until_idle()
+                before = _read_cpu_time(pid)
+                was_idle = _read_states(pid) == {"S"}
+                os.kill(pid, signal.SIGSTOP)
+                await _wait_until_stopped(pid)
+                if was_idle and _read_cpu_time(pid) - before < _STOP_NANOSECONDS:
+                    break
+                os.kill(pid, signal.SIGCONT)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     async def read_screen(self, *, colors: bool = False) -> str:
         """Return the text on the screen."""
-        return await self._run_tmux("capture-pane", "-p", *(["-e"] if colors else []))
+        return await self.run_tmux("capture-pane", "-p", *(["-e"] if colors else []))
 
     async def scroll(self) -> str:
         """Return the text of the scrollback and the screen."""
-        return await self._run_tmux("capture-pane", "-p", "-J", "-S", "-")
+        return await self.run_tmux("capture-pane", "-p", "-J", "-S", "-")
 
     async def expect(self, *texts: str, gone: str = "", seconds: float = 60) -> str:
         """Wait until all texts are on the screen and `gone` is not; return the screen."""
@@ -327,12 +356,12 @@ class Tmux:
 
     async def read_pid(self) -> int:
         """Return the process id of the program."""
-        shell = (await self._run_tmux("display-message", "-p", "#{pane_pid}")).strip()
+        shell = (await self.run_tmux("display-message", "-p", "#{pane_pid}")).strip()
         return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
 
     async def wait_until_idle(self, seconds: float = 60) -> None:
         """Wait until the program and the tmux server both wait for events."""
-        server = int(await self._run_tmux("display-message", "-p", "#{pid}"))
+        server = int(await self.run_tmux("display-message", "-p", "#{pid}"))
         pids = [await self.read_pid(), server]
         until = time.monotonic() + seconds
         idle_samples = 0
@@ -355,23 +384,43 @@ class Tmux:
         assert "Traceback" not in await self.scroll()
         return int(status)
 
+    async def run_tmux(self, *arguments: str) -> str:
+        """Run one command of tmux; return its output."""
+        assert self._control, "the terminal is not started"
+        return await self._control.run(*arguments)
+
     async def close(self) -> None:
         """Close the terminal."""
-        await self._run_tmux("kill-server", check=False)
+        if self._control:
+            await self._control.close()
+        await _run_tmux(self._name, "kill-server", check=False)
 
-    async def _run_tmux(self, *arguments: str, check: bool = True) -> str:
-        process = await asyncio.create_subprocess_exec(
-            "tmux",
-            "-u",
-            "-L",
-            self._name,
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        assert process.returncode == 0 or not check, err.decode()
-        return out.decode()
+
+async def _run_tmux(name: str, *arguments: str, check: bool = True) -> None:
+    """Run a tmux process for the server with a socket name."""
+    process = await asyncio.create_subprocess_exec(
+        "tmux",
+        "-u",
+        "-L",
+        name,
+        *arguments,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, err = await process.communicate()
+    assert process.returncode == 0 or not check, err.decode()
+
+
+async def _wait_until_stopped(pid: int) -> None:
+    while True:
+        if _read_states(pid) == {"T"}:
+            return
+        await asyncio.sleep(0.001)
+
+
+def _read_cpu_time(pid: int) -> int:
+    """Return the nanoseconds that the main thread of a process has used a processor."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 def _read_states(pid: int) -> set[str]:

@@ -90,6 +90,26 @@ async def test_the_sdk_runs_a_query(mudroom: Mudroom) -> None:
     assert server.requests[0].json["system"][0]["text"].startswith("Be brief.\n")
 
 
+async def test_the_sdk_continues_and_forks_sessions(mudroom: Mudroom) -> None:
+    chosen = "12345678-1234-4234-8234-123456789abc"
+    async with ModelServer(lambda request: f"Answer {request.turn}.") as server:
+        uuids: list[str | None] = []
+
+        async def ask(prompt: str, **more: Any) -> tuple[str, str | None]:
+            options = make_options(mudroom, server.url, **more)
+            messages = [message async for message in query(prompt=prompt, options=options)]
+            uuids.extend(each.uuid for each in messages if isinstance(each, AssistantMessage))
+            assert isinstance(messages[-1], ResultMessage)
+            return messages[-1].session_id, messages[-1].result
+
+        assert await ask("One.", session_id=chosen) == (chosen, "Answer 0.")
+        fork, result = await ask("Two.", resume=chosen, fork_session=True)
+        assert (fork != chosen, result) == (True, "Answer 1.")
+        assert await ask("Three.", continue_conversation=True) == (fork, "Answer 2.")
+        first_answer = {"resume": fork, "resume_session_at": uuids[0]}
+        assert await ask("Four.", **first_answer) == (fork, "Answer 1.")
+
+
 @pytest.mark.filterwarnings("ignore::claude_agent_sdk.types.CanUseToolShadowedWarning")
 async def test_the_client_of_the_sdk_decides_and_brings_tools(mudroom: Mudroom) -> None:
     def answer(request: ServerRequest) -> ServerAnswer:
@@ -97,6 +117,7 @@ async def test_the_client_of_the_sdk_decides_and_brings_tools(mudroom: Mudroom) 
             return "Done."
         return [
             ToolCallBlock("t1", "mcp__calc__add", {"a": 15, "b": 27}),
+            ToolCallBlock("t4", "mcp__calc__divide", {"a": 15, "b": 0}),
             ToolCallBlock("t2", "bash", {"command": "touch made"}),
             ToolCallBlock("t3", "bash", {"command": "touch refused"}),
         ]
@@ -104,6 +125,10 @@ async def test_the_client_of_the_sdk_decides_and_brings_tools(mudroom: Mudroom) 
     @tool("add", "Add two numbers", {"a": float, "b": float})
     async def add(arguments: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": f"sum {arguments['a'] + arguments['b']}"}]}
+
+    @tool("divide", "Divide two numbers", {"a": float, "b": float})
+    async def divide(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": str(arguments["a"] / arguments["b"])}]}
 
     asked: list[str] = []
 
@@ -115,14 +140,14 @@ async def test_the_client_of_the_sdk_decides_and_brings_tools(mudroom: Mudroom) 
             return PermissionResultDeny(message="Not this.")
         return PermissionResultAllow()
 
-    calculator = create_sdk_mcp_server("calc", tools=[add])
+    calculator = create_sdk_mcp_server("calc", tools=[add, divide])
     async with ModelServer(answer) as server:
         options = make_options(
             mudroom,
             server.url,
             can_use_tool=decide,
             mcp_servers={"calc": calculator},
-            allowed_tools=["mcp__calc__add"],
+            allowed_tools=["mcp__calc__add", "mcp__calc__divide"],
         )
         async with ClaudeSDKClient(options) as client:
             await client.query("Work.")
@@ -131,6 +156,7 @@ async def test_the_client_of_the_sdk_decides_and_brings_tools(mudroom: Mudroom) 
             await client.query("Again.")
             second = str([message async for message in client.receive_response()])
             assert "sum 42" in first
+            assert "division by zero" in first
             assert "Not this." in first
             assert "'permissionMode': 'plan'" in second
     assert asked == ["Bash", "Bash"]

@@ -87,12 +87,19 @@ async def test_a_resumed_session_still_restores_files(tmux: Tmux, mudroom: Mudro
         assert "mudroom: Files changed: " in done.err and "f0.txt" in done.err
         assert "f0.txt" not in done.out
         await start(tmux, server, "-c")
-        await tmux.say("/rewind 1")
-        await tmux.expect("▸ 1. yes, restore 2 files")
-        await tmux.press("Enter")
-        await tmux.expect("Restored: f0.txt, 新.md.")
-    assert (mudroom.project / "f0.txt").read_bytes() == before
-    assert not (mudroom.project / "新.md").exists()
+        await tmux.say("/undo")
+        await tmux.expect("▸ 1. yes, restore 2 files", "3. restore only 2 files, and keep the")
+        await tmux.say("3")
+        shown = " ".join((await tmux.expect("The conversation stays.")).split())
+        assert "before prompt 1. Restored: f0.txt, 新.md. Not restored, changed while" in shown
+        assert (mudroom.project / "f0.txt").read_bytes() == before
+        assert not (mudroom.project / "新.md").exists()
+        count = len(server.requests)
+        await tmux.say("next")
+        await tmux.expect_scrolled("Changed.", 2)  # the first one is that of the earlier prompt
+        request = server.requests[count].body.decode()
+        assert "(By the user: Files were restored to their content before prompt 1." in request
+        assert "change" in str(server.requests[count].messages[0])
 
 
 async def test_a_prompt_with_data_on_stdin_changes_nothing_unless_it_may(mudroom: Mudroom) -> None:

@@ -66,19 +66,27 @@ async def test_a_hook_that_fails_is_a_notice_with_its_file(mudroom: Mudroom) -> 
 async def test_hooks_are_tried_with_an_example_and_the_list_has_their_last_runs(
     mudroom: Mudroom,
 ) -> None:
-    write_hooks(mudroom, PreToolUse="grep -q push && echo no pushing >&2 && exit 2; exit 0")
+    path = write_hooks(mudroom, PreToolUse="grep -q push && echo no pushing >&2 && exit 2; exit 0")
+    declared = json.loads(path.read_text())
+    declared["hooks"]["PreToolUse"][0]["hooks"].append(
+        {"type": "mcp_tool", "server": "s", "tool": "t", "onFailure": "block"}
+    )
+    path.write_text(json.dumps(declared))
     example = ("hooks", "test", "PreToolUse", "--tool", "bash", "--input")
     refused = await mudroom(*example, '{"command": "git push"}')
     assert "decision none" in " ".join(refused.out.split())
-    assert "not used: 1 hook of this folder" in refused.out + refused.err
+    assert "not used: 2 hooks of this folder" in refused.out + refused.err
+    assert "not run here" not in refused.out
     await mudroom("trust", "add")
     done = await mudroom(*example, '{"command": "git push"}', "--json")
     tried = json.loads(done.out)
     assert tried["input"]["tool_name"] == "Bash"
     assert tried["outcome"]["decision"] == "deny"
     assert tried["outcome"]["reason"] == "no pushing"
-    passed = json.loads((await mudroom(*example, '{"command": "git log"}', "--json")).out)
-    assert passed["outcome"] == {"decision": "none"}
+    assert tried["not_run"] == ["s t"]
+    passed = await mudroom(*example, '{"command": "git log"}')
+    assert "decision none" in " ".join(passed.out.split())
+    assert "not run here" in passed.out and "its server works in a session only" in passed.out
     listed = await mudroom("hooks")
     assert "last runs: exit code 0 in " in listed.out
     assert "exit code 2 in " in listed.out

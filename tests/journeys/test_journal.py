@@ -39,7 +39,11 @@ async def test_s6_damage_is_an_error_and_a_repaired_session_continues(mudroom: M
     assert repaired.code == 0 and "lost: 3" in repaired.out and f"{journal}.damaged" in repaired.out
     assert "nothing to repair" in (await mudroom("journal", "repair", journal.stem)).out
     async with ModelServer(lambda request: "and on") as server:
-        assert (await mudroom("-c", "-p", "next", *MODEL, url=server.url)).out == "and on\n"
+        done = await mudroom("-c", "-p", "next", *MODEL, url=server.url)
+        assert done.out == "and on\n"
+        assert f"mudroom: continuing {journal.stem[:8]} (first)\n" in done.err
+        quiet = await mudroom("-q", "-c", "-p", "next", *MODEL, url=server.url)
+        assert "continuing" not in quiet.err
     last = await mudroom("show", "last")
     assert "first" in last.out
     assert (await mudroom("show")).out == last.out

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from claude_agent_sdk._internal.message_parser import parse_message
 from claude_agent_sdk.types import ResultMessage, SystemMessage
 
@@ -166,6 +167,8 @@ async def test_a_turn_limit_ends_the_run_with_its_reason_and_exit_code_1(mudroom
             "-p", "PARENT", "-o", "json", "--max-turns", "2", *MODEL, url=server.url
         )
         text = await mudroom("-p", "PARENT", "--max-turns", "2", *MODEL, url=server.url)
+    listed = await mudroom("runs", "--json")
+    costs = [each["usd"] for each in json.loads(listed.out)]
     result = json.loads(done.out)
     assert (done.code, result["subtype"], result["reason"], result["report"]["text"]) == (
         1,
@@ -174,7 +177,10 @@ async def test_a_turn_limit_ends_the_run_with_its_reason_and_exit_code_1(mudroom
         "so far",
     )
     assert (text.code, text.out) == (1, "so far\n")
-    assert "MAX_TURNS after 2 turns" in text.err
+    assert "the run reached its turn limit after 2 turns" in text.err
+    assert costs == [pytest.approx(result["total_cost_usd"], rel=0.05)] * 2
+    rows = (await mudroom("runs")).out.splitlines()
+    assert [row.count("$0.03 · project: PARENT") for row in rows] == [1, 1]
 
 
 async def test_child_model_serves_only_child_runs(mudroom: Mudroom) -> None:

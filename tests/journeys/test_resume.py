@@ -1,7 +1,9 @@
 """Sessions continue after kill -9, as a fork, by name, and never in two processes."""
 
+import asyncio
 import json
 import os
+import shutil
 import signal
 import sqlite3
 from collections import Counter
@@ -117,7 +119,7 @@ async def test_s9_limits_of_an_interrupted_run_still_hold(mudroom: Mudroom) -> N
         done = await mudroom("-c", "-p", "NEXT", *JSON, url=server.url)
     assert done.code == 0 and json.loads(done.out)["num_turns"] == 1
     shown = (await mudroom("show", "last")).out
-    assert "MAX_TURNS" in shown and "NEXT" in shown
+    assert "Turn limit" in shown and "NEXT" in shown
 
 
 async def test_continue_finishes_the_interrupted_run_before_the_prompt(mudroom: Mudroom) -> None:
@@ -157,6 +159,28 @@ async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Mudro
         item["name"]: (item["state"], item["prompts"]) for item in await _list_sessions(mudroom)
     }
     assert states == {"in use": ("interrupted", 1), "": ("finished", 1)}
+
+
+async def test_the_next_job_continues_what_the_runner_stopped(mudroom: Mudroom) -> None:
+    story = FamilyStory()
+    async with ModelServer(story) as server:
+        process = await mudroom.start("-p", "PARENT", *MODEL, url=server.url)
+        await wait_until(lambda: story.turns["c 2"] and _count_finished_runs(mudroom) == 2)
+        process.send_signal(signal.SIGTERM)
+        started = asyncio.get_running_loop().time()
+        assert await process.wait() == 143
+        assert asyncio.get_running_loop().time() - started < 5
+        assert server.in_flight == 0
+        cached = mudroom.home.with_name("cached")
+        shutil.copytree(mudroom.home, cached)
+        shutil.rmtree(mudroom.home)
+        mudroom.env["MUDROOM_HOME"] = str(cached)
+        story.hangs = False
+        done = await mudroom("-c", "-p", "What was done?", *MODEL, *JSON, url=server.url)
+    assert done.code == 0, done.err
+    texts = str(server.requests[-1].messages)
+    assert "PARENT" in texts
+    assert "What was done?" in texts
 
 
 async def test_a_fork_does_not_change_the_original(mudroom: Mudroom) -> None:

@@ -25,7 +25,9 @@ async def talk(tmux: Tmux, server: ModelServer, *prompts: str, columns: int = 80
     for n, prompt in enumerate(prompts, 1):
         await tmux.say(prompt)
         await tmux.expect_scrolled("item 59 项目", n)
-        await tmux.expect("context")
+        # The last line of the answer is shown before the turn has ended.
+        await tmux.expect("context", gone="esc: stop")
+        await tmux.wait_until_idle()
     await tmux.press("C-d")
     assert await tmux.end() == 0
     shown = await tmux.read_screen()
@@ -40,7 +42,7 @@ async def test_the_exit_prints_how_to_resume_and_c_shows_the_end(
     async with ModelServer(answer_at_length) as server:
         shown = await talk(tmux, server, "看一看", "and the second", columns=columns)
         assert re.search(
-            r"Session saved: [\d.]+k tokens, \$0\.\d\d, [\d.]+s\.", " ".join(shown.split())
+            r"This session used [\d.]+k tokens, \$0\.\d\d, [\d.]+s\.", " ".join(shown.split())
         )
         command = re.search(r"^mudroom --resume ([0-9a-f]{8})$", shown, re.MULTILINE)
         assert command
@@ -134,8 +136,9 @@ async def test_the_trust_question_comes_after_the_resumed_conversation_with_one_
             await tmux.press("Enter")
         shown = await tmux.expect("> find the parser", "reply-1", "Do you trust this folder?")
         assert shown.index("reply-1") < shown.index("Do you trust")
+        await tmux.expect("3. no", "Type 1-3, or use the arrow keys and Enter")
         await tmux.press("7")
-        await tmux.expect("Type a number from 1 to 3")
+        await tmux.expect("Type a number from 1 to 3", gone="Type 1-3")
         for key in ("q", "maybe"):
             await tmux.type(key)
             await tmux.expect(f">> {key}")

@@ -145,7 +145,9 @@ async def test_early_lines_are_sent_one_after_the_other(tmux: Tmux, tmp_path: Pa
         await tmux.type("third")
         gate.touch()
         await tmux.expect("mudroom >> first line", "mudroom >> 第二行", "mudroom >> third", READY)
-        await tmux.press("C-c", "C-d")
+        await tmux.expect("heard 1")
+        # Not Ctrl-C: while the turn still ends, it would stop the turn and keep the line.
+        await tmux.press("C-u", "C-d")
         assert await tmux.end() == 0
 
 
@@ -267,7 +269,9 @@ async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
         await asyncio.sleep(0.4)
         await tmux.press("Escape")
         await tmux.expect(
-            "Remove which prompt and all after it?", "1. second thing", "2. first thing"
+            "Remove which prompt and all after it?",
+            "1. prompt 2: second thing",
+            "2. prompt 1: first",
         )
         await tmux.press("Enter")
         await tmux.expect("Removed prompt 2 and all after it")
@@ -380,7 +384,7 @@ async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
             "> task (look around): CHILD look", "[general#1.1.1] Done (1 tool use", "answer"
         )
         await tmux.say("/rewind")
-        await tmux.expect("1. look around", "number, or Enter to cancel:")
+        await tmux.expect("1. prompt 1: look around", "number, or Enter to cancel:")
         await tmux.say("a line typed before the question was seen")
         await tmux.expect("Enter a number from 1 to 1")
         await tmux.press("Enter")

@@ -82,7 +82,7 @@ async def test_one_of_three_is_stopped_and_the_other_two_report(
         await tmux.expect("Stopped general (look at beta 看)", "2 running, 1 stopped")
         three.go.set()
         shown = await tmux.expect("all told", "3 children read")
-        assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ CANCELLED", shown)
+        assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ Stopped", shown)
         assert len(re.findall(r"⎿ Done \(1 tool use", shown)) == 2
     assert (
         "alpha saw it" in three.received[-1]
@@ -118,7 +118,7 @@ async def test_one_child_wraps_up_and_reports_a_partial_result(
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("w")
-        await tmux.expect("Asked general (look at gamma 看) to wrap up", "CANCELLED, recovered")
+        await tmux.expect("Asked general (look at gamma 看) to wrap up", "Stopped, with a summary")
         three.go.set()
         await tmux.expect("all told")
     assert "gamma saw it" in three.received[-1], "the partial report is returned"
@@ -383,7 +383,8 @@ async def test_ctrl_c_at_ten_moments_keeps_the_session(tmux: Tmux) -> None:
             await tmux.expect(f">> moment {n}\n")
             await asyncio.sleep(0.04 * n)
             await tmux.press("C-c")
-            await tmux.expect_scrolled("Stopped after", n + 1)
+            # "after ...", or "before anything was sent". A child's line begins with "⎿".
+            await tmux.expect_scrolled("\nStopped ", n + 1)
         await tmux.say("are you there")
         await tmux.expect("still here")
         await tmux.press("C-c", "C-c")

@@ -117,7 +117,7 @@ async def test_the_terminal_is_asked_for_its_background(
 
 async def test_the_title_shows_the_folder_and_the_state(tmux: Tmux) -> None:
     async def read_title() -> str:
-        return (await tmux._run_tmux("display-message", "-p", "#{pane_title}")).strip()  # pyright: ignore[reportPrivateUsage]
+        return (await tmux.run_tmux("display-message", "-p", "#{pane_title}")).strip()
 
     async def expect_title(title: str) -> None:
         for _ in range(2000):

@@ -6,26 +6,9 @@ import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import anthropic
-import openai
 import pytest
-from anthropic.types import MessageParam, ToolParam
-from google import genai
-from google.genai import types as gt
-from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
-from pydantic_ai import messages as pm
-from pydantic_ai.direct import model_request_stream
-from pydantic_ai.models import Model as PydanticModel
-from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.models.anthropic import AnthropicModel as PydanticAnthropic
-from pydantic_ai.models.google import GoogleModel as PydanticGoogle
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.google import GoogleProvider
-from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.tools import ToolDefinition
 
 from mudroom._core.messages import (
     AssistantMessage,
@@ -46,6 +29,15 @@ from mudroom.models.google import GoogleModel
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer
+
+if TYPE_CHECKING:
+    # The import of all of them takes five seconds: each function imports what it needs.
+    import anthropic
+    import openai
+    from google import genai
+    from google.genai import types as gt
+    from pydantic_ai import messages as pm
+    from pydantic_ai.models import Model as PydanticModel
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Inheritance class AiohttpClientSession:DeprecationWarning"
@@ -194,6 +186,9 @@ def make_anthropic_image(image: ImageBlock) -> dict[str, Any]:
 async def send_with_anthropic_sdk(
     client: anthropic.AsyncAnthropic, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
+    from anthropic import omit
+    from anthropic.types import ToolParam
+
     def blocks(message: Message) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         for block in message.content:
@@ -247,9 +242,9 @@ async def send_with_anthropic_sdk(
     async with client.messages.stream(
         model=MODELS["anthropic"],
         max_tokens=config.max_tokens or 1,
-        messages=cast("list[MessageParam]", encoded),
-        system=config.system or anthropic.omit,
-        tools=tools or anthropic.omit,
+        messages=cast("Any", encoded),
+        system=config.system or omit,
+        tools=tools or omit,
         extra_body=make_sampling(config),  # this SDK has no arguments for sampling
     ) as stream:
         await stream.get_final_message()
@@ -277,6 +272,8 @@ def make_openai_content(message: UserMessage) -> str | list[dict[str, Any]]:
 async def send_with_openai_sdk(
     client: openai.AsyncOpenAI, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
+    from openai import omit
+
     encoded: list[dict[str, Any]] = (
         [{"role": "system", "content": config.system}] if config.system else []
     )
@@ -316,8 +313,8 @@ async def send_with_openai_sdk(
     ]
     stream = await client.chat.completions.create(
         model=MODELS["openai"],
-        messages=cast("list[ChatCompletionMessageParam]", encoded),
-        tools=cast("list[ChatCompletionToolParam]", tools) or openai.omit,
+        messages=cast("Any", encoded),
+        tools=cast("Any", tools) or omit,
         max_tokens=config.max_tokens,
         stream=True,
         stream_options={"include_usage": True},
@@ -328,10 +325,14 @@ async def send_with_openai_sdk(
 
 
 def make_google_image(image: ImageBlock) -> gt.Part:
+    from google.genai import types as gt
+
     return gt.Part(inline_data=gt.Blob(data=image.data, mime_type=image.media_type))
 
 
 def make_google_parts(message: Message) -> list[gt.Part]:
+    from google.genai import types as gt
+
     own = isinstance(message, AssistantMessage) and message.wire == "google"
     blocks: list[gt.Part] = []
     images: list[gt.Part] = []
@@ -376,6 +377,8 @@ def make_google_parts(message: Message) -> list[gt.Part]:
 async def send_with_google_sdk(
     client: genai.client.AsyncClient, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
+    from google.genai import types as gt
+
     contents = [
         gt.Content(
             role="user" if isinstance(message, UserMessage) else "model",
@@ -410,15 +413,28 @@ def make_sampling(config: RequestConfig) -> dict[str, Any]:
     }
 
 
+def make_client(wire: str, url: str) -> AbstractAsyncContextManager[Any]:
+    """Return a client of the provider's SDK."""
+    match wire:
+        case "anthropic":
+            from anthropic import AsyncAnthropic
+
+            return AsyncAnthropic(api_key="k", base_url=url, max_retries=0)
+        case "openai":
+            from openai import AsyncOpenAI
+
+            return AsyncOpenAI(api_key="k", base_url=url + "/v1", max_retries=0)
+        case _:
+            from google import genai
+            from google.genai import types as gt
+
+            return genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=url)).aio
+
+
 SDKS: dict[str, Callable[[Any, RequestConfig, Sequence[Message]], Awaitable[None]]] = {
     "anthropic": send_with_anthropic_sdk,
     "openai": send_with_openai_sdk,
     "google": send_with_google_sdk,
-}
-CLIENTS: dict[str, Callable[[str], AbstractAsyncContextManager[Any]]] = {
-    "anthropic": lambda url: anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0),
-    "openai": lambda url: openai.AsyncOpenAI(api_key="k", base_url=url + "/v1", max_retries=0),
-    "google": lambda url: genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=url)).aio,
 }
 
 
@@ -428,20 +444,32 @@ CLIENTS: dict[str, Callable[[str], AbstractAsyncContextManager[Any]]] = {
 def make_pydantic_model(wire: str, url: str) -> PydanticModel:
     match wire:
         case "anthropic":
-            return PydanticAnthropic(
-                MODELS[wire], provider=AnthropicProvider(api_key="k", base_url=url)
-            )
+            from pydantic_ai.models.anthropic import AnthropicModel as PydanticAnthropic
+            from pydantic_ai.providers.anthropic import AnthropicProvider
+
+            provider = AnthropicProvider(api_key="k", base_url=url)
+            return PydanticAnthropic(MODELS[wire], provider=provider)
         case "openai":
-            return OpenAIChatModel(
-                MODELS[wire], provider=OpenAIProvider(api_key="k", base_url=url + "/v1")
-            )
+            from pydantic_ai.models.openai import OpenAIChatModel
+            from pydantic_ai.providers.openai import OpenAIProvider
+
+            provider = OpenAIProvider(api_key="k", base_url=url + "/v1")
+            return OpenAIChatModel(MODELS[wire], provider=provider)
         case _:
+            from pydantic_ai.models.google import GoogleModel as PydanticGoogle
+            from pydantic_ai.providers.google import GoogleProvider
+
             return PydanticGoogle(MODELS[wire], provider=GoogleProvider(api_key="k", base_url=url))
 
 
 async def send_with_pydantic_ai(
     wire: str, model: PydanticModel, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
+    from pydantic_ai import messages as pm
+    from pydantic_ai.direct import model_request_stream
+    from pydantic_ai.models import ModelRequestParameters
+    from pydantic_ai.tools import ToolDefinition
+
     tools = [
         ToolDefinition(name=t.name, description=t.description, parameters_json_schema=t.parameters)
         for t in config.tools
@@ -466,6 +494,8 @@ async def send_with_pydantic_ai(
 
 
 def _make_pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
+    from pydantic_ai import messages as pm
+
     if isinstance(message, UserMessage):
         parts: list[pm.ModelRequestPart] = []
         prompt: list[pm.UserContent] = []
@@ -660,7 +690,7 @@ def encode_body(wire: str, config: RequestConfig, messages: Sequence[Message]) -
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_our_body_equals_the_body_of_the_official_sdk(wire: str) -> None:
-    async with ModelServer(lambda _: "ok") as server, CLIENTS[wire](server.url) as client:
+    async with ModelServer(lambda _: "ok") as server, make_client(wire, server.url) as client:
         for name, (config, messages) in make_corpus(
             LOCAL_OPENAI if wire == "openai" else wire
         ).items():

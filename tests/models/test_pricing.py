@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from mudroom import Session, Usage
 from mudroom._core.ports import RequestConfig
 from mudroom.models._http import HttpClient
 from mudroom.models.openai.chat import OpenAIModel
-from mudroom.pricing import calculate_cost
+from mudroom.pricing import calculate_cost, find_price_limit
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer
 
@@ -121,3 +123,51 @@ def test_openrouter_is_asked_for_the_price() -> None:
     model = OpenAIModel("some/m", http=http, base_url="https://openrouter.ai/api/v1")
     body = json.loads(model.start_conversation(RequestConfig(system="")).build_body())
     assert body["usage"] == {"include": True}
+
+
+USES_FILE = """
+import sys
+from mudroom import Usage
+from mudroom.pricing import PriceFile
+prices = PriceFile(sys.argv[1])
+usages = [Usage(1000, 9), Usage(90_000, 500, 60_000, 20_000), Usage(9, 9, searches=2)]
+assert prices.calculate_cost("replay:a", usages[0]) is None and "genai_prices" not in sys.modules
+for model in ("anthropic:claude-sonnet-4-5,openai:gpt-5", "openai:my-own", "ollama:qwen3"):
+    for usage in usages:
+        print(prices.calculate_cost(model, usage))
+assert prices.calculate_cost("openai:gpt-5", usages[0], uses_table=False) is None
+print(len(sys.argv) > 2 and prices.calculate_cost(sys.argv[2], Usage(1_000_000)))
+print("genai_prices" in sys.modules)
+"""
+
+
+def test_prices_of_known_models_are_read_from_a_file_without_the_table(tmp_path: Path) -> None:
+    def run(*arguments: str) -> list[str]:
+        command = [sys.executable, "-c", USES_FILE, str(tmp_path), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    learnt = run()
+    known = run()
+    assert learnt[-1] == "True" and known[-1] == "False"
+    assert known[3:6] == learnt[3:6] == ["None"] * 3 and known[6:9] == ["0.0"] * 3
+    numbers = [float(price) for price in learnt[:3]]
+    assert [float(price) for price in known[:3]] == pytest.approx(numbers, rel=1e-12)
+    # A request beyond the first step of a price needs the table; so does a changed table.
+    *_, price, is_loaded = run("anthropic:claude-sonnet-4-5")
+    assert float(price) == calculate_cost("anthropic:claude-sonnet-4-5", Usage(1_000_000))
+    assert is_loaded == "True"
+    file = tmp_path / "prices.json"
+    (table,) = (content := json.loads(file.read_text())["tables"])
+    others = {str(number): content[table] for number in range(8)}
+    file.write_text(json.dumps({"tables": others}))
+    assert run() == learnt and run() == known
+    # The prices of another installation that shares the folder stay; the oldest go.
+    kept = json.loads(file.read_text())["tables"]
+    assert list(kept) == [*list(others)[1:], table] and kept["7"] == others["7"]
+    file.write_text("{")
+    assert run() == learnt
+
+
+def test_prices_that_change_with_the_time_or_the_size_have_a_limit() -> None:
+    assert find_price_limit("deepseek:deepseek-chat") == 0  # Its prices depend on the time of day.
+    assert find_price_limit("anthropic:claude-sonnet-4-5") == 200_000

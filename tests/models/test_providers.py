@@ -55,8 +55,11 @@ def test_a_model_string_names_a_provider_and_its_model(
         ("antropic:claude", "anthropic"),
         ("sonet", "sonnet"),
         ("olama:qwen3:8b", "ollama"),
-        ("", "Known"),
-        ("qwen3", "Known"),
+        ("gtp-5", r"Did you mean gpt-5\?"),
+        ("claud-sonnet-4", r"Did you mean claude-sonnet-4\?"),
+        ("knead:x", "mudroom models lists the providers"),
+        ("", "Write PROVIDER:MODEL"),
+        ("qwen3", "Write PROVIDER:MODEL"),
     ],
 )
 def test_the_error_for_an_unknown_name_lists_the_nearest(name: str, nearest: str) -> None:

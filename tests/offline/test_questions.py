@@ -424,7 +424,7 @@ async def test_it_never_claims_what_it_has_no_tool_for() -> None:
         await _answer(_setup("read", "grep", "glob"), user_message("Create a new module"))
 
 
-async def test_at_a_pace_it_takes_the_time_its_words_take() -> None:
+async def test_at_a_pace_texts_take_the_time_of_their_words_and_calls_none() -> None:
     waited: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -438,9 +438,8 @@ async def test_at_a_pace_it_takes_the_time_its_words_take() -> None:
             chat.append(user_message("Summarise all .py files"))
             *pieces, whole = [item async for item in chat.request_answer(tools=tools)]
             assert bool(pieces) is not tools and isinstance(whole, AssistantMessage)
-            assert sum(waited) == pytest.approx(
-                whole.usage.output_tokens / pace if pace else 0.0, rel=0.1
-            )
+            seconds = whole.usage.output_tokens / pace if pace and pieces else 0.0
+            assert sum(waited) == pytest.approx(seconds, rel=0.1)
             waited.clear()
 
 
@@ -511,9 +510,18 @@ async def test_every_package_of_a_go_module_is_listed(ask: Ask) -> None:
 async def test_the_known_frameworks_are_said(ask: Ask) -> None:
     tree = {"Cargo.toml": "[dev-dependencies]\ntrybuild = '1'\n", "a_test.go": CODE_OF_A_GO_TEST}
     text = (await ask(tree, "Which testing framework does this project use?")).text
-    names = text.partition("Looked for: ")[2].partition(".\n\n")[0].split(", ")
-    assert f"Only {len(names)} names were looked for" in text.partition("\n")[0]
+    assert "names were looked for, such as pytest, Jest, JUnit, Go testing" in text
     assert "| **trybuild** |" in text and "| **quicktest** |" in text
+    assert "Looked for:" not in text and len(text.partition("Left out:")[2]) < 200
+
+
+async def test_an_answer_without_a_framework_lists_all_that_were_looked_for(ask: Ask) -> None:
+    tree = {"a.py": "x = 1\n", "vendor/setup.cfg": "", "testdata/tox.ini": ""}
+    text = (await ask(tree, "Which testing framework does this project use?")).text
+    names = text.partition("Looked for: ")[2].partition(".\n\n")[0].split(", ")
+    assert {"pytest", "Jest", "JUnit Jupiter", "Go testing", "RSpec", "PHPUnit"} <= {*names}
+    assert f"Only {len(names)} names were looked for, listed below" in text.partition("\n")[0]
+    assert "these names: `vendor`, `testdata`, " in text, "folders that are there come first"
 
 
 CODE_OF_A_GO_TEST = 'package a\n\nimport (\n\tqt "github.com/frankban/quicktest"\n)\n'
@@ -595,6 +603,7 @@ async def test_the_manifests_of_a_description_are_named_when_none_has_one(ask: A
     tree = {"a.podspec": "s.summary = 'Boils water'\n", "README.md": README}
     report = await ask(tree, "what is this project?")
     assert "files with these names at the top of this folder: package.json, pypro" in report.text
+    assert report.text.startswith("From the README")
     assert "Other manifests were not searched" in report.text
 
 
@@ -614,3 +623,24 @@ async def test_a_prompt_after_a_refused_one_is_read_alone(tmp_path: Path) -> Non
         refused = await session.run("paint the house in blue")
         report = await session.run("how many files are there?")
     assert not refused.ok and report.ok and "1 file in this folder" in report.text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("Which testing framework does this project use?", "cannot fill outputs"),
+        ("这个项目用什么测试框架？", "不能填写输出值"),
+    ],
+)
+@pytest.mark.parametrize("required", [[], ["framework"]])
+async def test_a_request_for_outputs_is_refused_at_the_first_turn(
+    tmp_path: Path, prompt: str, message: str, required: list[str]
+) -> None:
+    schema = {"type": "object", "properties": {"framework": {"type": "string"}}}
+    async with Session(
+        model=OfflineModel(), cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory"
+    ) as session:
+        report = await session.run(prompt, outputs={**schema, "required": required})
+    assert (report.reason, report.calls) == ("ERROR", {})
+    assert message in report.error and "examples/02_map_over_files.py" in report.error
+    assert "stopped" not in report.error

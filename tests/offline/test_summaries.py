@@ -215,8 +215,8 @@ async def test_the_same_in_chinese(ask: Ask) -> None:
     report = await ask(PACKAGE, "委派:读取所有 .py 文件并总结每个文件的作用")
     assert report.calls["task"] == 5
     assert (
-        "当前目录中匹配 `**/*.py` 的25 个文件，列出其中 25 个" in report.text
-        and "“Does job 7.”. 行：`4: def job_7():` |" in report.text
+        "当前目录中匹配 `**/*.py` 的 25 个文件，列出其中 25 个" in report.text
+        and "“Does job 7.”。行：`4: def job_7():` |" in report.text
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.long_form import count_examples
 
 from mudroom import Agent, Session
 from mudroom._core.agents import Mode
@@ -230,7 +231,7 @@ COMMANDS = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=count_examples(100, 300), deadline=None)
 @given(
     st.lists(st.lists(SPECS, min_size=1, max_size=3).map(tuple), max_size=3),
     COMMANDS,

@@ -126,14 +126,15 @@ def test_a_response_that_asks_to_close_is_not_reusable() -> None:
 class RawServer:
     """A server that answers each request on a connection with bytes of the test.
 
-    `requests`: heads and bodies. `connections`: number of accepted connections. `end`: close each
-    connection after its first answer.
+    `requests`: heads and bodies. `connections`: number of accepted connections. `ended`: number of
+    those that have ended. `end`: close each connection after its first answer.
     """
 
     def __init__(self, *answers: bytes, end: bool = False) -> None:
         self.answers = list(answers)
         self.requests: list[tuple[str, bytes]] = []
         self.connections = 0
+        self.ended = 0
         self.requested = asyncio.Event()
         self.closed = asyncio.Event()
         self.port = 0
@@ -158,6 +159,7 @@ class RawServer:
             pass
         finally:
             writer.close()
+            self.ended += 1
             self.closed.set()
 
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,7 @@ from mudroom._platform.processes import (
 )
 from mudroom._platform.programs import end_program, start_program
 
+from ..slow_program import needs_slow_program, write_slow_program
 from ..waiting import SECONDS, block_until, is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs procfs")
@@ -82,6 +84,30 @@ def test_the_environment_is_that_at_the_start() -> None:
         block_until(lambda: read_environ(child.pid) == b"MARK=x/y\0")
         child.kill()
     assert read_environ(child.pid) == b""
+
+
+@needs_slow_program
+def test_the_environment_is_unknown_while_a_program_starts(tmp_path: Path) -> None:
+    write_slow_program(tmp_path / "slow")
+    found: set[bytes | None] = set()
+
+    def start_and_read() -> bool:
+        with subprocess.Popen([tmp_path / "slow"], env={"MARK": "x/y"}) as child:
+            while not (environ := read_environ(child.pid)):
+                found.add(environ)
+            child.kill()
+        assert environ == b"MARK=x/y\0"
+        return bool(found)
+
+    block_until(start_and_read)
+    assert found == {None}
+
+
+def test_a_process_without_environment_has_an_empty_one() -> None:
+    with subprocess.Popen(["/bin/sleep", "60"], env={}) as child:
+        block_until(lambda: read_environ(child.pid) is not None)
+        assert read_environ(child.pid) == b""
+        child.kill()
 
 
 def test_threads_of_the_user_are_counted() -> None:

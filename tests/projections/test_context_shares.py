@@ -7,21 +7,24 @@ from pathlib import Path
 import pytest
 
 from mudroom import Session
-from mudroom._core.messages import (
-    AssistantMessage,
-    TextBlock,
-    ToolCallBlock,
-    ToolResultBlock,
-    Usage,
-    UserMessage,
-)
+from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
+from mudroom._core.runs import Reason
 from mudroom.cli.interactive.conversation import Conversation
 from mudroom.cli.interactive.plain_ui import PlainUI
 from mudroom.cli.interactive.slash_commands.registry import COMMANDS
 from mudroom.config import Settings
-from mudroom.events import ToolCallStarted
+from mudroom.conversation_state import ConversationState
+from mudroom.events import ConversationRewound, StoredEvent
 from mudroom.models.scripted import ScriptedModel
+from mudroom.projections.context import ConversationContext
 from mudroom.projections.context_size.shares import ContextShares
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call_events,
+    tool_call_started,
+    turn_events,
+)
 
 
 async def test_context_lists_the_share_of_each_part(
@@ -57,11 +60,51 @@ async def test_context_lists_the_share_of_each_part(
 
 def test_a_call_of_a_child_with_the_id_of_a_call_of_its_parent_is_another_call() -> None:
     shares = ContextShares()
-    for run, tool in (("1", "read"), ("1", "task"), ("1.1.1", "read"), ("1.1.1", "task")):
-        call_id = "a" if (run == "1") is (tool == "read") else "b"
-        view = "run" if tool == "task" else ""
-        call = ToolCallBlock(call_id, tool, {})
-        shares.apply(ToolCallStarted(at=1, run=run, call=call, view=view))
-    results = ToolResultBlock("a", "read", "x" * 4_000), ToolResultBlock("b", "task", "y" * 400)
-    sizes = dict(shares.measure("1", [UserMessage(results)]))
-    assert sizes["tool results"] > 900 and sizes["child reports"] < 200
+    read, task = ToolCallBlock("a", "read", {}), ToolCallBlock("b", "task", {})
+    for event in [
+        run_started("1"),
+        *turn_events("1", read, task),
+        *tool_call_events("1", read, text="x" * 4_000),
+        *tool_call_events("1", task, text="y" * 400),
+        tool_call_started("1.1.1", ToolCallBlock("a", "task", {})),
+        tool_call_started("1.1.1", ToolCallBlock("b", "read", {})),
+    ]:
+        shares.apply(event)
+    sizes = dict(shares.measure())
+    assert sizes["tool results"] > 900 and sizes["child reports"] < 200, "a prompt that works"
+
+
+def test_a_rewind_removes_messages_also_for_a_session_that_is_resumed() -> None:
+    shares = ContextShares()
+    resumed = ContextShares()
+    events: list[StoredEvent] = []
+    for run, prompt in (("1", "x" * 400), ("2", "x" * 4_000)):
+        continues = "1" if run == "2" else ""
+        events += [run_started(run, prompt=prompt, continues=continues), run_finished(run)]
+    for event in events:
+        shares.apply(event)
+        resumed.apply(event)
+    assert dict(shares.measure())["your messages"] > 1_000
+    shares.rewind("2")
+    resumed.apply(ConversationRewound(at=1, latest_run="1"))
+    assert dict(shares.measure()) == dict(resumed.measure())
+    assert 50 < dict(shares.measure())["your messages"] < 200
+
+
+def test_the_messages_are_those_of_the_next_prompt_after_failed_ones() -> None:
+    """A compaction without a summary and a refused prompt are left out, as in the session."""
+    first = [
+        run_started("1", prompt="Say hello."),
+        *turn_events("1", TextBlock("Hello.")),
+        run_finished("1"),
+    ]
+    failed = run_finished("2", reason=Reason.ERROR)
+    for start in (
+        run_started("2", prompt="Summarise.", continues="1", is_compaction=True),
+        run_started("2", prompt="Refused.", continues="1"),
+    ):
+        shown, state = ConversationContext(), ConversationState()
+        for event in (*first, start, failed):
+            shown.apply(event)
+        state.load([*first, start, failed])
+        assert shown.list_messages() == tuple(state.messages) != ()

@@ -46,7 +46,7 @@ def describe(tree: RunTree) -> dict[str, str]:
 def test_the_state_counts_runs_and_unread_messages() -> None:
     tree = RunTree.from_events(make_two_prompts())
     assert describe(tree) == {
-        "alice": "idle after ERROR, 2 runs, 1 unread",
+        "alice": "idle, last run: failed, 2 runs, 1 unread",
         "bob": "idle, 1 run, 0 unread",
     }
     assert [mate.name for mate in list_idle(tree)] == ["alice", "bob"]

@@ -145,7 +145,7 @@ def test_description_of_a_ledger() -> None:
     assert describe_ledger(got) == (
         "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, "
         "~600 tokens) came back. "
-        "Parent context: 3,100 tokens; without children about 79,100 (96% saved)."
+        "Parent context: 3,100 tokens, 96% less than without children (about 79,100)."
     )
 
 
@@ -159,12 +159,12 @@ def test_a_ledger_says_in_words_that_children_saved_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("without_children", "share"),
-    [(497, "less than 1%"), (505, "2%"), (620, "20%"), (49_600, "99%")],
+    [(497, "slightly"), (505, "2%"), (620, "20%"), (49_600, "99%")],
 )
 def test_a_ledger_states_every_share_that_was_saved(without_children: int, share: str) -> None:
     ledger = Ledger(children=1, parent_tokens=496, without_children_tokens=without_children)
     assert describe_ledger(ledger).endswith(
-        f"without children about {without_children:,} ({share} saved)."
+        f"496 tokens, {share} less than without children (about {without_children:,})."
     )
 
 

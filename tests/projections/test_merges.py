@@ -76,4 +76,4 @@ def test_the_outcome_of_a_child_names_what_became_of_its_work() -> None:
         "Done, merged 1 file"
     )
     stopped = finish_child(WORK, make_merge("conflict", conflicts=("a.py",)), Reason.MAX_TURNS)
-    assert describe_outcome(stopped) == "MAX_TURNS, conflict in 1 file"
+    assert describe_outcome(stopped) == "Turn limit, conflict in 1 file"

@@ -15,7 +15,9 @@ from mudroom.testing.strict_provider import strict_script
 
 from .conftest import CheckRecord
 
-CASES = [(dialect, name) for dialect in DIALECTS for name in fault_cases(dialect)]
+FAULTS = {dialect: fault_cases(dialect) for dialect in DIALECTS}
+"""Made once: it takes as long as a test."""
+CASES = [(dialect, name) for dialect in DIALECTS for name in FAULTS[dialect]]
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-4-5",
     "openai": "openai:gpt-5",
@@ -73,7 +75,7 @@ class FaultyServer:
 def test_s7_a_fault_ends_in_a_typed_outcome_and_the_session_continues(
     tmp_path: Path, dialect: str, name: str, check_record: CheckRecord
 ) -> None:
-    fault = fault_cases(dialect)[name]
+    fault = FAULTS[dialect][name]
     server_script = FaultyServer(fault)
     report, after, requests = run_virtual(server_script.run_session(tmp_path, dialect))
     assert after.reason is Reason.GOAL and after.text == "I continue.", after.error

@@ -12,12 +12,14 @@ import pytest
 
 from mudroom.errors import UsageError, WorkspaceError
 from mudroom.sandboxes.choose import (
+    DeferredSandbox,
     RefusingSandbox,
     SandboxRequest,
     choose_sandbox,
 )
 from mudroom.sandboxes.detect import Detected, detect, find_bwrap, run_probes
 from mudroom.sandboxes.macos.seatbelt import SeatbeltSandbox
+from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 
 def write_program(folder: Path, text: str) -> str:
@@ -253,4 +255,22 @@ def test_seatbelt_is_opened_only_by_its_name(
     sandbox, notice = choose_sandbox(make_request(tmp_path, "experimental-seatbelt"))
     assert isinstance(sandbox, SeatbeltSandbox) and sandbox.tier == "file"
     assert "has not been tested on a Mac" in notice
+    sandbox.close()
+
+
+async def test_a_deferred_sandbox_is_created_at_its_first_command() -> None:
+    created: list[Unsandboxed] = []
+
+    def create() -> Unsandboxed:
+        created.append(Unsandboxed("/"))
+        return created[-1]
+
+    sandbox = DeferredSandbox("full", create)
+    sandbox.close()
+    assert (sandbox.tier, created) == ("full", [])
+    output = bytearray()
+    for _ in range(2):
+        result = await sandbox.run("pwd", timeout=20, sink=output.extend)
+        assert result.code == 0
+    assert (bytes(output), len(created)) == (b"/\n/\n", 1)
     sandbox.close()

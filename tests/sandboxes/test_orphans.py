@@ -18,7 +18,8 @@ import pytest
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.sandboxes import detect
 
-from ..waiting import block_until, wait_until
+from ..slow_program import needs_slow_program, write_slow_program
+from ..waiting import SECONDS, block_until, wait_until
 
 FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 
@@ -126,6 +127,37 @@ def test_a_session_killed_at_any_moment_leaves_no_process(tier: str, tmp_path: P
         time.sleep(0.012 * n)
         session.kill()
         session.wait_for_clean_up()
+
+
+@needs_slow_program
+def test_processes_that_just_start_are_killed_before_their_folder_is_removed(
+    tmp_path: Path,
+) -> None:
+    """Until a program has started, its environment does not tell whose it is."""
+    write_slow_program(tmp_path / "slow")
+    scratch = tmp_path / "tmp"
+    folder = scratch / f"mudroom-{os.getpid()}-{secrets.token_hex(6)}"
+    folder.mkdir(parents=True)
+    processors = os.sched_getaffinity(0)
+    processes: list[subprocess.Popen[bytes]] = []
+    os.sched_setaffinity(0, {max(processors)})
+    # Beside this one, the others get almost no time of the same processor.
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        for _ in range(20):
+            process = subprocess.Popen([tmp_path / "slow"], env={"MARK": f"{folder}/x"})
+            os.sched_setscheduler(process.pid, os.SCHED_IDLE, os.sched_param(0))
+            processes.append(process)
+        os.sched_setaffinity(0, processors)
+        remove_orphans(str(scratch))
+        busy.kill()
+        block_until(lambda: remove_orphans(str(scratch)) or not folder.exists())
+        assert {process.wait(SECONDS) for process in processes} == {-signal.SIGKILL}
+    finally:
+        os.sched_setaffinity(0, processors)
+        for process in (busy, *processes):
+            process.kill()
+            process.wait()
 
 
 def test_the_command_and_folder_of_a_live_session_stay(tier: str, tmp_path: Path) -> None:

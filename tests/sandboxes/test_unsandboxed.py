@@ -16,6 +16,7 @@ from mudroom.errors import WorkspaceError
 from mudroom.sandboxes.environ import remove_secrets
 from mudroom.sandboxes.unsandboxed import Unsandboxed
 
+from ..slow_program import needs_slow_program, write_slow_program
 from ..waiting import SECONDS, wait_until
 
 
@@ -116,6 +117,19 @@ DETACHED = {
 async def test_detached_descendants_are_killed(box: Sandboxed, how: str) -> None:
     nap = f'bash -c "sleep 300; : {box.name}"'
     await box.run(DETACHED[how].replace("NAP", nap))
+    assert box.list_survivors() == []
+
+
+@needs_slow_program
+async def test_a_detached_program_that_just_starts_is_killed(
+    box: Sandboxed, tmp_path: Path
+) -> None:
+    """For milliseconds it has no environment, and its parent is gone."""
+    write_slow_program(tmp_path / "slow")
+    for n in range(20):
+        pause = f"read -t 0.00{n % 4} _ <> <(:)"
+        await box.run(f"setsid ./slow {box.name} & {pause}")
+    await box.run("sleep 0.1")  # until all that were missed show their arguments
     assert box.list_survivors() == []
 
 

@@ -26,6 +26,7 @@ from mudroom import (
 from mudroom._core.messages import Message
 from mudroom._engine.structured_output import EMIT_TOOL
 from mudroom.models.scripted import Script, ScriptedModel, call
+from mudroom.permissions.rules import Permissions
 from mudroom.ports import Approver, Journal
 
 PROMPT = PromptConfig(system_prompt="Extract title and author from ${doc_path}.")
@@ -40,6 +41,7 @@ class Choices(TypedDict, total=False):
     tools: Sequence[Tool]
     approver: Approver
     worker: str
+    permissions: Permissions
 
 
 class Open(Protocol):

@@ -8,6 +8,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long_form import count_examples
 
 from mudroom import ContextState, UsageError
 from mudroom.scope.config import fill_template
@@ -41,7 +42,7 @@ HOSTILE_VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count_examples(80, 200), deadline=None)
 @given(
     values=st.dictionaries(KEYS, HOSTILE_VALUES, min_size=1, max_size=5),
     texts=st.lists(st.text(max_size=20), min_size=6, max_size=6),
@@ -66,7 +67,7 @@ def test_a_value_is_never_expanded(value: object) -> None:
     assert fill_template("${a}", ContextState(a="${b}", b="SECRET")) == "${b}"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count_examples(80, 200), deadline=None)
 @given(text=st.text(alphabet="${}ab .\n", max_size=60))
 def test_any_text_is_filled_completely_or_refused(text: str) -> None:
     keys = [key.strip() for key in re.findall(r"\$\{([^{}]*)\}", text)]

@@ -18,6 +18,7 @@ from mudroom import (
 )
 from mudroom.errors import UnknownName
 from mudroom.models.scripted import call
+from mudroom.permissions.rules import Permissions
 from mudroom.ports import ToolContext
 
 from .conftest import Open, create_scope, run_scope
@@ -151,18 +152,22 @@ async def test_a_tool_that_needs_confirmation_is_refused_at_creation(scripted: O
 async def test_a_tool_with_required_parameters_gets_a_warning_and_is_denied_when_it_asks(
     scripted: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
-    script = [[call("launch", code="0")], "I could not."]
-    config = ToolConfig(tools=[launch_tool(REQUIRED_CODE)])
+    asking = [call("launch", code="0"), call("read", file_path="secret.txt")]
+    script = [asking, "I could not."]
+    # Not of `read`: a tool that changes nothing asks only if a rule or a hook says so.
+    config = ToolConfig(tools=[launch_tool(REQUIRED_CODE), "read"])
+    permissions = Permissions.of(ask=["read(secret.txt)"])
     with caplog.at_level(logging.WARNING, "mudroom"):
-        async with scripted(script) as (session, model):
+        async with scripted(script, permissions=permissions) as (session, model):
             await run_scope(session, tool_config=config)
     warning = (
         'Cannot check tool "launch" for interactivity because it requires parameters. '
         "Assuming it is safe for non-interactive use."
     )
     assert [record.getMessage() for record in caplog.records] == [warning]
-    assert model.requests[1].results[0].error
-    assert "not allowed" in model.requests[1].results[0].text
+    results = model.requests[1].results
+    assert [result.error for result in results] == [True, True]
+    assert all("not allowed" in result.text for result in results)
 
 
 async def test_the_approver_of_the_session_is_not_asked(scripted: Open) -> None:

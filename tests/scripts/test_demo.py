@@ -48,7 +48,7 @@ def test_the_demo_shows_children_the_ledger_and_what_to_do_next(tmp_path: Path) 
     assert lines[0] == "> mudroom -p \\"
     assert lines[1].startswith('  "Use subtasks: summarize what each .py file in ')
     assert max(map(len, [*lines[:2], *lines[-2:]])) <= 80, "a word breaks at the edge of a terminal"
-    assert "children read" in lines[-5] and "% saved)" in lines[-5]
+    assert "children read" in lines[-5] and "% less than without children" in lines[-5]
     assert lines[-4] == OFFLINE_LINE
     assert lines[-2].startswith("next: .venv/bin/mudroom view")
     assert "No API key" not in first.stderr and "offline model" not in first.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import zipfile
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,13 +23,17 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
-def build(source: Path, target: Path, kind: str) -> Path:
+ADDRESS = "https://git.example/owner/mudroom"
+
+
+def build(source: Path, target: Path, kind: str, address: str = "") -> Path:
     """Build a package without the network and return its path."""
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", target],
         cwd=source,
         check=True,
         capture_output=True,
+        env={**os.environ, "MUDROOM_PROJECT_URL": address},
     )
     return next(target.iterdir())
 
@@ -40,11 +46,23 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"):
         shutil.copy(ROOT / name, copy)
+    (copy / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "package_metadata.py", copy / "scripts")
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    with tarfile.open(build(copy, base / "sdist", "sdist")) as archive:
+    with tarfile.open(build(copy, base / "sdist", "sdist", ADDRESS)) as archive:
         archive.extractall(base / "source", filter="data")
     (source,) = (base / "source").iterdir()
     return build(source, base / "wheel", "wheel")
+
+
+def read_page(address: str) -> str:
+    """Return the front page that a package index shows, with the given address of the project."""
+    hook = runpy.run_path(str(ROOT / "scripts" / "package_metadata.py"))["PackageMetadataHook"]
+    metadata: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MUDROOM_PROJECT_URL", address)
+        hook(str(ROOT), {}).update(metadata)
+    return metadata["readme"]["text"]
 
 
 def read_metadata(wheel: Path) -> Message:
@@ -75,8 +93,38 @@ def test_the_metadata_says_what_the_package_is(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert metadata["Description-Content-Type"] == "text/markdown"
     assert str(metadata.get_payload()).startswith("# mudroom")
+
+
+def test_links_on_the_package_index_lead_to_the_files_of_the_version(wheel: Path) -> None:
+    metadata = read_metadata(wheel)
+    page = str(metadata.get_payload())
+    targets = re.findall(r"\]\(([^)]+)\)", page)
+    assert len(targets) > 20
+    files = [target for target in targets if target.startswith(ADDRESS)]
+    for target in files:
+        found = re.fullmatch(rf"{ADDRESS}/(blob|raw)/v[\d.]+/([^#]+)(?:#.+)?", target)
+        assert found is not None
+        kind, path = found.groups()
+        assert (ROOT / path).exists()
+        assert (kind == "raw") == (Path(path).suffix in {".svg", ".png"})
+    assert all(target.startswith("https://") for target in targets)
+    assert "pipx install mudroom" in page
     urls = [url.partition(", ") for url in metadata.get_all("Project-URL", [])]
-    assert {name: url for name, _, url in urls} == PROJECT.get("urls", {})
+    addresses = {name: url for name, _, url in urls}
+    assert addresses["Source"] == ADDRESS
+    assert addresses["Changelog"].endswith("/CHANGELOG.md")
+
+
+def test_without_an_address_the_package_has_no_broken_link() -> None:
+    page = read_page("")
+    assert "](" not in re.sub(r"\]\((https://|#)", "", page)
+    assert "docs/viewer.md" in page
+    assert "make demo" in page
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="not the address of a repository"):
+        read_page("mudroom.example")
 
 
 def test_each_extra_brings_its_packages(wheel: Path) -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, wait_until
 
 from mudroom import ServerSpec, Session
 from mudroom._core.agents import Mode
+from mudroom.cli.actions.parse_json_flags import parse_inline_agents
+from mudroom.integrations.plugins.spec import Plugin
 from mudroom.permissions.rules import Permissions
+from mudroom.servers.agent_sdk.chosen_servers import choose_servers
 from mudroom.servers.agent_sdk.server import AgentSdkServer
 from mudroom.servers.agent_sdk.setup import PlannedSession, ServerOptions, SessionParts, SessionPlan
+from mudroom.servers.file_prompts import FilePrompt
 from mudroom.testing import ScriptedModel
+
+from .leftovers import Resources
 
 Line = dict[str, Any]
 
@@ -83,6 +90,8 @@ class SdkHost:
         self.plans: list[SessionPlan] = []
         self.tools: list[Any] = []
         self.servers: list[ServerSpec] = []
+        self.prompts: list[FilePrompt] = []
+        self.plugins: list[Plugin] = []
         self.answers: dict[str, Callable[[Line], object]] = {}
         self._folder = folder
         self._options = replace(options, home=str(folder / "home"), user_home=str(folder))
@@ -98,16 +107,20 @@ class SdkHost:
         rules = (*self._permissions.rules, *plan.rules)
         mode = Mode(plan.mode) if plan.mode else self._permissions.mode
         permissions = replace(self._permissions, rules=rules, mode=mode)
+        chosen = choose_servers(plan, self.servers, folder=str(self._folder), environ={})
+        agents = json.dumps(plan.setup.agents)
         session = Session(
             model=plan.model or self.model,
+            agents=parse_inline_agents(agents, str(self._folder), []).agents,
             cwd=str(self._folder),
             home=self._options.home,
             sandbox="off",
             permissions=permissions,
             approver=parts.approver,
             tools=self.tools,
-            tool_sources=parts.sources,
-            mcp_servers=self.servers,
+            plugins=self.plugins,
+            tool_sources=plan.sources,
+            mcp_servers=chosen.used,
             hooks=parts.hooks or None,
             resume=plan.resume,
             id=plan.id,
@@ -118,7 +131,8 @@ class SdkHost:
             session=session,
             permissions=permissions,
             outputs=outputs,
-            server_scopes={server.name: server.scope for server in self.servers},
+            servers=chosen,
+            load_prompts=lambda: self.prompts,
         )
 
     @asynccontextmanager
@@ -230,6 +244,25 @@ class SdkHost:
 
 
 MakeHost = Callable[..., SdkHost]
+_SECONDS_WITHOUT_SEARCH = 0.2
+"""Seconds for what a test has begun to close, before a search for garbage."""
+
+
+@pytest.fixture(autouse=True)
+async def check_nothing_is_left() -> AsyncGenerator[None]:
+    """Fail a test that leaves a task, a process or an open file. They get time to end."""
+    before = Resources.list_all()
+    yield
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_SECONDS_WITHOUT_SEARCH):
+            await wait_until(lambda: not before.describe_new())
+    if not before.describe_new():
+        return
+    gc.collect()  # the exception of a failed request keeps its connection until then
+    try:
+        await wait_until(lambda: not before.describe_new())
+    except TimeoutError:
+        pytest.fail(f"the test has left:\n{before.describe_new()}", pytrace=False)
 
 
 @pytest.fixture

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 from claude_agent_sdk._internal.message_parser import parse_message
+from tests.waiting import is_alive, wait_until
 
 from mudroom.errors import UsageError
+from mudroom.integrations.plugins.spec import Plugin
+from mudroom.servers.file_prompts import FilePrompt
 from mudroom.testing import Request, call
 
 from .conftest import SUBTYPES, MakeHost
@@ -126,6 +129,43 @@ async def test_an_interrupt_ends_the_turn_and_the_next_prompt_works(make_host: M
     assert host.list_states()[-1] == "idle"
 
 
+async def test_an_interrupt_ends_fifty_children_and_their_processes(
+    make_host: MakeHost, tmp_path: Path
+) -> None:
+    waiting: set[str] = set()
+    pids = tmp_path / "pids"
+
+    async def answer(request: Request) -> Any:
+        if request.prompt == "Ask." and request.turn:
+            return "Here."
+        if request.prompt == "Ask.":
+            return [call("task", prompt=f"Wait {number}.") for number in range(50)]
+        if request.prompt in ("Wait 1.", "Wait 2."):
+            return call("bash", command=f"echo $$ >> {pids}; exec sleep 1000")
+        waiting.add(request.prompt)
+        return await asyncio.Event().wait()
+
+    host = make_host(answer, mode="bypassPermissions")
+    async with host.serve():
+        await host.request("initialize")
+        host.send_prompt("Ask.")
+        await wait_until(lambda: len(waiting) == 48 and pids.exists())
+        await wait_until(lambda: len(pids.read_text().splitlines()) == 2)
+        await host.request("interrupt")
+        first = await host.wait_for(lambda line: line["type"] == "result")
+        assert [pid for pid in pids.read_text().split() if is_alive(int(pid))] == []
+        second = await host.ask("Go on.")
+    assert (first["subtype"], first["report"]["reason"]) == ("error_during_execution", "CANCELLED")
+    started = [line["task_id"] for line in host.list_lines("system", "task_started")]
+    ended = {
+        line["task_id"]: line["status"] for line in host.list_lines("system", "task_notification")
+    }
+    assert (len(started), set(ended.values())) == (50, {"stopped"})
+    assert sorted(started) == sorted(ended)
+    assert second["result"] == "Here."
+    assert host.list_states()[-1] == "idle"
+
+
 async def test_a_mode_and_a_model_are_changed_between_prompts(make_host: MakeHost) -> None:
     host = make_host(["One.", "Two."])
     async with host.serve():
@@ -172,7 +212,7 @@ async def test_every_request_of_the_sdks_gets_an_answer(make_host: MakeHost) -> 
             assert response["subtype"] in ("success", "error")
             assert response["subtype"] == "success" or response["error"]
     refused = [line for line in host.lines if "not supported by mudroom" in str(line)]
-    assert len(refused) == 25
+    assert len(refused) == 24
 
 
 async def test_a_session_that_cannot_open_answers_initialize_with_the_reason(
@@ -284,3 +324,42 @@ async def test_a_schema_of_the_host_gives_structured_output(make_host: MakeHost)
         await host.request("initialize", jsonSchema=schema)
         result = await host.ask("Give four.")
     assert result["structured_output"] == {"n": 4}, result
+
+
+async def test_prompts_of_files_are_commands(make_host: MakeHost) -> None:
+    entered = asyncio.Event()
+    released = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        if "First." in str(request.messages[-1]):
+            entered.set()
+            await released.wait()
+        return str(request.messages[-1])
+
+    host = make_host(answer)
+    fields: dict[str, Any] = {"description": "fix it", "find_problem": lambda: "the file is empty"}
+    host.prompts = [
+        FilePrompt(name="fix", hint="[thing]", format_prompt=lambda it: f"Fix {it}!", **fields),
+        FilePrompt(name="bare", format_prompt=lambda _: "", **fields),
+    ]
+    host.plugins = [Plugin(id="x", name="x", root="/plugins/x", origin="--plugin-dir")]
+    async with host.serve():
+        described = (await host.request("initialize"))["response"]
+        host.send_prompt("First.")
+        await entered.wait()
+        host.send_prompt("/fix the door")
+        await host.request("list_models")  # the line is read before this request
+        released.set()
+        fixed = await host.wait_for(lambda line: "Fix the door!" in str(line.get("result")))
+        empty = await host.ask("/bare")
+        other = await host.ask("/tmp is full")
+    assert described["commands"] == [
+        {"name": "fix", "description": "fix it", "argumentHint": "[thing]"},
+        {"name": "bare", "description": "fix it", "argumentHint": ""},
+    ]
+    init = next(line for line in host.list_lines("system") if line["subtype"] == "init")
+    assert init["slash_commands"] == ["fix", "bare"]
+    assert init["plugins"] == [{"name": "x", "path": "/plugins/x"}]
+    assert not fixed["is_error"]
+    assert empty["is_error"] and "/bare has no prompt: the file is empty" in str(empty)
+    assert "/tmp is full" in other["result"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.integrations.mcp_servers.servers import make_quick
 from tests.servers.conftest import Line, MakeHost, SdkHost
+from tests.servers.test_agent_sdk_tools import Calculator
 
 from mudroom import ServerSpec
 from mudroom.models.scripted import Answer, Request, call
@@ -114,6 +118,154 @@ async def test_a_request_during_a_change_waits_until_the_session_is_open(
     (result,) = host.list_lines("result")
     assert result["result"] == "Fine.", result
     assert host.list_lines("system", "init")[0]["permissionMode"] == "plan"
+
+
+@asynccontextmanager
+async def refuse_all() -> AsyncGenerator[str]:
+    """Serve an address that wants a login for each request."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+
+
+def make_entry(spec: ServerSpec) -> Line:
+    """Return a server in the form of `.mcp.json`."""
+    return {"command": spec.command, "args": list(spec.args)}
+
+
+async def test_a_host_replaces_its_servers(make_host: MakeHost) -> None:
+    def answer(request: Request) -> Answer:
+        if request.turn or "mcp__calc__add" not in request.tools:
+            return "Done."
+        return [FIND, call("mcp__calc__add", a=1, b=2)]
+
+    host = make_host(answer)
+    host.servers = [make_quick("flag")]
+    host.answers["mcp_message"] = Calculator().answer
+    async with host.serve(), refuse_all() as url:
+        opened = await host.request("initialize", mcpServers={"early": make_entry(make_quick())})
+        servers: Line = {
+            "calc": {"type": "sdk", "name": "calc"},
+            "quick": make_entry(make_quick()),
+            "broken": make_entry(make_broken()),
+            "wrong": {"args": 3},
+            "web": {"type": "http", "url": url},
+        }
+        first = (await host.request("mcp_set_servers", servers=servers))["response"]
+        states = {name: entry["status"] for name, entry in (await list_servers(host)).items()}
+        await host.ask("Add.")
+        again = (await host.request("mcp_set_servers", servers=servers))["response"]
+        servers = {"flag": {**servers["quick"], "env": {"A": "b"}}}
+        second = (await host.request("mcp_set_servers", servers=servers))["response"]
+        third = (await host.request("mcp_set_servers", servers={}))["response"]
+        last = list(await list_servers(host))
+        await host.ask("Add.")
+    assert first["added"] == ["calc", "quick", "broken", "wrong", "web"]
+    assert first["removed"] == []
+    assert sorted(first["errors"]) == ["broken", "web", "wrong"]
+    assert "no such port" in first["errors"]["broken"]
+    assert "mudroom mcp login web" in first["errors"]["web"]
+    assert states == {
+        "calc": "connected",
+        "early": "pending",
+        "flag": "pending",
+        "quick": "connected",
+        "broken": "failed",
+        "web": "needs-auth",
+    }
+    results = [line["message"]["content"][0]["content"] for line in host.list_lines("user")]
+    assert [result for result in results if result == "3"] == ["3"]
+    assert any("mcp__quick__pid" in result for result in results)
+    assert opened["response"]["mcp_servers_applied"] is True
+    assert (again["added"], again["removed"]) == ([], [])
+    assert second == {
+        "added": ["flag"],
+        "removed": ["calc", "quick", "broken", "wrong", "web"],
+        "errors": {},
+    }
+    assert third == {"added": [], "removed": ["flag"], "errors": {}}
+    assert last == ["early"]
+
+
+async def test_servers_that_are_set_during_a_prompt_count_for_the_next(
+    make_host: MakeHost,
+) -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> Answer:
+        asked.set()
+        await released.wait()
+        return str([name for name in ("mcp_find", "mcp__calc__add") if name in request.tools])
+
+    host = make_host(answer)
+    host.answers["mcp_message"] = Calculator().answer
+    servers = {"quick": make_entry(make_quick()), "calc": {"type": "sdk", "name": "calc"}}
+    async with host.serve():
+        await host.request("initialize")
+        host.send_prompt("Work.")
+        await asked.wait()
+        response = await host.request("mcp_set_servers", servers=servers)
+        off = [await host.request("mcp_toggle", serverName=name, enabled=False) for name in servers]
+        states = await list_servers(host)
+        await host.request("mcp_toggle", serverName="calc", enabled=True)
+        released.set()
+        await host.wait_until(lambda: host.list_lines("result"))
+        second = await host.ask("Again.")
+    assert response["response"] == {"added": ["quick", "calc"], "removed": [], "errors": {}}
+    assert [each["subtype"] for each in off] == ["success", "success"]
+    assert states == {}
+    assert host.list_lines("result")[0]["result"] == "[]"
+    assert second["result"] == "['mcp__calc__add']"
+
+
+async def test_a_change_that_fails_leaves_the_servers_of_the_host(make_host: MakeHost) -> None:
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def answer(_: Request) -> Answer:
+        asked.set()
+        await released.wait()
+        return "Done."
+
+    host = make_host(answer)
+    host.answers["mcp_message"] = Calculator().answer
+    async with host.serve():
+        await host.request("initialize", sdkMcpServers=["calc"])
+        host.send_prompt("Work.")
+        await asked.wait()
+        await host.request("mcp_set_servers", servers={})
+        await host.request("set_model", model="nowhere/none")
+        released.set()
+        await host.wait_until(lambda: host.list_lines("result"))
+        failed = await host.ask("Again.")
+        states = await list_servers(host)
+    assert failed["is_error"]
+    assert list(states) == ["calc"]
+
+
+async def test_a_host_turns_a_server_off_and_on(make_host: MakeHost) -> None:
+    def answer(request: Request) -> Answer:
+        return str("mcp_find" in request.tools)
+
+    host = make_host(answer)
+    host.servers = [make_quick()]
+    async with host.serve():
+        await host.request("initialize")
+        off = await host.request("mcp_toggle", serverName="quick", enabled=False)
+        states = await list_servers(host)
+        first = await host.ask("Look.")
+        await host.request("mcp_toggle", serverName="quick", enabled=True)
+        second = await host.ask("Look.")
+        unknown = await host.request("mcp_toggle", serverName="quack", enabled=False)
+    assert off["subtype"] == "success"
+    assert states == {"quick": {"name": "quick", "status": "disabled", "scope": "dynamic"}}
+    assert (first["result"], second["result"]) == ("False", "True")
+    assert "quick" in unknown["error"]
 
 
 async def ask(host: SdkHost, question: dict[str, Any]) -> tuple[dict[str, Any], list[Line]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,33 @@ async def test_tools_of_the_host_work_for_the_prompt_and_for_children(
     init = host.list_lines("system", "init")[0]
     assert "mcp__calc__add" in init["tools"]
     assert init["mcp_servers"] == [{"name": "calc", "status": "connected"}]
+
+
+async def test_many_calls_of_children_reach_the_tool_that_they_name(
+    make_host: MakeHost,
+) -> None:
+    children, calls = (20, 50) if os.environ.get("MUDROOM_LONG") else (5, 20)
+
+    def answer(request: Request) -> Any:
+        if "task" in request.tools:
+            tasks = [call("task", prompt=f"{n}", agent="adder") for n in range(children)]
+            return tasks if request.turn == 0 else "Done."
+        assert request.tools == ("mcp__calc__add",)
+        if request.turn == 0:
+            base = int(request.prompt) * calls
+            return [call("mcp__calc__add", a=base, b=n) for n in range(calls)]
+        return " ".join(result.text for result in request.results)
+
+    calculator = Calculator()
+    host = make_host(answer)
+    host.answers["mcp_message"] = calculator.answer
+    adder = {"description": "Adds.", "prompt": "You add.", "tools": ["mcp__calc__add"]}
+    async with host.serve():
+        await host.request("initialize", sdkMcpServers=["calc"], agents={"adder": adder})
+        await host.ask("Delegate.")
+    texts = [text for text in list_results(host) if text.isdigit()]
+    assert sorted(map(int, texts)) == list(range(children * calls))
+    assert calculator.methods.count("tools/call") == children * calls
 
 
 async def test_a_manifest_saves_the_handshake(make_host: MakeHost) -> None:

@@ -8,15 +8,15 @@ from threading import enumerate as list_threads
 
 import pytest
 
-from mudroom import Session, tool
+from mudroom import Session, ToolContext, tool
 from mudroom.errors import UsageError
 from mudroom.testing import ScriptedModel
 
 
 @tool
-def count_words(text: str) -> str:
+def count_words(context: ToolContext, text: str) -> str:
     """Count the words of a text."""
-    return str(len(text.split()))
+    return f"{context.run_id} {len(text.split())}"
 
 
 async def test_a_session_that_fails_to_open_leaves_no_file_and_no_thread(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ async def test_a_session_that_fails_to_open_leaves_no_file_and_no_thread(tmp_pat
             worker="process",
             tools=[count_words],  # a worker process cannot have it
         )
-        with pytest.raises(UsageError, match="objects of the caller"):
+        with pytest.raises(UsageError, match="the tool count_words cannot be used"):
             async with session:
                 pass
     own = [thread.name for thread in list_threads() if thread.name.startswith("mudroom")]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
-from mudroom import Agent, Budget, Reason, Session
+from mudroom import Agent, Budget, Reason, Session, Usage
 from mudroom.events import RunFinished, StoredEvent
-from mudroom.projections.open_events import OpenEvents
+from mudroom.projections.open_events import OpenEvents, OpenEventsState
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel, call
 
 from .conftest import IsolatedOptions
@@ -41,6 +43,41 @@ async def test_events_of_ended_tasks_are_not_kept(isolated: IsolatedOptions) -> 
     _, many = await record_tasks(200, isolated, open_tasks=3)
     assert len(many) > 700
     assert count_kept(many) == count_kept(few)
+
+
+async def test_events_can_be_read_in_two_parts_with_a_saved_state_between(
+    isolated: IsolatedOptions,
+) -> None:
+    _, events = await record_tasks(5, isolated, open_tasks=2)
+    whole = OpenEvents(lambda model, usage: 0.25, drops_tasks=True)
+    whole.extend(events)
+    for first in range(0, len(events) + 1, 3):
+        part = OpenEvents(lambda model, usage: 0.25, drops_tasks=True)
+        part.extend(events[:first])
+        saved = msgspec.json.encode(part.get_state())
+        second = OpenEvents(lambda model, usage: 0.25, drops_tasks=True)
+        second.set_state(msgspec.json.decode(saved, type=OpenEventsState))
+        second.extend(events[first:])
+        assert second.get_state() == whole.get_state()
+
+
+async def test_costs_of_ended_tasks_are_those_of_their_reports(isolated: IsolatedOptions) -> None:
+    _, events = await record_tasks(3, isolated)
+    asked: list[str] = []
+
+    def compute_price(model: str, usage: Usage) -> float:
+        asked.append(model)
+        return 0.5
+
+    reports = {"2": 0.25, "3": 0.00001, "4": None}  # a report with few digits, and one without
+    recorded = OpenEvents(compute_price, drops_tasks=True)
+    for event in events:
+        if isinstance(event, RunFinished) and event.run in reports:
+            event = replace(event, report=replace(event.report, usd=reports[event.run]))
+        recorded.apply(event)
+    assert len(asked) == 2
+    assert recorded.amounts.usd == 0.25 + 0.5 + 0.5
+    assert recorded.amounts.is_price_known
 
 
 @pytest.mark.parametrize("open_tasks", [0, 2])

@@ -135,6 +135,29 @@ async def test_a_session_is_forked_in_the_store_of_the_caller(
     async with open_session(tmp_path, "two", store=store, resume=session.id, fork=True) as fork:
         await fork.run("second")
     assert {info.id for info in await store.list()} == {session.id, fork.id}
+    original = await read_events(store, session.id)
+    async with open_session(tmp_path, "three", store=store, resume=fork.id) as again:
+        assert again.id == fork.id
+        assert (await again.run("third")).run_id == "3"
+    async with open_session(tmp_path, "four", store=store, resume=fork.id, fork=True) as second:
+        assert (await second.run("fourth")).run_id == "4"
+    assert len({session.id, fork.id, second.id}) == 3
+    assert await read_events(store, session.id) == original
+
+
+async def test_the_journal_of_a_fork_is_resumed_with_its_own_id(tmp_path: Path) -> None:
+    store, journal = MemoryStore(), MemoryJournal()
+    async with open_session(tmp_path, "one", store=store) as session:
+        await session.run("first")
+    async with open_session(
+        tmp_path, "two", store=store, journal=journal, resume=session.id, fork=True
+    ) as fork:
+        await fork.run("second")
+    copy = MemoryJournal()
+    await copy.append(*journal.events)
+    async with open_session(tmp_path, "three", journal=copy, resume=fork.id) as again:
+        assert again.id == fork.id
+        await again.run("third")
 
 
 async def test_a_journal_of_the_caller_is_resumed(tmp_path: Path) -> None:

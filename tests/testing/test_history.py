@@ -242,6 +242,27 @@ def test_the_time_in_which_no_process_was_there_does_not_count(recorded: Events)
     assert "S9" not in {found.promise for found in find_violations(recorded)}
 
 
+def test_the_time_until_a_lost_run_is_ended_does_not_count(recorded: Events) -> None:
+    place = find_event(recorded, RunFinished, "1.1.1")
+    recorded[place:] = [replace(event, at=event.at + 60) for event in recorded[place:]]
+    report("1.1.1", reason=Reason.LOST)(recorded)
+    assert "1.1.1" not in {
+        found.run for found in find_violations(recorded) if found.promise == "S9"
+    }
+
+
+def test_the_time_until_the_calls_of_a_lost_run_are_ended_does_not_count(recorded: Events) -> None:
+    place = find_event(recorded, RunFinished, "1.1.1")
+    recorded[place:] = [replace(event, at=event.at + 60) for event in recorded[place:]]
+    report("1.1.1", reason=Reason.LOST)(recorded)
+    result = recorded.pop(find_event(recorded, ToolCallFinished, "1.1.1"))
+    end = find_event(recorded, RunFinished, "1.1.1")
+    recorded.insert(end, replace(result, at=recorded[end].at))
+    assert "1.1.1" not in {
+        found.run for found in find_violations(recorded) if found.promise == "S9"
+    }
+
+
 def test_of_a_record_on_virtual_time_the_times_are_not_judged(recorded: Events) -> None:
     forget_a_minute(recorded)
     assert find_violations(recorded, timed=False) == []

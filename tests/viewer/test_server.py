@@ -212,6 +212,10 @@ async def test_a_session_with_several_roots_and_children_is_summarized(tmp_path:
     async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
         (listed,) = (await client.fetch_json("/api/sessions?limit=9"))["sessions"]
         status, body, _ = await client.get("/api/sessions?limit=x")
+        found = await client.fetch_json(f"/api/sessions?start={script.session[:8]}")
+        others = await client.fetch_json("/api/sessions?start=ffff")
+    assert found == {"sessions": [listed], "total": 1}
+    assert others == {"sessions": [], "total": 0}
     assert (status, body) == (400, "`limit` must be a number of sessions.\n")
     assert (listed["reason"], listed["prompt"], listed["children"]) == (
         "GOAL",

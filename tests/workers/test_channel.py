@@ -49,3 +49,13 @@ async def test_messages_arrive_wherever_their_bytes_are_cut(step: int) -> None:
 
 async def test_a_message_that_is_cut_off_is_dropped() -> None:
     assert await receive_all(make_frames()[:-1]) == MESSAGES[:-1]
+
+
+async def test_an_end_whose_messages_are_not_read_is_closed() -> None:
+    """A stopped process reads nothing; the session must close all the same."""
+    far_end, own_end = socket.socketpair()
+    with far_end:
+        channel = await Channel[Pause | EndAdmission].open(own_end, Pause | EndAdmission)
+        channel.send(Pause("x" * 5_000_000, True))
+        await channel.close(seconds=0.01)
+        assert await channel.receive() is None

@@ -16,6 +16,7 @@ from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check, OpenWorker
 from mudroom.workers.local import LocalWorker
 from mudroom.workers.process.connection import ProcessTransport
+from mudroom.workers.ray.node_check import NodeRequirements
 from mudroom.workers.ray.transport import RayTransport
 from mudroom.workers.remote.connection import WorkerTransport
 from mudroom.workers.remote.messages import WorkerConfig
@@ -80,7 +81,7 @@ def open_processes(services: SessionServices) -> AbstractAsyncContextManager[Wor
 
 def open_actors(services: SessionServices) -> AbstractAsyncContextManager[Worker]:
     program = "tests.workers.conformance_process:serve"
-    return open_remote(services, RayTransport(program, {}, ()))
+    return open_remote(services, RayTransport(program, {}, NodeRequirements()))
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

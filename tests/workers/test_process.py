@@ -22,7 +22,6 @@ from mudroom import (
     TextBlock,
     ToolCallBlock,
     UsageError,
-    tool,
 )
 from mudroom._core.events import (
     MessageSent,
@@ -40,6 +39,7 @@ from mudroom.permissions.rules import Permissions
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations
 from mudroom.workers.remote.worker import RemoteWorker
+from mudroom.workspaces.shared import SharedWorkspace
 
 
 def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
@@ -375,13 +375,9 @@ def test_a_worker_process_collects_garbage_less_often_than_python() -> None:
 
 
 async def test_objects_of_the_caller_that_cannot_cross_are_refused(tmp_path: Path) -> None:
-    @tool
-    def shout(text: str) -> str:
-        """Return the text in upper case."""
-        return text.upper()
-
+    workspace = SharedWorkspace(str(tmp_path))
     with pytest.raises(UsageError, match="worker processes cannot use"):
-        async with open_session(tmp_path, ScriptedModel([]), tools=[shout]):
+        async with open_session(tmp_path, ScriptedModel([]), workspace=workspace):
             pass
 
 

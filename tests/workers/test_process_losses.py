@@ -6,12 +6,15 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mudroom import Budget, Reason, Session
+from mudroom._core.events import RunFinished, StoredEvent, TurnFinished
+from mudroom._core.messages import NO_USAGE
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
@@ -19,7 +22,7 @@ from mudroom.workers.process.connection import ProcessConnection, ProcessTranspo
 from mudroom.workers.ray.driver_messages import CloseActor
 from mudroom.workers.remote.connection import WorkerConnection
 from mudroom.workers.remote.messages import WorkerConfig
-from mudroom.workers.remote.worker import RemoteWorker
+from mudroom.workers.remote.worker import MAX_STARTS, RemoteWorker
 
 from ..waiting import wait_until
 
@@ -71,7 +74,7 @@ def block_starts(session: Session) -> tuple[RemoteWorker, BlockedTransport]:
     """Have the session's worker processes not start."""
     worker = get_worker(session)
     worker._transport = transport = BlockedTransport()
-    worker._processes = [worker._make_process()]
+    worker._pool.processes = [worker._make_process(1)]
     return worker, transport
 
 
@@ -129,6 +132,70 @@ async def test_a_cancel_reaches_a_run_that_has_lost_its_process(tmp_path: Path) 
         report = await session.run("PARENT")
     assert "CANCELLED" in report.text
     assert len(starts) == 1
+    assert find_violations(journal.events) == []
+
+
+class EndingJournal(MemoryJournal):
+    """Journal that ends a worker process when it has the end of a child."""
+
+    session: Session
+
+    async def append(self, *events: StoredEvent) -> int:
+        position = await super().append(*events)
+        if any(isinstance(event, RunFinished) and event.run == "1.1.1" for event in events):
+            with suppress(ProcessLookupError):
+                os.kill(get_worker(self.session).pids[-1], signal.SIGKILL)
+        return position
+
+
+async def test_a_run_that_had_ended_when_its_last_process_was_lost_has_one_end(
+    tmp_path: Path,
+) -> None:
+    async def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        starts.append(request.turn)
+        if len(starts) < MAX_STARTS:
+            os.kill(get_worker(session).pids[-1], signal.SIGKILL)
+            await asyncio.sleep(60)
+        return "The child is done."
+
+    starts: list[int] = []
+    journal = EndingJournal()
+    session = open_session(tmp_path, ScriptedModel(answer), journal=journal)
+    journal.session = session
+    async with session:
+        report = await session.run("PARENT")
+        meter = session._require_open().meter
+        spent = meter.usage + meter.descendant_usage
+    answers = [event.message for event in journal.events if isinstance(event, TurnFinished)]
+    assert report.text.startswith("The child is done.")
+    assert len(starts) == MAX_STARTS
+    assert spent == sum((answer.usage for answer in answers), NO_USAGE)
+    assert find_violations(journal.events) == []
+
+
+async def test_a_lost_run_ends_its_calls_and_the_runs_below_it(tmp_path: Path) -> None:
+    def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        if request.prompt == "CHILD":
+            return call("task", prompt="BELOW")
+        return call("bash", command=f"echo {request.turn} >> log; kill -9 $PPID")
+
+    journal = MemoryJournal()
+    model = ScriptedModel(answer)
+    async with open_session(
+        tmp_path, model, journal=journal, prompt_budget=Budget(depth=2)
+    ) as session:
+        report = await session.run("PARENT")
+    ends = [event for event in journal.events if isinstance(event, RunFinished)]
+    assert "its worker was lost" in report.text
+    assert [(end.run, str(end.report.reason)) for end in ends] == [
+        ("1.1.1.1.1", "LOST"),
+        ("1.1.1", "LOST"),
+        ("1", "GOAL"),
+    ]
     assert find_violations(journal.events) == []
 
 

@@ -101,7 +101,7 @@ async def disturb(
     async with open_session(folder, ScriptedModel(answer), journal=journal) as session:
         session.watch(watch)
         worker = get_worker(session)
-        first = list(worker._processes)
+        first = list(worker._pool.processes)
         running = asyncio.create_task(session.run("PARENT"))
         log = folder / "log"
         await wait_until(lambda: log.exists() and len(count_effects(folder)) >= 3)
@@ -286,3 +286,22 @@ def test_the_program_runs_children_on_the_cluster(tmp_path: Path) -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["result"]
+
+
+def test_children_work_on_nodes_that_do_not_see_the_folder(tmp_path: Path) -> None:
+    hidden = ["bwrap", "--dev-bind", "/", "/", "--tmpfs", str(tmp_path), "--die-with-parent"]
+    ended = subprocess.run(
+        [*hidden, sys.executable, "-m", "tests.workers.far_program", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["reason"] == "GOAL"
+    assert "\tchanged" in found["text"]
+    assert "no worker process sees the folder of the session" in found["text"]
+    assert found["new"] == {"1.new": "text 1\n", "2.new": "text 2\n"}
+    nodes = Path(os.environ["FLEET_FOLDER"], "state", "nodes")
+    assert len(list(nodes.glob("*/*/store.git"))) == 1

@@ -17,9 +17,9 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Session, UsageError
+from mudroom.cluster_services import may_be_secret
 from mudroom.testing.clock import run_virtual
-from mudroom.worker_services import _may_be_secret
-from mudroom.workers.ray.actor import MAX_DATA
+from mudroom.workers.ray.actor import MAX_DATA, list_unloaded
 from mudroom.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
 from mudroom.workers.ray.code_digest import compute_code_digest
 from mudroom.workers.ray.driver_messages import (
@@ -29,10 +29,11 @@ from mudroom.workers.ray.driver_messages import (
     FromActor,
     Hello,
     HelloRequest,
+    LeaseState,
     ToTransport,
 )
 from mudroom.workers.ray.lease import EXIT_CODE, Lease
-from mudroom.workers.ray.transport import _check_node
+from mudroom.workers.ray.node_check import check_node
 
 HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="1", unseen=())
 Exchange = Callable[[int, int, bytes], Awaitable[tuple[int, bytes]]]
@@ -134,18 +135,32 @@ def test_a_process_whose_lease_has_ended_stops_although_its_main_thread_is_busy(
         ({"code": "0.0.1 (abc)"}, "the node far has mudroom 0.0.1"),
         ({"python": "3.14.0"}, "and Python 3.14.0"),
         ({"unseen": ("/home/me/project/.mudroom-check-1",)}, "does not see /home/me/project of"),
+        ({"unloaded": ("a.b:c (ImportError: x)",)}, r"cannot import tools: a.b:c \(ImportError"),
     ],
-    ids=["equal", "other mudroom", "other Python", "other files"],
+    ids=["equal", "other mudroom", "other Python", "other files", "no tool"],
 )
 def test_a_node_that_differs_is_refused(change: dict[str, Any], text: str) -> None:
     hello = replace(HELLO, code=compute_code_digest(), python=platform.python_version())
     with pytest.raises(UsageError, match=text) if text else nullcontext():
-        _check_node(replace(hello, **change), compute_code_digest())
+        check_node(replace(hello, **change), compute_code_digest())
+
+
+def test_a_node_says_which_tools_it_cannot_import(tmp_path: Path) -> None:
+    (tmp_path / "module_of_the_caller.py").write_text(
+        "from mudroom import tool\n\ndef f(): 'Do nothing.'\n\nknown = tool(f)\nnumber = 7\n"
+    )
+    names = ["known", "unknown", "number"]
+    tools = [*(f"module_of_the_caller:{name}" for name in names), "no_module_of_the_caller:x"]
+    unloaded = list_unloaded(HelloRequest({}, [str(tmp_path)], tools))
+    sys.path.remove(str(tmp_path))
+    assert [text.partition(" ")[0] for text in unloaded] == tools[1:]
+    assert unloaded[1] == "module_of_the_caller:number (no tool, but int)"
+    assert "ModuleNotFoundError" in unloaded[2]
 
 
 @pytest.mark.parametrize("name", ["ANTHROPIC_API_KEY", "ANTHROPIC_CUSTOM_HEADERS", "AWS_PROFILE"])
 def test_a_variable_that_may_be_secret_is_not_sent(name: str) -> None:
-    assert _may_be_secret(name)
+    assert may_be_secret(name)
 
 
 @pytest.mark.skipif(bool(find_spec("ray")), reason="Ray is installed")
@@ -224,6 +239,23 @@ def test_an_actor_that_does_not_answer_is_lost_when_its_lease_has_ended() -> Non
     assert 8.4 <= times[-1] - times[0] <= 8.6
 
 
+def test_the_lease_counts_down_from_the_last_reply() -> None:
+    sent: list[ToTransport] = []
+
+    async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
+        return await asyncio.get_running_loop().create_future()
+
+    async def run() -> None:
+        link = make_link(exchange, sent, get_time)
+        running = asyncio.create_task(link.run(HelloRequest({})))
+        await asyncio.sleep(3.0)
+        link.send_lease()
+        running.cancel()
+
+    run_virtual(run())
+    assert sent[-1] == LeaseState(1, 5.0)
+
+
 def test_an_actor_that_may_go_on_counts_as_stopped_after_its_lease() -> None:
     sent: list[ToTransport] = []
     stopped: list[float] = []
@@ -258,3 +290,30 @@ def test_an_actor_that_ray_cannot_end_counts_as_stopped_after_its_lease() -> Non
 
     run_virtual(make_link(exchange, sent, get_time, BrokenRay()).run(HelloRequest({})))
     assert sent[-2:] == [ActorLost(1, "the node is out of reach"), ActorStopped(1)]
+
+
+def test_many_bytes_do_not_wait_for_calls_that_return_late() -> None:
+    async def transfer() -> float:
+        brought: list[int] = []
+        is_next = asyncio.Event()
+        is_complete = asyncio.Event()
+
+        async def exchange(number: int, received: int, data: bytes) -> tuple[int, bytes]:
+            nonlocal is_next
+            brought.append(len(data))
+            is_next.set()
+            is_next = own = asyncio.Event()
+            if sum(brought) == 10 * MAX_DATA:
+                is_complete.set()
+            await asyncio.wait([asyncio.ensure_future(own.wait())], timeout=1.0)
+            return number, b""
+
+        link = make_link(exchange, [], get_time)
+        link.add_data(bytes(10 * MAX_DATA))
+        running = asyncio.create_task(link.run(HelloRequest({})))
+        await is_complete.wait()
+        seconds = get_time()
+        running.cancel()
+        return seconds
+
+    assert run_virtual(transfer()) < 1.0

@@ -18,15 +18,21 @@ from mudroom.workers.ray.driver import _create_token
 from mudroom.workers.ray.driver_messages import (
     ActorLost,
     ActorReady,
+    AskLease,
     CloseActor,
     DriverConfig,
     FromActor,
     Hello,
     HelloRequest,
+    LeaseState,
     OpenActor,
     ToActor,
+    ToDriver,
 )
+from mudroom.workers.ray.node_check import NodeRequirements
 from mudroom.workers.ray.transport import RayConnection, RayTransport
+from mudroom.workers.remote.frames import encode_frame
+from mudroom.workers.remote.messages import Cancel
 
 from ..waiting import block_until, wait_until
 
@@ -38,14 +44,14 @@ class ScriptedTransport(RayTransport):
     """Transport whose driver does nothing; it keeps the messages to it."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__("program:serve", {}, [str(folder)])
-        self.sent: list[OpenActor | ToActor | CloseActor] = []
+        super().__init__("program:serve", {}, NodeRequirements([str(folder)]))
+        self.sent: list[ToDriver] = []
 
     async def open_actor(self, connection: RayConnection, hello: HelloRequest) -> None:
         self._connections[connection.number] = connection
         self.send(OpenActor(connection.number, hello))
 
-    def send(self, message: OpenActor | ToActor | CloseActor) -> None:
+    def send(self, message: ToDriver) -> None:
         self.sent.append(message)
 
 
@@ -101,6 +107,33 @@ async def test_a_cancelled_start_ends_its_actor(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+async def test_the_lease_of_an_actor_is_that_of_its_driver(tmp_path: Path) -> None:
+    transport = ScriptedTransport(tmp_path)
+    connection = transport.connect()
+    asking = asyncio.create_task(connection.read_lease())
+    await wait_until(lambda: bool(transport.sent))
+    assert transport.sent == [AskLease(1)]
+    connection.handle(LeaseState(1, 6.5))
+    assert await asking == 6.5
+
+
+async def test_messages_of_one_step_of_the_event_loop_leave_together(tmp_path: Path) -> None:
+    transport = ScriptedTransport(tmp_path)
+    connection = transport.connect()
+    messages = [Cancel("1.1"), Cancel("1.2")]
+    for message in messages:
+        connection.send(message)
+    await asyncio.sleep(0)
+    connection.send(Cancel("1.3"))
+    await asyncio.sleep(0)
+    connection.send(Cancel("1.4"))
+    await connection.close()
+    await asyncio.sleep(0)
+    together = b"".join(map(encode_frame, messages))
+    alone = encode_frame(Cancel("1.3"))
+    assert transport.sent == [ToActor(1, together), ToActor(1, alone), CloseActor(1)]
+
+
 async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) -> None:
     transport = ScriptedTransport(tmp_path)
     connection = transport.connect()
@@ -114,7 +147,7 @@ async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) 
 
 
 async def test_a_cancelled_connection_to_the_cluster_leaves_no_driver(tmp_path: Path) -> None:
-    transport = RayTransport("program:serve", {"RAY_ADDRESS": "127.0.0.1:1"}, [])
+    transport = RayTransport("program:serve", {"RAY_ADDRESS": "127.0.0.1:1"}, NodeRequirements())
     starting = asyncio.create_task(transport.start())
     await wait_until(lambda: bool(list_drivers()))
     starting.cancel()
@@ -127,7 +160,7 @@ async def test_a_cancelled_connection_to_the_cluster_leaves_no_driver(tmp_path: 
 def test_processes_of_a_cluster_whose_session_was_killed_are_ended(tmp_path: Path) -> None:
     folder = tmp_path / f"mudroom-1-{0:012x}"
     config = DriverConfig(address="", folder=str(folder), program="", lease_seconds=8.0)
-    environ = RayTransport("program:serve", {}, [])._list_variables(config)
+    environ = RayTransport("program:serve", {}, NodeRequirements())._list_variables(config)
     command = [sys.executable, "-c", "import time; time.sleep(60)"]
     with subprocess.Popen(command, env=environ) as process:
         block_until(lambda: b"time.sleep" in Path(f"/proc/{process.pid}/cmdline").read_bytes())

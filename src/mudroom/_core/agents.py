@@ -66,8 +66,12 @@ class WorkspaceSpec(Struct, frozen=True, gc=False, omit_defaults=True):
         root: absolute path of the folder; the source of a copy. "" means the session's folder.
         owner: id of the run that an isolated workspace belongs to; runs below it may share it.
         parent: owner of the isolated workspace that this one began as; "" for the session's folder.
-        tree: id of the tree of files that an isolated workspace begins with; "" for the present
-            files of the parent. base: id of the tree since which its changes count.
+        tree: id of the tree of files that the workspace begins with; "" for the present files of
+            the parent. base: id of the tree since which its changes count.
+        machine: name of the machine to which the files were sent that the run begins with; "" if it
+            begins where the folder of the session is.
+        has_changes: true if the run may have changed its files before it was interrupted: they must
+            be there. It is never recorded.
     """
 
     kind: WorkspaceKind = WorkspaceKind.SHARED
@@ -76,11 +80,18 @@ class WorkspaceSpec(Struct, frozen=True, gc=False, omit_defaults=True):
     parent: str = ""
     base: str = ""
     tree: str = ""
+    machine: str = ""
+    has_changes: bool = False
 
     @property
     def has_own_files(self) -> bool:
         """True if the run does not change the files of its caller while it works."""
         return self.kind in (WorkspaceKind.COPY, WorkspaceKind.ISOLATED)
+
+    @property
+    def is_snapshot(self) -> bool:
+        """True if the run only reads the files of a tree, which stand for the session's folder."""
+        return self.kind is WorkspaceKind.FOLDER and bool(self.tree)
 
 
 class Output(Struct, metaclass=NamedFields, frozen=True, omit_defaults=True):

@@ -67,6 +67,16 @@ class SessionClosed(Event, frozen=True, tag="session_closed"):
     """The session was closed normally."""
 
 
+class ConversationRewound(Event, frozen=True, tag="conversation_rewound"):
+    """The last prompts were removed from the conversation.
+
+    Arguments:
+        latest_run: the last prompt that remains, "" if none does.
+    """
+
+    latest_run: str
+
+
 class RunStarted(Event, frozen=True, tag="run_started"):
     """A run begins with this brief.
 
@@ -338,6 +348,7 @@ class Delta(Event, frozen=True, tag="delta"):
 StoredEvent = (
     SessionOpened
     | SessionClosed
+    | ConversationRewound
     | RunStarted
     | RunResumed
     | NoteInjected

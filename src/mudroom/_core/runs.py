@@ -239,6 +239,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
         work: what the run made of its isolated workspace; None if it had none.
         merges: what became of the work of its children with isolated workspaces; None without it.
         unread_messages: messages to named children that no run of theirs has read, by name.
+        missing_tools: why tools of MCP servers were missing, one line each.
         is_interrupted: true if the run has not ended: the user interrupted it, its background work
             continues, and it waits for the next prompt.
 
@@ -272,6 +273,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
     work: Work | None = None
     unread_messages: dict[str, int] = {}
     merges: MergeCounts | None = None
+    missing_tools: tuple[str, ...] = ()
     is_interrupted: bool = False
 
     @property
@@ -284,3 +286,10 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, gc=False, omit_defau
         """The files among `files_changed` that only tools for files wrote."""
         observed = set(self.observed_changes)
         return tuple(path for path in self.files_changed if path not in observed)
+
+
+def has_summary(report: Report | None) -> bool:
+    """Return whether a summary run succeeded. If not, the conversation continues without it."""
+    if report is None or not report.text:
+        return False
+    return report.reason is Reason.GOAL or report.recovered

@@ -159,6 +159,7 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         effect: see Effect.
         get_key: takes the parsed arguments, returns the file or other thing that the call works on,
             or None.
+        is_parallel: calls of an effectful tool may run beside calls of other tools that have it.
         argument_aliases: other names of arguments, each with its name in `parameters`.
         needs_confirmation: a user must approve each call.
         confirmation_reason: why a user must approve each call even if a rule allows it, or "".
@@ -184,6 +185,9 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
         offered_to: runs that have the tool unless their agent leaves it out: "all", only "root"
             runs, or "request": none. An agent that names the tool has it in any case.
         keeps_results: results stay in the conversation when the engine clears old ones.
+        uses_context: `run` uses its ToolContext. If not, the session's process can execute calls of
+            runs in worker processes.
+        reference: "module:name" by which worker processes import the tool, or "".
 
     Example:
         async def run(context: ToolContext, arguments: dict) -> ToolResult:
@@ -205,6 +209,7 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     run: Callable[[Any, Any], Awaitable[ToolResult]]
     effect: Effect = Effect.EFFECTFUL
     get_key: Callable[[Any], str | None] = find_no_key
+    is_parallel: bool = False
     argument_aliases: Mapping[str, str] = {}
     needs_confirmation: bool = False
     confirmation_reason: str = ""
@@ -224,6 +229,8 @@ class Tool(Struct, metaclass=NamedFields, frozen=True, kw_only=True):
     needs_children: bool = False
     offered_to: Literal["all", "root", "request"] = "all"
     keeps_results: bool = False
+    uses_context: bool = True
+    reference: str = ""
 
     @property
     def definition_bytes(self) -> int:

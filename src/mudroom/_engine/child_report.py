@@ -12,6 +12,7 @@ from .._core.counts import count_noun
 from .._core.merge_counts import describe_merges
 from .._core.runs import Reason, Report
 from .._platform.lazy_pattern import compile_later
+from ..projections.safe_text import sanitize_line
 from .call_context import CallContext
 
 REPORT_CAP = 8_000
@@ -20,6 +21,14 @@ REPORT_CAP = 8_000
 NO_SUMMARY = "(no summary)"
 
 _MAX_LISTED_FILES = 5
+_MAX_REASON = 120
+"""Characters of the reason why tools were missing."""
+_MAX_PATH = 400
+"""Characters of a path with characters that are not printed."""
+_OUTPUT_OF_SERVER = "; last lines:"
+"""Text of a reason before the last output of the server."""
+_NO_DELIMITERS = str.maketrans("[];", "(),")
+"""Replaces the characters that end the line of evidence, or one fact in it."""
 _WARNING = compile_later(rf"\[((?:{'|'.join(Reason)}): .*; what follows is .*)\]")
 _CUT = compile_later(r"\[… cut: the whole report, [\d,]+ characters, is in (.+)\]")
 _EVIDENCE = compile_later(r"\[evidence: .*\]")
@@ -114,6 +123,8 @@ def format_evidence(report: Report) -> str:
         ]
     else:
         facts = ["it called no tool: nothing it says was looked up"]
+    if report.missing_tools:
+        facts.append(_describe_missing(report.missing_tools))
     if report.merges:
         facts.append(f"work of children: {describe_merges(report.merges)}")
     if report.stopped_commands:
@@ -126,6 +137,19 @@ def format_evidence(report: Report) -> str:
     facts.append(f"{report.seconds:.1f} s")
     facts.append(f"run {report.run_id}")
     return f"[evidence: {'; '.join(facts)}]"
+
+
+def _describe_missing(lines: tuple[str, ...]) -> str:
+    """Return why tools of MCP servers were missing: the first reason, and a count of the others.
+
+    A reason may quote a server. Its output is left out, and the rest cannot end the line or look
+    like another fact.
+    """
+    reason = lines[0].partition(_OUTPUT_OF_SERVER)[0].rstrip(".")
+    first = sanitize_line(reason, _MAX_REASON + 1).translate(_NO_DELIMITERS)
+    first = f"{first[:_MAX_REASON]}…" if len(first) > _MAX_REASON else first
+    more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+    return f"tools were missing: {first}{more}"
 
 
 def _list_changes(report: Report) -> list[str]:
@@ -141,10 +165,12 @@ def _list_changes(report: Report) -> list[str]:
 def _list_files(verb: str, paths: tuple[str, ...]) -> str:
     if not paths:
         return ""
-    listed = ", ".join(
-        # "folder/" keeps its slash.
-        path if path.endswith("/") else os.path.normpath(path)
-        for path in paths[:_MAX_LISTED_FILES]
-    )
+    listed = ", ".join(_format_path(path) for path in paths[:_MAX_LISTED_FILES])
     more = len(paths) - _MAX_LISTED_FILES
     return f"{verb} {listed} and {more} more" if more > 0 else f"{verb} {listed}"
+
+
+def _format_path(path: str) -> str:
+    """Return a path without `..`, on one line; "folder/" keeps its slash."""
+    path = path if path.endswith("/") else os.path.normpath(path)
+    return path if path.isprintable() else sanitize_line(path, _MAX_PATH)

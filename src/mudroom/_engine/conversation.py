@@ -36,6 +36,7 @@ class Shortening(Struct):
         overflow_error: the last of these refusals, "" if the request was changed since.
         compactions: the compactions so far, without their messages.
         requested_focus: what the notes of a requested compaction must keep; None for no request.
+        awaits_hook: true if the hooks have not ended since the last compaction.
     """
 
     next_check: int = 0
@@ -43,6 +44,7 @@ class Shortening(Struct):
     overflow_error: str = ""
     compactions: list[Compacted] = field(default_factory=list[Compacted])
     requested_focus: str | None = None
+    awaits_hook: bool = False
 
     def add_overflow(self, error: str) -> None:
         """Count a refusal of the next request as too long."""

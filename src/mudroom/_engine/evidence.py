@@ -28,7 +28,7 @@ class Evidence:
     """Counts of one run. Paths are relative to the workspace, each once, in order of first use.
 
     Attributes:
-        unknown_changes: see `Report`.
+        unknown_changes, missing_tools: see `Report`.
         board_reminder: reminds of the tasks of the board that the run works on.
         open_windows: windows of the calls that run now: effectful calls and children, by call id.
     """
@@ -38,6 +38,7 @@ class Evidence:
         self.failed = 0
         self.board_reminder = BoardReminder()
         self.unknown_changes = ""
+        self.missing_tools: tuple[str, ...] = ()
         self.open_windows: dict[str, CallWindow] = {}
         self._files_read: dict[str, None] = {}
         self._files_changed: dict[str, None] = {}

@@ -12,10 +12,12 @@ from .._core.agents import WorkspaceKind
 from .._core.budgets import SHARED_LIMITS, Limit, LimitState
 from .._core.events import RunFinished, RunWaiting, ToolCallFinished
 from .._core.messages import StopReason
+from .._core.ports import FilesLostError
 from .._core.runs import Reason, Report, Work
 from .._core.tool_names import normalize_tool_name
 from .._core.tools import ToolResult
-from ..errors import BoardError, ModelError, MudroomError
+from ..errors import BoardError, JournalError, ModelError, MudroomError, StoppedByHook
+from ..projections.reason_words import describe_reason
 from .call_batch import INTERRUPTED, CallOutcome
 from .compaction.requests import finish_compaction
 from .file_writes import WriteBarrier
@@ -125,6 +127,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     else:
         await _close_open_calls(run, INTERRUPTED, refused=False)
     await run.recorder.record()
+    await _end_past_children(run, ending)
     if not summary and _allows_summary(run, ending):
         summary = await _request_summary(run, ending)
         await _close_open_calls(run, NOT_RUN, refused=True)
@@ -138,7 +141,11 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     if summary or ending.reason is Reason.GOAL:
         await finish_compaction(run, text)
     await _return_tasks(run, ending.reason, ending.error or text)
-    work = await _store_work(run)
+    try:
+        work = await _store_work(run)
+    except FilesLostError as error:
+        work = None
+        ending = Ending(Reason.LOST, str(error))
     limit = ending.limit
     if ending.reason is Reason.GOAL:
         limit = run.meter.find_passed_limit()
@@ -150,6 +157,19 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     await run.recorder.record(run.recorder.make_event(RunFinished, report=report))
     _warn_of_unused_check(run, report)
     return report
+
+
+async def _end_past_children(run: RunContext, ending: Ending) -> None:
+    """End the children of an earlier process that a run which is stopped has not continued."""
+    if not run.services.past_events or ending.reason is Reason.GOAL:
+        return
+    from .children.past_children import end_past_children
+
+    await end_past_children(run, _finish_cancelled)
+
+
+async def _finish_cancelled(run: RunContext) -> Report:
+    return await finish_run(run, Ending(run.control.stop_reason))
 
 
 def _warn_of_unused_check(run: RunContext, report: Report) -> None:
@@ -177,14 +197,18 @@ async def _return_tasks(run: RunContext, reason: Reason, text: str) -> None:
     task = run.brief.board_task
     try:
         if task and reason is not Reason.GOAL:
-            await board.end_claim(run.run_id, task, f"{reason}: {text}", is_done=False)
+            ending = f"{describe_reason(reason).capitalize()}: {text}"
+            await board.end_claim(run.run_id, task, ending, is_done=False)
         await board.release(run.run_id, keep=task)
     except BoardError as error:
         log.warning("the tasks of run %s are not back on the board: %s", run.run_id, error)
 
 
 async def _store_work(run: RunContext) -> Work | None:
-    """Store the files of a run that has an isolated workspace."""
+    """Store the files of a run that has an isolated workspace.
+
+    Raises FilesLostError if they are on another machine, and cannot be sent.
+    """
     if run.services.recorded_work:
         return run.services.recorded_work.find_work(run.run_id)
     isolation = run.environment.isolation
@@ -192,6 +216,9 @@ async def _store_work(run: RunContext) -> Work | None:
         return None
     try:
         return await asyncio.to_thread(isolation.store_work)
+    except FilesLostError:
+        run.evidence.unknown_changes = "its files are on another machine"
+        raise
     except MudroomError as error:
         run.evidence.unknown_changes = f"its files could not be stored: {error}"
         return None
@@ -218,6 +245,9 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
     """
     run.control.phase = Phase.SUMMARISING
     try:
+        # Hooks have limits of their own, and take no time from the model.
+        if not await _judge_messages(run):
+            return ""
         async with asyncio.timeout(_choose_grace(ending)):
             if await reserve_request(run, is_summary=True):
                 return ""
@@ -234,6 +264,20 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
         run.meter.end_request()
         run.control.end()
     return answer.text.strip()
+
+
+async def _judge_messages(run: RunContext) -> bool:
+    """Return whether the hooks saw the messages of the user and let the run continue."""
+    try:
+        await run.judge_messages()
+    except JournalError:
+        raise
+    except StoppedByHook:
+        return False
+    except Exception:  # the run must end with a report, whatever a hook does
+        log.exception("a hook failed before the summary of run %s", run.run_id)
+        return False
+    return True
 
 
 def _choose_grace(ending: Ending) -> float:

@@ -42,11 +42,14 @@ MAX_STOPPED = 3
 """Answers in a row that stop early before the run ends."""
 
 
-async def execute(run: RunContext, *, failure: str = "") -> Report:
+async def execute(
+    run: RunContext, *, failure: str = "", failure_reason: Reason = Reason.ERROR
+) -> Report:
     """Execute a run to its end and return its report.
 
     Arguments:
-        failure: reason why the run cannot work; it only starts or resumes, and ends with ERROR.
+        failure: why the run cannot work; it only starts or resumes, and ends.
+        failure_reason: the reason of its report then.
 
     A failure inside the run becomes the reason of the report. Raises JournalError at once. In a
     root run, raises any other exception of an adapter after the report is stored.
@@ -55,7 +58,7 @@ async def execute(run: RunContext, *, failure: str = "") -> Report:
     if overlaps is not None and run.brief.workspace.kind is WorkspaceKind.SHARED:
         overlaps.start(run.run_id, run.brief.name)
     try:
-        ending = await _run_to_ending(run, failure)
+        ending = await _run_to_ending(run, failure, failure_reason)
         run.control.end()
         report = await finish_run(run, ending)
     finally:
@@ -66,11 +69,11 @@ async def execute(run: RunContext, *, failure: str = "") -> Report:
     return report
 
 
-async def _run_to_ending(run: RunContext, failure: str) -> Ending:
+async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) -> Ending:
     try:
         resumption = await start_or_resume(run)
         if failure:
-            return Ending(Reason.ERROR, failure)
+            return Ending(failure_reason, failure)
         if resumption.summary_reason is not None:
             return Ending(resumption.summary_reason, is_summary_requested=True)
         async with asyncio.timeout(run.timer.time_left) as deadline:

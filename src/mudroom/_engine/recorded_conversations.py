@@ -1,4 +1,4 @@
-"""Recorded runs of a session: their conversations, failed model calls, briefs and reports."""
+"""Recorded runs of a session: conversations, failed model calls, briefs, effects and reports."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from .._core.events import (
     RunStarted,
     RunWaiting,
     StoredEvent,
+    ToolCallStarted,
     TurnFailed,
     TurnStarted,
 )
 from .._core.messages import Message, RecordedConversation, RecordedFailure
 from .._core.run_ids import is_child_id, make_following_id
 from .._core.runs import Brief, Reason, Report
+from .._core.tool_names import normalize_tool_name
+from .._core.tools import Effect, Tool
 from ..projections.context import ContextBuilder
 from .normalize import normalize_conversation
 
@@ -191,3 +194,16 @@ def list_returned_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -
             break
         runs.append(run_id)
     return runs
+
+
+def has_effects(events: Iterable[StoredEvent], toolbox: Mapping[str, Tool]) -> bool:
+    """Return whether a run began a call that may have changed something."""
+    return any(
+        isinstance(event, ToolCallStarted) and not _is_pure(event.call.name, toolbox)
+        for event in events
+    )
+
+
+def _is_pure(name: str, toolbox: Mapping[str, Tool]) -> bool:
+    tool = toolbox.get(normalize_tool_name(name)) or toolbox.get(name)
+    return tool is not None and tool.effect is Effect.PURE

@@ -25,6 +25,7 @@ class Recorder:
         self._journal = services.journal
         self._clock = services.clock
         self._watchers = services.watchers
+        self._forward = services.forward_events
         self._observe = services.teams.observe
         self._unsaved: list[StoredEvent] = []
         self._unshown: list[StoredEvent] = []
@@ -51,6 +52,9 @@ class Recorder:
         self._unshown = []
         for event in unsaved:
             self._observe(event)
+        if self._forward is not None:
+            await self._forward(unsaved, len(unsaved) - len(unshown))
+            return
         try:
             await self._journal.append(*unsaved)
         except asyncio.CancelledError:

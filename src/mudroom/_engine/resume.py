@@ -159,6 +159,7 @@ class _Restorer:
                 self._notifications.append(event.text)
             return
         run.conversation.restored_notes.append(event.text)
+        run.conversation.shortening.awaits_hook = False
         if event.refused is not None:
             run.outputs.refuse(OutputRefusal(event.text, event.refused))
         if event.text in NEAR_LIMIT_NOTES:
@@ -188,6 +189,7 @@ class _Restorer:
         run = self._run
         self._close_turn()
         run.conversation.shortening.requested_focus = None
+        run.conversation.shortening.awaits_hook = False
         for text in self._notifications:
             run.loop_detector.add_notification(text)
         self._notifications = []

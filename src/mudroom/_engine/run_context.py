@@ -214,13 +214,23 @@ class RunContext:
         self.conversation.queue_text(note.text)
         self.recorder.record_later(note, show=True)
 
+    async def judge_messages(self) -> None:
+        """Show the unread messages of the user to the hooks. Raises StoppedByHook."""
+        if hooks := self.services.hooks:
+            from .inbox.message_hooks import judge_messages
+
+            await judge_messages(self.inbox, hooks, self.brief)
+
     async def deliver_messages(self) -> None:
         """Add the unread messages to the next message to the model."""
-        if self.inbox.has_unread:
-            for text in await self.inbox.take_unread(self.services.spill_folder):
-                self.conversation.queue_text(text)
-                if is_notification(text):
-                    self.loop_detector.add_notification(text)
+        if not self.inbox.has_unread:
+            return
+        for text in await self.inbox.take_unread(self.services.spill_folder):
+            self.conversation.queue_text(text)
+            if is_notification(text):
+                self.loop_detector.add_notification(text)
+        for context in self.inbox.take_contexts():
+            self.add_note(context, origin="hook")
 
     def close_batch(self) -> list[CallOutcome]:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""
@@ -289,5 +299,6 @@ class RunContext:
             stopped_commands=self.background.stopped_commands,
             work=work,
             merges=self.evidence.merges,
+            missing_tools=self.evidence.missing_tools,
             unread_messages=self.services.teams.count_unread(self.run_id),
         )

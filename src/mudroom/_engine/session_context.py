@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget, Limit
 from .._core.checks import CheckResults
-from .._core.events import AnyEvent, Compacted, ResultsCleared, WorkMerged
+from .._core.events import AnyEvent, Compacted, ResultsCleared, StoredEvent, WorkMerged
 from .._core.messages import Usage
 from .._core.ports import (
     Approver,
@@ -120,6 +120,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         past_events: events of runs that an earlier process left unfinished, by run id.
         watchers: called with each event in order, once it is stored or nothing depends on it, and
             with deltas. They must not raise or wait.
+        forward_events: sends events to the session's process, which stores and shows them; its
+            second argument is how many of the first have been shown. None in the session's process.
         hooks: functions of the user; None means that there are none.
         meters: meters of the running runs.
         silence_watch: ends model calls that receive nothing.
@@ -163,6 +165,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     mark_report: Callable[[str], str] = str
     past_events: PastEvents = field(default_factory=PastEvents)
     watchers: list[Callable[[AnyEvent], None]] = []
+    forward_events: Callable[[Sequence[StoredEvent], int], Awaitable[None]] | None = None
     hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)
     silence_watch: SilenceWatch = field(default_factory=SilenceWatch)

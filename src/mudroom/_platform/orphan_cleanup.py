@@ -16,7 +16,7 @@ _BATCH_SIZE = 64
 _MAX_ROUNDS = 8
 """Maximum number of searches for processes of a folder: one may miss a process that just starts."""
 _ROUND_DELAY = 0.02
-"""Seconds between two searches. A process shows its own environment only after `exec`."""
+"""Seconds between two searches."""
 _SECOND_PASS_DELAY = 0.2
 
 THREAD_NAME = "orphan clean-up"
@@ -46,7 +46,8 @@ def _remove_twice() -> None:
 def remove_orphans(base: str) -> None:
     """Remove this user's abandoned scratch directories in a folder, and kill their processes.
 
-    A process belongs to a directory if its environment names it. What cannot be removed stays.
+    A process belongs to a directory if its environment names it. What cannot be removed stays, and
+    so does a directory while it is unknown whether a process belongs to it.
     """
     paths = _list_scratch_paths(base)
     for start in range(0, len(paths), _BATCH_SIZE):
@@ -61,10 +62,9 @@ def _remove_abandoned(paths: list[str]) -> None:
             descriptor = open_abandoned(path)
             if descriptor is not None:
                 abandoned[path] = descriptor
-        if abandoned:
-            _kill_processes_of(list(abandoned))
-        for path, descriptor in abandoned.items():
-            remove_dir(path, descriptor)
+        if abandoned and _kill_processes_of(list(abandoned)):
+            for path, descriptor in abandoned.items():
+                remove_dir(path, descriptor)
     finally:
         for descriptor in abandoned.values():
             os.close(descriptor)
@@ -77,10 +77,11 @@ def _list_scratch_paths(base: str) -> list[str]:
         return []
 
 
-def _kill_processes_of(folders: list[str]) -> None:
+def _kill_processes_of(folders: list[str]) -> bool:
     """Kill the processes started with one of the folders in a variable, and their new children.
 
     Folders named in this process's own environment are left out: their processes are related to it.
+    Returns True if it is certain that no such process is left.
     """
     own_values = tuple(os.environ.values())
     marks = [
@@ -88,18 +89,20 @@ def _kill_processes_of(folders: list[str]) -> None:
         for folder in folders
         if not any(value.startswith(f"{folder}/") for value in own_values)
     ]
-    rounds_without_kill = 0
+    quiet_rounds = 0
     for _ in range(_MAX_ROUNDS):
-        killed = [pid for pid in list_pids() if pid != os.getpid() and _kill_marked(pid, marks)]
-        rounds_without_kill = 0 if killed else rounds_without_kill + 1
-        if rounds_without_kill == 2:
-            return
+        found = [_kill_marked(pid, marks) for pid in list_pids() if pid != os.getpid()]
+        quiet_rounds = 0 if any(found) else quiet_rounds + 1
+        if quiet_rounds == 2:
+            return True
         time.sleep(_ROUND_DELAY)
+    return False
 
 
 def _kill_marked(pid: int, marks: list[bytes]) -> bool:
-    """Kill a process if its environment holds a mark, and return whether it was killed.
+    """Kill a process if its environment holds a mark.
 
+    Returns True if it was killed, or if its environment is not known yet.
     The descriptor makes sure that no other process that gets the same id is killed.
     """
     try:
@@ -108,6 +111,8 @@ def _kill_marked(pid: int, marks: list[bytes]) -> bool:
         return False
     try:
         environ = read_environ(pid)
+        if environ is None:
+            return True
         if not any(mark in environ for mark in marks):
             return False
         signal.pidfd_send_signal(process, signal.SIGKILL)

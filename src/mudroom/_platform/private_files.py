@@ -36,6 +36,10 @@ def replace_private_file(path: Path, data: bytes) -> None:
     import tempfile  # slow to import
 
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    os.replace(name, path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

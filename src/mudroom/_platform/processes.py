@@ -67,13 +67,40 @@ def read_process(pid: int) -> Process | None:
     )
 
 
-def read_environ(pid: int) -> bytes:
-    """Return the environment a process was started with, b"" if it cannot be read."""
+def read_environ(pid: int) -> bytes | None:
+    """Return the environment a process was started with, b"" if it cannot be read.
+
+    Returns None while the process starts a program: the kernel shows its environment a moment
+    later.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read()
+            environ = file.read()
+        if not environ and _has_environ(pid):
+            return None
     except OSError:
         return b""
+    return environ
+
+
+def _has_environ(pid: int) -> bool:
+    """Return whether a process has an environment, or will have one after its `exec`."""
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        line = file.read(1024)
+    fields = line[line.rindex(b")") + 2 :].split()
+    memory, start, end = int(fields[20]), int(fields[47]), int(fields[48])
+    # Both addresses are 0 during `exec`. Processes of the kernel and dead ones have no memory.
+    return memory > 0 and (end == 0 or start < end)
+
+
+def read_memory() -> int:
+    """Return the bytes of memory that this process has, without what is swapped out."""
+    try:
+        with open("/proc/self/statm") as file:
+            pages = int(file.read().split()[1])
+    except OSError:
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def list_children() -> list[int]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         load_agent_files,
         parse_agent_keys,
     )
-    from .commands import load_commands
+    from .commands import check_commands, load_commands
     from .context_files import ContextFiles, load_context_files
     from .declared_servers import DeclaredServer, may_declare_servers
     from .diagnostics import Diagnostic, Severity, count_by_severity
@@ -38,7 +38,7 @@ BUILTIN_AGENTS = ("general", "explore", "plan")
 
 _MODULES = {
     "agents": "LoadedAgents TEMPLATE_DESCRIPTION load_agent_file load_agent_files parse_agent_keys",
-    "commands": "load_commands",
+    "commands": "check_commands load_commands",
     "context_files": "ContextFiles load_context_files",
     "declared_servers": "DeclaredServer may_declare_servers",
     "diagnostics": "Diagnostic Severity count_by_severity",
@@ -66,6 +66,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "load_skill",
     "load_skills",
     "load_commands",
+    "check_commands",
     "load_output_styles",
     "find_style",
     "apply_style",

@@ -1,4 +1,4 @@
-"""Command files: prompts in Markdown files, which the user calls by name with arguments."""
+"""Command files: prompts in Markdown and TOML files, called by name with arguments."""
 
 from __future__ import annotations
 
@@ -47,14 +47,35 @@ def load_commands(
     A command in a subfolder is named `SUBFOLDER:NAME`. Of several with one name, the nearest one
     counts.
     """
-    commands: dict[str, CommandFile] = {}
+    return _load_commands(folder, user_home, plugins, [])
+
+
+def check_commands(
+    folder: str, *, user_home: str, plugins: Iterable[PluginFolders] = ()
+) -> list[Diagnostic]:
+    """Return what is wrong with the commands of a folder, of the user and of plugins."""
     diagnostics: list[Diagnostic] = []
+    commands = _load_commands(folder, user_home, plugins, diagnostics)
+    for command in commands.values():
+        diagnostics += command.load_template().errors
+    return diagnostics
+
+
+def _load_commands(
+    folder: str,
+    user_home: str,
+    plugins: Iterable[PluginFolders],
+    diagnostics: list[Diagnostic],
+) -> dict[str, CommandFile]:
+    commands: dict[str, CommandFile] = {}
     locations = [
         *find_locations(COMMAND_LOCATIONS, folder, user_home),
         *list_plugin_locations(plugins, "commands"),
     ]
     for location in locations:
-        for path in list_files(location.folder, ".md", diagnostics, boundary=location.boundary):
+        for path in list_files(
+            location.folder, location.kind.suffix, diagnostics, boundary=location.boundary
+        ):
             name = _derive_name(path, location)
             commands.setdefault(
                 name, CommandFile(name, path, location.boundary, location.is_personal)
@@ -68,7 +89,7 @@ def _derive_name(path: str, location: Location) -> str:
         parts = [os.path.basename(path)]
     else:
         parts = os.path.relpath(path, location.folder).split(os.sep)
-    return make_part_name(location, ":".join(parts).removesuffix(".md"))
+    return make_part_name(location, ":".join(parts).removesuffix(location.kind.suffix))
 
 
 def find_by_name(names: Collection[str], typed: str) -> str:

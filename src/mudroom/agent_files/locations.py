@@ -31,6 +31,7 @@ class LocationKind(Struct, frozen=True):
 
 AGENT_LOCATIONS = (
     LocationKind("agents", ".agents/agents"),
+    LocationKind("agents", ".mudroom/agents"),
     LocationKind("claude", ".claude/agents", is_recursive=True),
     LocationKind("gemini", ".gemini/agents"),
     LocationKind(
@@ -49,15 +50,19 @@ AGENT_LOCATIONS = (
 )
 SKILL_LOCATIONS = (
     LocationKind("agents", ".agents/skills", "SKILL.md", is_recursive=True),
+    LocationKind("agents", ".mudroom/skills", "SKILL.md", is_recursive=True),
     LocationKind("claude", ".claude/skills", "SKILL.md", is_recursive=True),
     LocationKind("plain", "skills", ".md", is_recursive=True, is_project_only=True),
 )
 COMMAND_LOCATIONS = (
     LocationKind("agents", ".agents/commands", is_recursive=True),
+    LocationKind("agents", ".mudroom/commands", is_recursive=True),
     LocationKind("claude", ".claude/commands", is_recursive=True),
+    LocationKind("gemini", ".gemini/commands", ".toml", is_recursive=True),
 )
 STYLE_LOCATIONS = (
     LocationKind("agents", ".agents/output-styles"),
+    LocationKind("agents", ".mudroom/output-styles"),
     LocationKind("claude", ".claude/output-styles"),
 )
 

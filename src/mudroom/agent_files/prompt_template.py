@@ -10,20 +10,14 @@ from msgspec import Struct
 
 from .._core.json_values import JsonValue
 from .._platform.lazy_pattern import compile_later
-from .diagnostics import FileDiagnostics
+from .diagnostics import Diagnostic, FileDiagnostics
 from .frontmatter import Entry, parse_document
+from .prompt_pieces import ShellText
 from .safe_read import read_text
 
 _SHELL = compile_later(r"(?<!\S)!`([^`\n]+)`|^```!\n(.*?)\n```[ \t]*$", re.MULTILINE | re.DOTALL)
 _FOLDER = r"\$\{(?:CLAUDE_)?SKILL_DIR\}"
 _WORD = r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)"
-
-
-class ShellText(Struct, frozen=True):
-    """A shell command in a text; its output takes the place of `source`."""
-
-    command: str
-    source: str
 
 
 class PromptTemplate(Struct, frozen=True, kw_only=True):
@@ -38,6 +32,8 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         model: of the call, "" for that of the session.
         forks: whether the call is a task of a child. agent: of this child, "" for the default one.
         is_callable: false if only models use it.
+        gemini_path: path of the file if the Gemini CLI's rules hold for its text, else "".
+        problem: why the text is empty. errors: of a file that cannot be used.
     """
 
     text: str
@@ -52,6 +48,9 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
     forks: bool = False
     agent: str = ""
     is_callable: bool = True
+    gemini_path: str = ""
+    problem: str = "the file is empty"
+    errors: tuple[Diagnostic, ...] = ()
 
     def fill(self, arguments: str = "") -> list[str | ShellText]:
         """Return the text with its arguments, and the shell commands in it, in order.
@@ -59,6 +58,10 @@ class PromptTemplate(Struct, frozen=True, kw_only=True):
         Text that comes from an argument is not filled in again, and adds no shell command.
         Arguments without a placeholder are added at the end.
         """
+        if self.gemini_path:
+            from .gemini_commands import fill_gemini_command
+
+            return fill_gemini_command(self.text, arguments, self.gemini_path)
         filler = _Filler(self, arguments)
         pieces = [
             ShellText(filler.fill(piece.command), piece.source)
@@ -141,7 +144,7 @@ def load_template(path: str, boundary: str, *, is_command: bool) -> PromptTempla
     try:
         state = os.stat(path)
     except OSError:
-        return PromptTemplate(text="", folder="")
+        return PromptTemplate(text="", folder="", problem="the file is missing")
     key = (state.st_mtime_ns, state.st_size, state.st_ino)
     known = _cache.get(path)
     if known and known[0] == key:
@@ -155,7 +158,13 @@ def load_template(path: str, boundary: str, *, is_command: bool) -> PromptTempla
 
 def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTemplate:
     diagnostics = FileDiagnostics(path)
-    text = read_text(path, boundary, diagnostics) or ""
+    folder = os.path.dirname(path)
+    text = read_text(path, boundary, diagnostics)
+    if text is None:
+        errors = tuple(diagnostics.items)
+        return PromptTemplate(text="", folder=folder, problem=errors[0].text, errors=errors)
+    if path.endswith(".toml"):
+        return _read_gemini_template(text, folder, diagnostics)
     document = parse_document(text, diagnostics)
     entries = document.entries if document else {}
     body = document.body if document else text
@@ -165,7 +174,7 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
     first_line = body.strip().partition("\n")[0].strip("# ")
     return PromptTemplate(
         text=body,
-        folder=os.path.dirname(path),
+        folder=folder,
         first_number=0 if counts_from_zero else 1,
         appended="{}" if is_command else "ARGUMENTS: {}",
         description=_read_text(entries, "description") or first_line,
@@ -176,6 +185,26 @@ def _read_template(path: str, boundary: str, *, is_command: bool) -> PromptTempl
         forks=_read_text(entries, "context") == "fork",
         agent=_read_text(entries, "agent"),
         is_callable=_get(entries, "user-invocable") is not False,
+    )
+
+
+def _read_gemini_template(text: str, folder: str, diagnostics: FileDiagnostics) -> PromptTemplate:
+    from .gemini_commands import MISSING_PROMPT, read_gemini_command
+
+    prompt, description = read_gemini_command(text, diagnostics)
+    errors = tuple(diagnostics.items)
+    problem = ""
+    if errors:
+        error = errors[0]
+        is_of_file = error.text == MISSING_PROMPT
+        problem = error.text if is_of_file else f"line {error.line}: {error.text}"
+    return PromptTemplate(
+        text=prompt,
+        folder=folder,
+        description=description or prompt.strip().partition("\n")[0],
+        gemini_path=diagnostics.path,
+        problem=problem,
+        errors=errors,
     )
 
 

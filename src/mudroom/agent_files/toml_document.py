@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+from .._platform.lazy_pattern import compile_later
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
+
+_OPEN_TEXT = compile_later(r"""Unterminated string|Illegal character '\\n'|Expected "'""")
+"""Errors of the parser about a text without its closing quotation mark."""
 
 
 def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | None:
@@ -15,10 +19,24 @@ def parse_toml(text: str, diagnostics: FileDiagnostics) -> dict[str, Entry] | No
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        line = re.search(r"at line (\d+)", str(error))
-        diagnostics.add_error(int(line[1]) if line else 1, f"not TOML: {error}")
+        diagnostics.add_error(*_describe_error(text, str(error)))
         return None
     return {key: Entry(value, _find_line(text, key)) for key, value in table.items()}
+
+
+def _describe_error(text: str, error: str) -> tuple[int, str]:
+    """Return the line of an error of the parser and its description.
+
+    A text without an end is named at its line; the parser says which character it expected.
+    """
+    line = re.search(r"at line (\d+)", error)
+    if not _OPEN_TEXT.match(error):
+        return int(line[1]) if line else 1, f"not TOML: {error}"
+    if line:
+        return int(line[1]), "the text has no end"
+    start = max(text.rfind('"""'), text.rfind("'''"))
+    before = text[:start] if start >= 0 else text.rstrip()
+    return before.count("\n") + 1, "the text has no end"
 
 
 def _find_line(text: str, key: str) -> int:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from .._core.runs import Reason, Report
-from ..errors import JournalError, MudroomError, UsageError
+from ..errors import JournalError, UsageError
 from ..session import Session
 from .control import BatchChange
 from .line_formats import BatchLine
+from .line_tasks import LineTasks, OpenPlace
 from .recorded_results import BatchRecord, TaskKey
 from .results import ResultFile, ResultFormat, encode_result
 from .status import BatchStatus, Rates, RequestCounter
@@ -50,6 +53,7 @@ class Batch:
     Arguments:
         record: what earlier processes did.
         results: the output, with the results of the record.
+        open_place: gives each line its place.
 
     Attributes:
         parallel: lines that may run at the same time; change it with `apply`.
@@ -58,7 +62,13 @@ class Batch:
     """
 
     def __init__(
-        self, session: Session, plan: BatchPlan, record: BatchRecord, results: ResultFile
+        self,
+        session: Session,
+        plan: BatchPlan,
+        record: BatchRecord,
+        results: ResultFile,
+        *,
+        open_place: OpenPlace = nullcontext,
     ) -> None:
         self.parallel = plan.parallel
         self.stop_cause = ""
@@ -72,8 +82,8 @@ class Batch:
         self._started_at = time.monotonic()
         self._rates = Rates(self._started_at)
         self._earlier = self.done
-        self._running: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._tasks = LineTasks(open_place, self._changed.set)
         self._change = BatchChange(0, is_paused=False)
         self._unavailable = 0
 
@@ -90,13 +100,14 @@ class Batch:
     async def run(self) -> None:
         """Continue interrupted lines, run the others, and wait for all that have started.
 
-        Raises JournalError, and UsageError if no run can start, or the input has changed meanwhile.
+        Raises JournalError, OSError if the output cannot be written, and UsageError if no run can
+        start, or the input has changed meanwhile.
         """
         stop_watching = self._session.watch(self._requests.observe)
         try:
             async with asyncio.TaskGroup() as group:
                 await self._start_all(group)
-        except* MudroomError as errors:
+        except* Exception as errors:  # noqa: BLE001  (raised again below)
             raise errors.exceptions[0] from None
         finally:
             stop_watching()
@@ -104,6 +115,7 @@ class Batch:
     def stop(self, cause: str) -> None:
         """Start no further lines."""
         self.stop_cause = self.stop_cause or cause
+        self._tasks.cancel_waiting()
         self._changed.set()
 
     def cancel(self) -> None:
@@ -129,7 +141,7 @@ class Batch:
             output=plan.output,
             total=plan.total,
             done=done,
-            running=len(self._running),
+            running=len(self._tasks),
             reasons=dict(self._reasons),
             parallel=self.parallel,
             state="ended" if has_ended else self._state,
@@ -154,17 +166,19 @@ class Batch:
     def _find_obstacle(self) -> str:
         """Return what keeps further lines from starting, "" for nothing."""
         repeated = len(self._requests.repeated)
-        if repeated and repeated >= len(self._running) / 2:
+        if repeated and repeated >= len(self._tasks) / 2:
             return "provider"
         if self._change.is_paused:
             return "resume"
-        return "parallel" if len(self._running) >= self.parallel else ""
+        return "parallel" if len(self._tasks) >= self.parallel else ""
 
     async def _start_all(self, group: asyncio.TaskGroup) -> None:
         for run_id, key in list(self._record.open_runs.items()):
             if not await self._wait_for_place():
                 return
-            self._start(group, self._resume(run_id, key))
+            self._tasks.start(group, partial(self._resume, run_id, key))
+        if self._earlier == self._plan.total:
+            return  # each line has a result
         open_digests = {key.digest for key in self._record.open_runs.values()}
         skipped = 0
         for line in self._plan.lines():
@@ -177,7 +191,7 @@ class Batch:
             if not await self._wait_for_place():
                 return
             attempt = self._record.attempts.get(digest, 0)
-            self._start(group, self._run(line, TaskKey(digest, attempt, line.id)))
+            self._tasks.start(group, partial(self._run, line, TaskKey(digest, attempt, line.id)))
 
     async def _wait_for_place(self) -> bool:
         """Wait until one more line may run. Return False if none may start any more."""
@@ -185,21 +199,12 @@ class Batch:
             limit = self._plan.usd_limit
             if limit is not None and self._record.usd >= limit:
                 self.stop("the budget is used up")
-            elif self._change.is_paused or len(self._running) >= self.parallel:
+            elif self._change.is_paused or len(self._tasks) >= self.parallel:
                 self._changed.clear()
                 await self._changed.wait()
             else:
                 return True
         return False
-
-    def _start(self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> None:
-        task = group.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._discard)
-
-    def _discard(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._changed.set()
 
     async def _run(self, line: BatchLine, key: TaskKey) -> None:
         try:

@@ -2,52 +2,22 @@
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from ..errors import UsageError
+from .id_check import IdCheck
 from .line_formats import BatchLine, LineError, parse_line
+from .number_set import NumberSet
+from .quick_lines import QuickLines, parse_quickly
 
 _MAX_ERRORS = 10
 """Wrong lines that an error names."""
-_BUCKETS = 256
-
-
-class NumberSet:
-    """A set of numbers of 64 bits that takes 8 bytes for each of them.
-
-    Numbers are added first; `__contains__` works after `freeze`.
-    """
-
-    def __init__(self) -> None:
-        self._buckets = [array("Q") for _ in range(_BUCKETS)]
-
-    def add(self, number: int) -> None:
-        """Add a number; it may be there already."""
-        self._buckets[number & (_BUCKETS - 1)].append(number)
-
-    def freeze(self) -> list[int]:
-        """Sort the numbers, and return those that were added several times."""
-        repeated: list[int] = []
-        for place, bucket in enumerate(self._buckets):
-            numbers = sorted(bucket)
-            repeated += [first for first, second in pairwise(numbers) if first == second]
-            self._buckets[place] = array("Q", numbers)
-        return repeated
-
-    def __contains__(self, number: int) -> bool:
-        bucket = self._buckets[number & (_BUCKETS - 1)]
-        place = bisect_left(bucket, number)
-        return place < len(bucket) and bucket[place] == number
-
-    def __len__(self) -> int:
-        return sum(map(len, self._buckets))
+_CHUNK_BYTES = 256 * 1024
+"""Bytes that are read at once."""
 
 
 class InputFacts(Struct):
@@ -67,19 +37,52 @@ class InputFacts(Struct):
     ignored: Counter[str]
 
 
-class InputFile:
-    """The input of a batch. `path`: a file with one line of JSON per task."""
+class WrongLines(UsageError):
+    """Lines of an input that cannot be run.
 
-    def __init__(self, path: Path) -> None:
+    Arguments:
+        name: of the input.
+        errors: numbers of lines and what is wrong; the first ones if there are many.
+    """
+
+    def __init__(self, name: str, errors: Sequence[tuple[int, str]]) -> None:
+        self.errors = tuple(errors[:_MAX_ERRORS])
+        shown = [f"line {number}: {error}" for number, error in self.errors]
+        if len(errors) > _MAX_ERRORS:
+            shown.append("and more")
+        super().__init__(
+            f"{name} has wrong lines:\n  " + "\n  ".join(shown) + "\n",
+            remedy="Correct them, then run the batch again.",
+        )
+
+
+class InputFile:
+    """The input of a batch.
+
+    Arguments:
+        path: a file with one line of JSON per task.
+        parse: returns the task of a line, from its number and text. Raises LineError.
+        name: of the input in errors, "" for the path.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        parse: Callable[[int, bytes], BatchLine] = parse_line,
+        *,
+        name: str = "",
+    ) -> None:
         self.path = path
+        self._name = name or str(path)
+        self._parse = parse
 
     def read(self) -> Iterator[BatchLine]:
         """Yield the tasks in their order. Raises UsageError for a file that changed meanwhile."""
         for number, text in self._read_texts():
             try:
-                line = parse_line(number, text)
+                line = self._parse(number, text)
             except LineError as error:
-                raise self._make_error([f"line {number}: {error}"]) from error
+                raise WrongLines(self._name, [(number, str(error))]) from error
             yield line
 
     def check(self, *, with_keys: bool) -> InputFacts:
@@ -89,28 +92,53 @@ class InputFile:
             with_keys: compute the keys of the tasks, to compare them with a record.
         """
         facts = InputFacts(0, NumberSet(), {}, {}, Counter())
-        ids = NumberSet()
-        errors: list[str] = []
-        for number, text in self._read_texts():
-            try:
-                line = parse_line(number, text)
-            except LineError as error:
-                errors.append(f"line {number}: {error}")
-                if len(errors) > _MAX_ERRORS:
-                    break
-                continue
-            ids.add(hash(line.id) & (2**64 - 1))
-            _add_line(facts, line, with_keys=with_keys)
-        if not errors and (repeated := ids.freeze()):
-            errors = self._describe_repeated(set(repeated))
+        ids = IdCheck()
+        errors: list[tuple[int, str]] = []
+        for first, count, text in self._read_chunks():
+            quick = parse_quickly(first, count, text) if self._parse is parse_line else None
+            if quick is not None:
+                found = quick.ids
+                _add_quick(facts, first, quick, with_keys=with_keys)
+            else:
+                lines = self._parse_each(first, text, errors)
+                found = [_add_line(facts, line, with_keys=with_keys) for line in lines]
+            if len(errors) > _MAX_ERRORS:
+                break
+            if found and not ids.add(found):
+                self._add_earlier(ids, first)
+        if not errors and (repeated := ids.find_repeated()):
+            errors = self._describe_repeated(repeated)
         if errors:
-            raise self._make_error(errors)
+            raise WrongLines(self._name, errors)
         if not facts.total:
             raise UsageError(
-                "the batch is empty", where=str(self.path), remedy="Write one line per task."
+                "the batch is empty", where=self._name, remedy="Write one line per task."
             )
-        facts.keys.freeze()
         return facts
+
+    def _add_earlier(self, ids: IdCheck, end: int) -> None:
+        """Add the ids of the lines before line number `end`. Wrong lines are left out."""
+        for first, count, text in self._read_chunks():
+            if first >= end:
+                return
+            quick = parse_quickly(first, count, text) if self._parse is parse_line else None
+            ids.add_earlier(
+                quick.ids if quick else [x.id for x in self._parse_each(first, text, [])]
+            )
+
+    def _parse_each(
+        self, first: int, text: bytes, errors: list[tuple[int, str]]
+    ) -> Iterator[BatchLine]:
+        """Yield the tasks of some lines, parsed one by one. Add to `errors` what is wrong."""
+        for number, line in enumerate(text.split(b"\n"), first):
+            if not line or line.isspace():
+                continue
+            try:
+                yield self._parse(number, line)
+            except LineError as error:
+                errors.append((number, str(error)))
+                if len(errors) > _MAX_ERRORS:
+                    return
 
     def _read_texts(self) -> Iterator[tuple[int, bytes]]:
         with self.path.open("rb") as file:
@@ -118,29 +146,36 @@ class InputFile:
                 if text and not text.isspace():
                     yield number, text
 
-    def _describe_repeated(self, hashes: set[int]) -> list[str]:
+    def _read_chunks(self) -> Iterator[tuple[int, int, bytes]]:
+        """Yield parts of the file: number of the first line, number of lines, and the lines.
+
+        A part has _CHUNK_BYTES and the rest of its last line.
+        """
+        number = 1
+        with self.path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                text = chunk + file.readline()
+                if not text.endswith(b"\n"):
+                    text += b"\n"
+                count = text.count(b"\n")
+                yield number, count, text
+                number += count
+
+    def _describe_repeated(self, hashes: set[int]) -> list[tuple[int, str]]:
         """Return an error for each id that stands twice. Different ids may have equal hashes."""
         first: dict[str, int] = {}
-        errors: list[str] = []
+        errors: list[tuple[int, str]] = []
         for line in self.read():
-            if hash(line.id) & (2**64 - 1) not in hashes:
+            if hash(line.id) not in hashes:
                 continue
             if line.id in first:
-                errors.append(f"line {line.number}: line {first[line.id]} has the id {line.id!r}")
+                errors.append((line.number, f"line {first[line.id]} has the id {line.id!r}"))
             first.setdefault(line.id, line.number)
         return errors
 
-    def _make_error(self, errors: list[str]) -> UsageError:
-        shown = errors[:_MAX_ERRORS]
-        if len(errors) > _MAX_ERRORS:
-            shown.append("and more")
-        return UsageError(
-            f"{self.path} has wrong lines:\n  " + "\n  ".join(shown) + "\n",
-            remedy="Correct them, then run the batch again.",
-        )
 
-
-def _add_line(facts: InputFacts, line: BatchLine, *, with_keys: bool) -> None:
+def _add_line(facts: InputFacts, line: BatchLine, *, with_keys: bool) -> str:
+    """Add a task, and return its id."""
     facts.total += 1
     if with_keys:
         facts.keys.add(line.compute_key())
@@ -150,3 +185,14 @@ def _add_line(facts: InputFacts, line: BatchLine, *, with_keys: bool) -> None:
         facts.models.setdefault(line.model, line.number)
     if line.ignored:
         facts.ignored.update(line.ignored)
+    return line.id
+
+
+def _add_quick(facts: InputFacts, first: int, lines: QuickLines, *, with_keys: bool) -> None:
+    facts.total += len(lines.ids)
+    if with_keys:
+        facts.keys.add_all(lines.compute_keys())
+    for names, known in ((lines.agents, facts.agents), (lines.models, facts.models)):
+        for name in dict.fromkeys(names):
+            if name and name not in known:
+                known[name] = first + names.index(name)

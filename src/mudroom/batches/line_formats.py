@@ -14,11 +14,14 @@ from ..errors import UsageError, quote_value
 from ..output_types import parse_output_type
 from ..prompts import parse_prompt
 
-_NATIVE_KEYS = ("id", "prompt", "agent", "model", "budget", "outputs")
+_NATIVE_KEYS = ("custom_id", "prompt", "agent", "model", "budget", "outputs")
+_OLD_ID = "id"
+"""Earlier name of the key custom_id in native lines; it is still read."""
 _OPENAI_KEYS = ("custom_id", "method", "url", "body")
 _OPENAI_URLS = ("/v1/chat/completions", "/v1/responses")
 _USED_BODY_KEYS = {"model", "messages", "input", "response_format", "text"}
-_DIGEST_BYTES = 8
+DIGEST_BYTES = 8
+"""Size of the key of a task."""
 
 
 class LineError(Exception):
@@ -50,32 +53,33 @@ class BatchLine(Struct, frozen=True, gc=False):
         """Return a digest of 64 bits: another text, agent, model, budget or output changes it."""
         values = (self.id, self.prompt, self.agent, self.model, self.budget, self.outputs)
         encoded = msgspec.json.encode(values)
-        return int.from_bytes(blake2b(encoded, digest_size=_DIGEST_BYTES).digest(), "big")
+        return int.from_bytes(blake2b(encoded, digest_size=DIGEST_BYTES).digest(), "big")
 
     def make_budget(self) -> Budget | None:
         """Return the limits of the line, None if it has none."""
         return Budget(**self.budget) if self.budget else None
 
 
-class _NativeLine(Struct, forbid_unknown_fields=True, gc=False):
+class NativeLine(Struct, forbid_unknown_fields=True, gc=False):
     """A native line as it is most often; every other line is parsed step by step."""
 
     prompt: str
+    custom_id: str | UnsetType = UNSET
     id: str | UnsetType = UNSET
     agent: str = ""
     model: str = ""
 
 
-_native_decoder = msgspec.json.Decoder(_NativeLine)
+_native_decoder = msgspec.json.Decoder(NativeLine)
 
 
 def parse_line(number: int, text: bytes) -> BatchLine:
     """Return the task of one line. Raises LineError."""
     try:
         native = _native_decoder.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _parse_other(number, text)
-    line_id = f"line-{number}" if native.id is UNSET else _check_id(native.id)
+    line_id = _choose_id(number, native.custom_id, native.id)
     if not native.prompt or native.prompt.isspace():
         raise LineError("the prompt is empty")
     return BatchLine(number, line_id, native.prompt, native.agent, native.model)
@@ -86,23 +90,27 @@ def _parse_other(number: int, text: bytes) -> BatchLine:
         value: Any = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise LineError(f"no JSON: {error}") from error
+    except UnicodeDecodeError as error:
+        raise LineError("no UTF-8 text; save the file as UTF-8") from error
+    except RecursionError as error:
+        raise LineError("its lists and objects are nested too deeply") from error
     if isinstance(value, str):
         return BatchLine(number, f"line-{number}", _check_prompt(value))
     if not isinstance(value, dict):
         raise LineError("neither an object nor a text")
     fields = cast("dict[str, Any]", value)
-    if "custom_id" in fields or "body" in fields:
+    if "body" in fields or ("custom_id" in fields and "prompt" not in fields):
         return _parse_openai(number, fields)
     return _parse_native(number, fields)
 
 
 def _parse_native(number: int, fields: dict[str, Any]) -> BatchLine:
-    _check_keys(fields, _NATIVE_KEYS)
+    _check_keys({name: value for name, value in fields.items() if name != _OLD_ID}, _NATIVE_KEYS)
     if "prompt" not in fields:
         raise LineError("it has no prompt")
     return BatchLine(
         number=number,
-        id=_check_id(fields["id"]) if "id" in fields else f"line-{number}",
+        id=_choose_id(number, fields.get("custom_id", UNSET), fields.get(_OLD_ID, UNSET)),
         prompt=_check_prompt(fields["prompt"]),
         agent=_get_text(fields, "agent"),
         model=_get_text(fields, "model"),
@@ -126,7 +134,7 @@ def _parse_openai(number: int, fields: dict[str, Any]) -> BatchLine:
     body = cast("dict[str, Any]", body)
     return BatchLine(
         number=number,
-        id=_check_id(fields["custom_id"]),
+        id=check_line_id(fields["custom_id"]),
         prompt=_check_prompt(_join_messages(body)),
         model=_get_text(body, "model"),
         outputs=_check_outputs(_get_schema(body)),
@@ -191,7 +199,16 @@ def _check_keys(fields: dict[str, Any], known: tuple[str, ...]) -> None:
         raise LineError(f"unknown key {names}; {remedy or 'known are ' + ', '.join(known)}")
 
 
-def _check_id(value: object) -> str:
+def _choose_id(number: int, custom_id: object, old: object) -> str:
+    """Return the id of a native line, by its own name or the earlier one. Raises LineError."""
+    if custom_id is not UNSET and old is not UNSET:
+        raise LineError("it has custom_id and id, which mean the same; use custom_id")
+    given = old if custom_id is UNSET else custom_id
+    return f"line-{number}" if given is UNSET else check_line_id(given)
+
+
+def check_line_id(value: object) -> str:
+    """Return the id of a line. Raises LineError."""
     if not isinstance(value, str) or not value or not value.isprintable():
         raise LineError(f"the id is {quote_value(value)}, not a text of one line")
     return value

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from .._core.events import RunFinished, RunStarted, StoredEvent
 from .._core.runs import Reason, Report
-from .input_file import NumberSet
+from .number_set import NumberSet
 from .results import ResultFile, ResultFormat, encode_result
 
 RECORD_TYPES = (RunStarted, RunFinished)
@@ -129,7 +129,6 @@ class _Reader:
         """Add the results of lines that had several runs, and return the record."""
         for digest, (line_id, report) in self._held.items():
             self._add(digest, line_id, report)
-        self.record.finished.freeze()
         return self.record
 
 

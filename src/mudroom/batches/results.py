@@ -15,7 +15,14 @@ from msgspec.structs import asdict
 
 from .._core.runs import Report
 
-ResultFormat = Literal["native", "openai"]
+ResultFormat = Literal["native", "openai", "openai-responses"]
+"""Formats of lines: the last two are those of OpenAI's batches, for its two kinds of answers."""
+
+_REQUEST_PREFIX = "batch_req_"
+_MAX_RUN = 100_000_000
+"""Highest number of a run that is looked for in an output."""
+_CHUNK_BYTES = 256 * 1024
+"""Bytes of an output that are read at once."""
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
@@ -43,7 +50,20 @@ class ResultLine(Struct, frozen=True):
 
 def encode_result(line_id: str, report: Report[Any], kind: ResultFormat) -> bytes:
     """Return the line of a report, with its end of line."""
-    value = _make_native(line_id, report) if kind == "native" else _make_openai(line_id, report)
+    if kind == "native":
+        return _encoder.encode(_make_native(line_id, report)) + b"\n"
+    return _encoder.encode(_make_openai(line_id, report, kind)) + b"\n"
+
+
+def encode_failure(line_id: str, code: str, message: str) -> bytes:
+    """Return a line of OpenAI's format for a line that did not run, with its end of line."""
+    error = {"code": code, "message": message}
+    value = {
+        "id": f"{_REQUEST_PREFIX}{line_id}",
+        "custom_id": line_id,
+        "response": None,
+        "error": error,
+    }
     return _encoder.encode(value) + b"\n"
 
 
@@ -62,15 +82,22 @@ def _make_native(line_id: str, report: Report[Any]) -> ResultLine:
     )
 
 
-def _make_openai(line_id: str, report: Report[Any]) -> dict[str, Any]:
+def _make_openai(line_id: str, report: Report[Any], kind: ResultFormat) -> dict[str, Any]:
     """Return a line like those of the output files of OpenAI's batches."""
-    result: dict[str, Any] = {"id": f"batch_req_{report.run_id}", "custom_id": line_id}
+    result: dict[str, Any] = {"id": f"{_REQUEST_PREFIX}{report.run_id}", "custom_id": line_id}
     if not report.ok:
         error = {"code": report.reason.value, "message": report.error or report.text}
         return {**result, "response": None, "error": error}
     text = _encoder.encode(report.outputs).decode() if report.outputs else report.text
+    make_body = _make_response if kind == "openai-responses" else _make_completion
+    body = make_body(text, report)
+    response = {"status_code": 200, "request_id": report.run_id, "body": body}
+    return {**result, "response": response, "error": None}
+
+
+def _make_completion(text: str, report: Report[Any]) -> dict[str, Any]:
     usage = report.usage
-    body = {
+    return {
         "id": f"run-{report.run_id}",
         "object": "chat.completion",
         "model": report.model,
@@ -87,8 +114,33 @@ def _make_openai(line_id: str, report: Report[Any]) -> dict[str, Any]:
             "total_tokens": usage.total_tokens,
         },
     }
-    response = {"status_code": 200, "request_id": report.run_id, "body": body}
-    return {**result, "response": response, "error": None}
+
+
+def _make_response(text: str, report: Report[Any]) -> dict[str, Any]:
+    usage = report.usage
+    part = {"type": "output_text", "text": text, "annotations": list[Any]()}
+    return {
+        "id": f"resp_{report.run_id}",
+        "object": "response",
+        "model": report.model,
+        "status": "completed",
+        "output": [
+            {
+                "id": f"msg_{report.run_id}",
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+                "content": [part],
+            }
+        ],
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "total_tokens": usage.total_tokens,
+        },
+    }
 
 
 class ResultFile:
@@ -96,12 +148,22 @@ class ResultFile:
 
     It is written first under another name; `publish` gives it its own. Afterwards each line is
     written with one call.
+
+    Arguments:
+        kept: bytes of the existing file that stay; further lines follow them at once. None writes
+            a new file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, kept: int | None = None) -> None:
         self.path = path
         self._new = path.with_name(f".{path.name}.new")
-        self._file = open(self._new, "wb")  # noqa: SIM115  closed by `close`
+        self._is_published = kept is not None
+        if kept is None:
+            self._file = open(self._new, "wb")  # noqa: SIM115  closed by `close`
+            return
+        if path.stat().st_size > kept:
+            os.truncate(path, kept)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
 
     def add(self, line: bytes) -> None:
         """Add a line."""
@@ -109,6 +171,9 @@ class ResultFile:
 
     def publish(self) -> None:
         """Replace the file with the lines so far; an equal file stays as it is."""
+        if self._is_published:
+            return
+        self._is_published = True
         self._file.close()
         if self.path.exists() and filecmp.cmp(self._new, self.path, shallow=False):
             self._new.unlink()
@@ -131,6 +196,65 @@ class ResultFile:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _LineRun(Struct):
+    """The keys of a line that name its run: the first in the native format, else the second."""
+
+    run: str = ""
+    id: str = ""
+
+
+class WrittenResults(Struct):
+    """Results that an output has.
+
+    Arguments:
+        runs: for each number of a run 1 if the output has its result, else 0.
+        count: number of its lines. size: their bytes; a torn last line is left out.
+    """
+
+    runs: bytearray
+    count: int
+    size: int
+
+    def has(self, run: int) -> bool:
+        """Return whether the result of a run is there."""
+        return run < len(self.runs) and bool(self.runs[run])
+
+    def add(self, runs: list[int]) -> bool:
+        """Add lines. Return False if one of these runs cannot be there."""
+        if not runs:
+            return True
+        if min(runs) < 1 or max(runs) > _MAX_RUN:
+            return False
+        self.runs.extend(bytes(max(0, max(runs) + 1 - len(self.runs))))
+        for run in runs:
+            self.runs[run] = 1
+        self.count += len(runs)
+        return True
+
+
+def read_written(path: Path, kind: ResultFormat) -> WrittenResults | None:
+    """Return the results of an output; None if it is damaged, or has another format."""
+    written = WrittenResults(bytearray(), 0, 0)
+    decode_lines = msgspec.json.Decoder(_LineRun).decode_lines
+    try:
+        with path.open("rb") as file:
+            while text := file.read(_CHUNK_BYTES) + file.readline():
+                whole = text[: text.rfind(b"\n") + 1]
+                lines = decode_lines(whole)
+                if len(lines) != whole.count(b"\n"):
+                    return None
+                written.size += len(whole)
+                names = [line.run for line in lines]
+                if kind != "native":
+                    names = [line.id.removeprefix(_REQUEST_PREFIX) for line in lines]
+                if not written.add(list(map(int, names))):
+                    return None
+    except (OSError, ValueError):
+        return None
+    has_each_once = written.runs.count(1) == written.count
+    return written if has_each_once else None
 
 
 class _LineId(Struct):

@@ -48,6 +48,8 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         trust: trust the files of this folder in this session only.
         plugin_dirs: folders of plugins, separated as in PATH.
         trace: export traces of sessions with OpenTelemetry.
+        annotate: write what GitHub Actions shows of a step: annotations to stderr, and a summary to
+            the file of GITHUB_STEP_SUMMARY.
         retention_days: days that a session is kept after its last event; None keeps it forever.
         origins: name of a setting -> file, variable or flag it comes from. Defaults are left out.
     """
@@ -77,6 +79,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     trust: bool = False
     trace: bool = False
     plugin_dirs: str = ""
+    annotate: bool = False
     retention_days: PositiveInt | None = None
     origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 

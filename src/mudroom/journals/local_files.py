@@ -1,10 +1,13 @@
-"""Local files of a session beside its journal: long outputs, versions of files, workspaces."""
+"""Local files of a session beside its journal.
+
+They are long outputs, versions of files, workspaces, and the state of its batch.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-_FOLDERS = ("spills", "versions", "isolated")
+_FOLDERS = ("spills", "versions", "isolated", "batches")
 
 
 def delete_local_files(home: Path, session: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
 from types import CoroutineType
 from typing import Any
 
@@ -17,37 +19,67 @@ class SessionJournal:
     So the record of a new session begins with its opening and its first prompt, or not at all.
 
     Attributes:
-        opening: the event that is not stored yet, None if there is none.
-        observe: called with each other event, before it is stored.
+        observe: called with each event but the opening, before it is stored.
         is_sealed: true if later events are dropped. The open runs then continue in a later
             process, as after a crash.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.opening: SessionOpened | None = None
+        self._held: list[StoredEvent] = []
+        self._flushing: asyncio.Task[None] | None = None
+        self._appends = 0
         self.observe: Callable[[StoredEvent], None] | None = None
         self.is_sealed = False
 
+    @property
+    def is_used(self) -> bool:
+        """True if there is an event after the opening."""
+        return not self._held or type(self._held[-1]) is not SessionOpened
+
+    def hold(self, opening: SessionOpened) -> None:
+        """Store the opening with the next event."""
+        self._held.append(opening)
+
+    def append_soon(self, event: StoredEvent) -> None:
+        """Store an event at the next step of the event loop, before all later events.
+
+        If it cannot be stored, the next `append` stores it first, or raises. It is dropped if later
+        events were stored meanwhile: it would be read as the last one.
+        """
+        if self.is_sealed:
+            return
+        if self.observe is not None:
+            self.observe(event)
+        self._held.append(event)
+        self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
     def append(self, *events: StoredEvent) -> CoroutineType[Any, Any, int]:
-        """Append the opening, if there is one, and the events. Raises JournalError."""
+        """Append the events that are held, and these. Raises JournalError."""
         if self.is_sealed:
             return self._journal.append()
         if self.observe is not None:
             for event in events:
                 self.observe(event)
-        if self.opening is None or not events:
+        self._appends += 1
+        if not self._held or not events:
             return self._journal.append(*events)
-        return self._append_with_opening(self.opening, events)
+        return self._append_after_held(events)
 
-    async def _append_with_opening(
-        self, opening: SessionOpened, events: tuple[StoredEvent, ...]
-    ) -> int:
-        self.opening = None
+    async def _flush(self) -> None:
+        if self.is_used and not self.is_sealed:
+            with suppress(JournalError):  # the events are held again
+                await self._append_after_held(())
+
+    async def _append_after_held(self, events: tuple[StoredEvent, ...]) -> int:
+        held = self._held
+        self._held = []
+        appends = self._appends
         try:
-            return await self._journal.append(opening, *events)
+            return await self._journal.append(*held, *events)
         except JournalError:
-            self.opening = opening
+            if self._appends == appends:
+                self._held = held + self._held
             raise
 
     def read(

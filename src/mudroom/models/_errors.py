@@ -1,9 +1,12 @@
-"""Failures of one request: whether to retry it, after how long, and which error the user sees."""
+"""Failures of one request: whether to retry it, after how long, and which error the user sees.
+
+Also the error for a model string without a known provider.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -19,7 +22,15 @@ from .._platform.http1.errors import (
     UntrustedServer,
 )
 from .._platform.lazy_pattern import compile_later
-from ..errors import ContextOverflow, ModelError, ModelGarbled, ModelRefused, ModelUnavailable
+from ..errors import (
+    ContextOverflow,
+    ModelError,
+    ModelGarbled,
+    ModelRefused,
+    ModelUnavailable,
+    UnknownName,
+    suggest_names,
+)
 
 _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
@@ -318,3 +329,38 @@ def _choose_status_remedy(hints: ProviderHints, status: int, text: str) -> str:
     if "/v1/responses" in text:
         return "Name the model as openai-responses:MODEL."
     return ""
+
+
+def make_name_error(
+    name: str,
+    rest: str,
+    providers: Collection[str],
+    shortcuts: Iterable[str],
+    prefixes: Iterable[str],
+) -> UnknownName:
+    """Return the error for a model string without a known provider.
+
+    Arguments:
+        name: the string up to its first separator.
+        rest: the separator and the model; "" if the string has no separator.
+        shortcuts: names such as "sonnet". prefixes: beginnings of known models, such as "gpt-".
+    """
+    list_providers = "mudroom models lists the providers."
+    import difflib  # only a mistake needs it
+
+    if rest:
+        remedy = suggest_names(name, providers, otherwise=list_providers)
+        return UnknownName("model provider", name, providers, remedy=remedy)
+    known = [*providers, *shortcuts]
+    version = name.lower().partition("-")[2]
+    # "gtp-5" is near to "gpt-5".
+    models = [
+        prefix + version
+        for prefix in prefixes
+        if version and prefix.endswith("-") and ":" not in prefix
+    ]
+    nearest = difflib.get_close_matches(name.lower(), [*known, *models], n=1)
+    names = nearest if set(nearest).intersection(models) else known
+    otherwise = f"Write PROVIDER:MODEL. {list_providers}"
+    remedy = suggest_names(name, names, otherwise=otherwise)
+    return UnknownName("model", name, known, remedy=remedy)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from ..errors import UnknownName, UsageError
+from ..errors import UsageError
 from .model_facts import find_facts
 
 
@@ -229,9 +229,10 @@ def parse_model_name(name: str) -> tuple[str, str]:
     for provider in _TABLE:
         if provider.model_prefixes and name.lower().startswith(provider.model_prefixes):
             return provider.name, name
-    if separators:
-        raise UnknownName("model provider", name[:end], PROVIDERS)
-    raise UnknownName("model", name, [*PROVIDERS, *_SHORTCUTS])
+    from ._errors import make_name_error  # only a mistake needs it
+
+    prefixes = [prefix for each in _TABLE for prefix in each.model_prefixes]
+    raise make_name_error(name[:end], name[end:], PROVIDERS, _SHORTCUTS, prefixes)
 
 
 def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:

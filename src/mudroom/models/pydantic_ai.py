@@ -227,16 +227,24 @@ class PydanticAIConversation:
         )
 
 
+_INSTALL = "Install it: pip install 'mudroom[providers]'"
+
+
 def _create_backend(model: str) -> Backend:
     try:
         from pydantic_ai.models import infer_model
     except ImportError as error:
         raise UsageError(
-            f"{model} needs pydantic-ai, which is not installed",
-            remedy="Install it: pip install 'mudroom[providers]'",
+            f"{model} needs pydantic-ai, which is not installed", remedy=_INSTALL
         ) from error
     try:
         return infer_model(model)
+    except ImportError as error:  # its text names an extra of pydantic-ai
+        missing = getattr(error.__cause__, "name", None) or error.name
+        package = f", {missing}," if missing else ""
+        raise UsageError(
+            f"{model} needs a package{package} that is not installed", remedy=_INSTALL
+        ) from error
     except Exception as error:
         # The packages of the providers raise errors of many types, for example for a missing key.
         remedy = _suggest_region(model, error)

@@ -109,6 +109,12 @@ class RulePolicy:
 
         return FilteredWorkspace(workspace, find_refusal)
 
+    def denies_reading(self, path: str) -> bool:
+        """Return whether a rule denies all runs to read a file. `path`: absolute."""
+        return any(
+            covers_path(rule, path, self._context, ignore_case=True) for rule in self.read_denials
+        )
+
     def _narrow_to(self, call_patterns: CallPatterns) -> tuple[RulePolicy, list[AgentPatterns]]:
         """Return this policy with the agents' deny rules added, and the patterns of each agent."""
         if call_patterns not in self._narrowed:

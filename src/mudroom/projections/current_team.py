@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .._core.counts import count_noun
 from .._core.runs import InboxMessage
+from .reason_words import describe_reason
 from .run_tree import RunTree
 from .run_view import RunView
 from .team import Teammate
@@ -48,6 +49,6 @@ def describe_state(teammate: Teammate) -> str:
     """Return the state of a named child as text: "idle, 2 runs, 0 unread"."""
     state = "replaced by a newer child" if teammate.is_replaced else str(teammate.state)
     if teammate.is_idle and teammate.report and not teammate.report.ok:
-        state += f" after {teammate.report.reason}"
+        state += f", last run: {describe_reason(teammate.report.reason)}"
     runs = count_noun(len(teammate.briefs), "run")
     return f"{state}, {runs}, {len(teammate.unread):,} unread"

@@ -233,8 +233,8 @@ def _describe_savings(ledger: Ledger) -> str:
     if without_children <= ledger.parent_tokens:
         return "; the reports are no shorter than what the children read"
     percent = round(100 * (1 - ledger.parent_tokens / without_children))
-    share = f"{percent}%" if percent else "less than 1%"
-    return f"; without children about {_round_tokens(without_children)} ({share} saved)"
+    share = f"{percent}%" if percent else "slightly"
+    return f", {share} less than without children (about {_round_tokens(without_children)})"
 
 
 def _format_amount(lines: int, size: int, tokens: int) -> str:

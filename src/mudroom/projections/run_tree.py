@@ -10,6 +10,7 @@ from .._core.events import (
     AnyEvent,
     CheckFinished,
     CheckStarted,
+    ConversationRewound,
     Delta,
     MessageDelivered,
     MessageSent,
@@ -64,6 +65,8 @@ class RunTree:
     def apply(self, event: AnyEvent) -> None:
         """Add the next event, in constant time; usage takes one step per ancestor."""
         self.roster.apply(event)
+        if isinstance(event, ConversationRewound):
+            self.latest_root = event.latest_run
         if isinstance(event, RunStarted):
             self._start_run(event)
             return
@@ -87,6 +90,15 @@ class RunTree:
     def rewind(self, run_id: str) -> None:
         """Return to the state before a root run; the runs stay in the tree."""
         self.latest_root = self.runs[run_id].continues
+
+    def list_conversation(self) -> list[RunView]:
+        """Return the root runs of the conversation, oldest first, without rewound ones."""
+        runs: list[RunView] = []
+        run = self.runs.get(self.latest_root)
+        while run:
+            runs.append(run)
+            run = self.runs.get(run.continues)
+        return runs[::-1]
 
     def children(self, run_id: str) -> tuple[RunView, ...]:
         """Return the runs directly below a run, in the order in which they started."""

@@ -150,7 +150,7 @@ def _make_services(
         output_checks=RecordedOutputChecks(events),
         hooks=hooks,
         teams=RecordedTeams(events),
-        recorded_edits=RecordedEdits(events).find,
+        recorded_edits=RecordedEdits(events).take,
         recorded_work=RecordedWork(events),
     )
 

@@ -36,8 +36,11 @@ class RecordedEdits:
                 key = (event.run, event.turn, refusals.get(event.run, 0))
                 self._edits.setdefault(key, []).append((event, briefs.get(summary)))
 
-    def find(
+    def take(
         self, run_id: str, turn: int, refusals: int
     ) -> Sequence[tuple[ResultsCleared | Compacted, Brief | None]]:
-        """Return the edits at a point of a run, each with the brief of its summary run."""
-        return self._edits.get((run_id, turn, refusals), [])
+        """Return the edits at a point of a run, each with the brief of its summary run.
+
+        Each edit comes once: a run that is interrupted returns to the point.
+        """
+        return self._edits.pop((run_id, turn, refusals), [])

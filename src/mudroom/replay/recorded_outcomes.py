@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from .._core.checks import CHECK
 from .._core.events import (
+    Compacted,
     MessageDelivered,
     MessageSent,
     NoteInjected,
@@ -20,6 +21,7 @@ from .._core.events import (
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
+    TurnStarted,
 )
 from .._core.messages import Message, ToolCallBlock
 from .._core.ports import (
@@ -27,6 +29,7 @@ from .._core.ports import (
     ApprovalDecision,
     ApprovalRequest,
     Hooks,
+    MessageHookDecision,
     PermissionVerdict,
     ToolHookDecision,
     Workspace,
@@ -41,6 +44,7 @@ from .._engine.run_tools.merge_arguments import MergeArguments
 from .._engine.structured_output import OutputChecks, OutputRefusal
 from .._engine.team_registry import Teams
 from .recorded_events import ReplayDiverged, wait_for_stop
+from .recorded_messages import RecordedMessageHooks
 from .recorded_stops import RecordedStops, is_interrupt
 
 
@@ -136,7 +140,10 @@ class RecordedHooks(Hooks):
         self._contexts: dict[tuple[str, str], str] = {}
         self._prompt_notes: dict[str, str] = {}
         self._finish_notes: dict[str, list[str]] = {}
+        self._compaction_notes: dict[str, list[str]] = {}
+        self._compacted: set[str] = set()
         self._messages: dict[str, list[tuple[tuple[int, int], InboxMessage]]] = {}
+        self._message_hooks = RecordedMessageHooks(events)
         sent: dict[str, InboxMessage] = {}
         interrupts: Counter[str] = Counter()
         for event in events:
@@ -154,11 +161,20 @@ class RecordedHooks(Hooks):
                 self._messages.setdefault(event.run, []).append((place, message))
             elif is_interrupt(event):
                 interrupts[event.run] += 1
+            elif isinstance(event, Compacted) and event.cause != "user":
+                self._compaction_notes.setdefault(event.run, []).append("")
+                self._compacted.add(event.run)
+            elif isinstance(event, TurnStarted):
+                self._compacted.discard(event.run)
             elif isinstance(event, NoteInjected) and event.origin == "hook":
                 self._add_note(event)
 
     def _add_note(self, event: NoteInjected) -> None:
-        if event.turn:
+        if self._message_hooks.has_note(event):
+            return
+        if event.run in self._compacted:
+            self._compaction_notes[event.run][-1] = event.text
+        elif event.turn:
             self._finish_notes.setdefault(event.run, []).append(event.text)
         else:
             self._prompt_notes[event.run] = event.text
@@ -167,6 +183,10 @@ class RecordedHooks(Hooks):
         """Return the recorded text."""
         return self._prompt_notes.get(brief.run_id, "")
 
+    async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
+        """Return the recorded decision."""
+        return self._message_hooks.decide(brief.run_id)
+
     async def on_run_start(self, brief: Brief) -> str:
         """Return the recorded text."""
         return await self.on_prompt(brief)
@@ -174,6 +194,11 @@ class RecordedHooks(Hooks):
     async def before_compaction(self, brief: Brief) -> str:
         """Return the recorded text."""
         return await self.on_prompt(brief)
+
+    async def after_compaction(self, brief: Brief) -> str:
+        """Return the recorded text."""
+        notes = self._compaction_notes.get(brief.run_id)
+        return notes.pop(0) if notes else ""
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
         """Return the arguments with which the call was started."""

@@ -74,19 +74,24 @@ def choose_sandbox(request: SandboxRequest) -> tuple[Sandbox, str]:
 
 
 def _open_full(request: SandboxRequest, detected: Detected) -> tuple[Sandbox, str]:
-    from .linux.bubblewrap import BubblewrapSandbox
+    environ = dict(request.environ)
 
-    sandbox = BubblewrapSandbox(
-        request.workspace,
-        detected.bwrap,
-        quarantine=_choose_quarantine(request),
-        environ=request.environ,
-        network=request.network,
-        hidden_dirs=(os.path.realpath(request.home),),
-        shown_at=request.shown_at,
-        read_only=request.read_only,
-        keep_root_uid=bool(detected.no_other_user_reason),
-    )
+    def create() -> Sandbox:
+        from .linux.bubblewrap import BubblewrapSandbox
+
+        return BubblewrapSandbox(
+            request.workspace,
+            detected.bwrap,
+            quarantine=_choose_quarantine(request),
+            environ=environ,
+            network=request.network,
+            hidden_dirs=(os.path.realpath(request.home),),
+            shown_at=request.shown_at,
+            read_only=request.read_only,
+            keep_root_uid=bool(detected.no_other_user_reason),
+        )
+
+    sandbox = DeferredSandbox("full", create)
     if not detected.weakness:
         return sandbox, ""
     remedy = "Start mudroom as another user than root for a stronger sandbox."
@@ -134,6 +139,34 @@ def _open_without(request: SandboxRequest, detected: Detected) -> tuple[Sandbox,
 
     notice = f"sandbox ask: {why}, so every command must be confirmed. {remedy}."
     return Unsandboxed(request.workspace, tier="ask"), notice
+
+
+class DeferredSandbox:
+    """Sandbox port: creates a sandbox at the first command, because many runs execute none.
+
+    Arguments:
+        tier: that of the sandbox.
+        create: returns the sandbox.
+    """
+
+    def __init__(self, tier: str, create: Callable[[], Sandbox]) -> None:
+        self.tier = tier
+        self._create = create
+        self._sandbox: Sandbox | None = None
+
+    def close(self) -> None:
+        """Close the sandbox if a command has run; the next command creates another."""
+        if self._sandbox is not None:
+            self._sandbox.close()
+            self._sandbox = None
+
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
+        """Run a command in the sandbox; see the port."""
+        if self._sandbox is None:
+            self._sandbox = self._create()
+        return await self._sandbox.run(command, timeout=timeout, sink=sink)
 
 
 class RefusingSandbox:

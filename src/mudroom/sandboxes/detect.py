@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from .._core.ports.sandbox import SEATBELT_MODE
 from .._platform.scratch_dirs import ScratchDir
-from .linux.seccomp import AUDIT_ARCH
 
 _CACHE_SECONDS = 86_400.0
 _PROBE_TIMEOUT = 10
@@ -230,6 +229,8 @@ def _probe_file() -> str:
 def _find_unsupported_reason() -> str:
     if sys.platform != "linux":
         return f"{sys.platform} has no namespaces"
+    from .linux.seccomp import AUDIT_ARCH
+
     if platform.machine() not in AUDIT_ARCH:
         return f"the system calls of {platform.machine()} are not known"
     return "" if shutil.which("bash", path="/bin") else "there is no /bin/bash"

@@ -20,7 +20,7 @@ from .._core.messages import AssistantMessage, Message, TextBlock, UserMessage, 
 from .._core.ports import Workspace
 from .._core.runs import Reason, Report
 from .._core.tool_names import normalize_tool_name
-from .._core.tools import Tool
+from .._core.tools import Effect, Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.structured_output import EMIT_TOOL
@@ -316,6 +316,9 @@ def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
 
 
 def _check_interactivity(tool: Tool) -> None:
+    asks = tool.needs_confirmation or tool.confirmation_reason
+    if tool.effect is Effect.PURE and not asks:
+        return  # It changes nothing. A rule or a hook can make a call ask, which is then denied.
     if tool.parameters.get("required"):
         log.warning(
             'Cannot check tool "%s" for interactivity because it requires parameters. '

@@ -16,7 +16,6 @@ from ..projections.open_work import OpenWork, list_open_work
 from ..projections.run_tree import RunTree
 from ..projections.team import Teammate, normalize_name
 from .runner import SessionRunner
-from .team_messages import send_between_prompts
 
 
 class RunControls(ABC):
@@ -62,6 +61,8 @@ class RunControls(ABC):
         if parent := teams.find_parent(run_id):
             request = TeamRequest(parent, "user", uuid.uuid4().hex, run_id, message, approve)
             return not (await teams.send(request)).is_error
+        from .team_messages import send_between_prompts  # most sessions need no such module
+
         sent = InboxMessage(uuid.uuid4().hex, message, approve=approve)
         runner = self._require_open()
         services = runner.resources.services

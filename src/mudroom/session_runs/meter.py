@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec.structs import replace
@@ -38,18 +37,17 @@ class SessionMeter(Meter):
         is_timed = budget.turns is not None or budget.seconds is not None
         return is_timed or bool(self.shared_limits)
 
-    @contextmanager
-    def count_time(self) -> Generator[None]:
-        """Count the time inside the `with` block, once if several blocks are open."""
+    def start_time(self) -> None:
+        """Count the time until `stop_time`, once if several runs work."""
         if not self._working:
             self.set_paused(False)
         self._working += 1
-        try:
-            yield
-        finally:
-            self._working -= 1
-            if not self._working:
-                self.set_paused(True)
+
+    def stop_time(self) -> None:
+        """Count the time no more if no other run works."""
+        self._working -= 1
+        if not self._working:
+            self.set_paused(True)
 
     def limit_budget(self, requested: Budget, depth: int) -> Budget:
         """Return the budget of a run, limited to the unspent amounts of the session.

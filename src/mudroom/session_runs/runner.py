@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from .._core.agents import Agent, Mode
 from .._core.budgets import Budget
-from .._core.events import AnyEvent, SessionClosed, SessionOpened
+from .._core.events import AnyEvent, ConversationRewound, SessionClosed, SessionOpened
 from .._core.messages import Message
 from .._core.ports import RunHandle, Worker
 from .._core.run_ids import find_root_id
@@ -22,8 +22,6 @@ from .._core.tools import Tool
 from .._core.type_checks import check_type
 from .._engine.children.child_brief import narrow_tools
 from .._engine.compaction.summary import RUN_TITLE, make_summary_prompt
-from .._platform.path_text import path_to_text
-from .._version import __version__
 from ..build import SessionResources
 from ..conversation_state import ConversationState
 from ..errors import UsageError, quote_value
@@ -33,6 +31,7 @@ from ..permissions.deny_all import DenyAllApprover
 from ..prompts import Prompt, parse_prompt
 from .briefs import BriefMaker
 from .meter import SessionMeter
+from .opening import make_opening
 from .requests import (
     InterruptedPrompt,
     OutputSpec,
@@ -41,6 +40,7 @@ from .requests import (
     convert_report,
     filter_events,
 )
+from .started_run import StartedRun
 
 
 class SessionRunner:
@@ -248,27 +248,26 @@ class SessionRunner:
 
     def record_opening(self, session: str, cwd: str, granted: tuple[str, ...]) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
-        services = self.resources.services
-        event = SessionOpened(
-            at=services.clock.now(),
-            session=session,
-            cwd=path_to_text(cwd),
-            version=__version__,
-            sandbox=services.environments.shared.sandbox.tier,
-            granted=granted,
-            isolate=self._options.isolate,
-            check=self._options.check,
-            board=self.resources.board_name,
-            traceparent=services.trace_ids.traceparent if services.trace_ids else "",
-            output_style=self.resources.output_style,
-        )
-        self.resources.journal.opening = event
+        event = make_opening(self.resources, self._options, session, cwd, granted)
+        self.resources.journal.hold(event)
+        self._show(event)
+
+    def rewind(self, run_id: str) -> None:
+        """Remove a root run and all later ones from the conversation, and record that at once.
+
+        Raises UnknownName, or UsageError if the last prompt has not ended.
+        """
+        self.check_ended("rewound")
+        self._conversation.rewind(run_id)
+        now = self.resources.services.clock.now()
+        event = ConversationRewound(at=now, latest_run=self._conversation.latest_run)
+        self.resources.journal.append_soon(event)
         self._show(event)
 
     async def record_closing(self) -> None:
         """Record the end of the session, unless nothing was recorded since its opening."""
         event = SessionClosed(at=self.resources.services.clock.now())
-        if self.resources.journal.opening is None:
+        if self.resources.journal.is_used:
             await self.resources.journal.append(event)
         self._show(event)
 
@@ -284,7 +283,7 @@ class SessionRunner:
         if interrupted:
             await asyncio.wait({interrupted.ending})
 
-    def _show(self, event: SessionOpened | SessionClosed) -> None:
+    def _show(self, event: SessionOpened | ConversationRewound | SessionClosed) -> None:
         for watch in self._watchers:
             watch(event)
 
@@ -338,37 +337,36 @@ class SessionRunner:
         finally:
             self._watchers.remove(observe)
 
-    async def execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+    def execute(
+        self, worker: Worker, brief: Brief, request: RunRequest
+    ) -> Coroutine[Any, Any, Report]:
         """Execute a run without a parent and return its report."""
-        with self._show_to(request.watcher, brief.run_id), ExitStack() as stack:
-            handle = self._start(worker, brief, request, stack)
-            report = await self._wait_for_report(handle, request)
-            if report.is_interrupted:
-                ending = asyncio.create_task(self._wait_for_end(brief, handle, stack.pop_all()))
-                self._interrupted = InterruptedPrompt(brief, handle, ending)
-            return report
+        if request.watcher is None:
+            return self._execute(worker, brief, request)
+        return self._execute_shown(worker, brief, request)
 
-    def _start(
-        self, worker: Worker, brief: Brief, request: RunRequest, stack: ExitStack
-    ) -> RunHandle:
-        """Start a run. `stack`: closed at its end."""
-        services = self.resources.services
+    async def _execute_shown(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
+        with self._show_to(request.watcher, brief.run_id):
+            return await self._execute(worker, brief, request)
+
+    async def _execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
         # Other runs may have spent since the brief was made.
         brief = replace(brief, budget=self.meter.limit_budget(brief.budget, brief.depth))
-        grant = services.meters.open(brief.run_id, brief.budget, self.meter)
-        stack.callback(services.meters.close, grant)
-        stack.callback(services.output_checks.remove, brief.run_id)
-        if request.output_type:
-            services.output_checks.add(brief.run_id, request.output_type.find_refusal)
-        services.check_price(brief.model, services.meters.get(grant))
-        stack.enter_context(self.meter.count_time())
-        handle = worker.start(brief, grant)
-        self._handles.add(handle)
-        stack.callback(self._handles.discard, handle)
-        if self.is_stopped(request):
-            # Stopped before its start. The run begins first, so that the record has its end.
-            asyncio.get_running_loop().call_soon(handle.cancel)
-        return handle
+        run = StartedRun(self.resources.services, self.meter, self._handles)
+        is_interrupted = False
+        try:
+            handle = run.start(worker, brief, request)
+            if self.is_stopped(request):
+                # Stopped before its start. The run begins first, so that the record has its end.
+                asyncio.get_running_loop().call_soon(handle.cancel)
+            report = await self._wait_for_report(handle, request)
+            if is_interrupted := report.is_interrupted:
+                ending = asyncio.create_task(self._wait_for_end(brief, handle, run))
+                self._interrupted = InterruptedPrompt(brief, handle, ending)
+            return report
+        finally:
+            if not is_interrupted:
+                run.close()
 
     async def _wait_for_report(self, handle: RunHandle, request: RunRequest) -> Report:
         if not request.is_prompt:
@@ -379,10 +377,10 @@ class SessionRunner:
         finally:
             self._working_prompt = None
 
-    async def _wait_for_end(self, brief: Brief, handle: RunHandle, stack: ExitStack) -> None:
+    async def _wait_for_end(self, brief: Brief, handle: RunHandle, run: StartedRun) -> None:
         """Wait for the end of an interrupted prompt, and add its run to the conversation."""
         report: Report | None = None
-        with stack:
+        with closing(run):
             await handle.wait()
             with suppress(Exception):  # the caller of the next prompt gets it
                 report = await handle.report()

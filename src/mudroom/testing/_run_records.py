@@ -57,22 +57,29 @@ class CallRecord:
 class ActiveTime:
     """Seconds in which a run or a run below it was active.
 
-    The time between a crash and the resume does not count.
+    The time between a crash and the resume does not count, nor that until a lost run is ended.
     """
 
     def __init__(self, at: float) -> None:
         self.last = at
         self.seconds = 0.0
         self.was_paused = False
+        self._seconds_before_last = 0.0
 
     def add(self, event: StoredEvent, *, is_own: bool) -> None:
         """Add the time since the last event.
 
         `is_own`: the event is of the run itself, not of a run below.
         """
-        if not (is_own and isinstance(event, RunResumed)):
-            self.seconds += max(0.0, event.at - self.last)
-        self.last = max(self.last, event.at)
+        if event.at > self.last:
+            self._seconds_before_last = self.seconds
+            if not (is_own and isinstance(event, RunResumed)):
+                self.seconds += event.at - self.last
+            self.last = event.at
+        is_lost = isinstance(event, RunFinished) and event.report.reason is Reason.LOST
+        if is_own and is_lost and event.at == self.last:
+            # The ends of its calls and of the runs below it were recorded at the same time.
+            self.seconds = self._seconds_before_last
         asks = isinstance(event, PermissionDecided) and event.verdict == "ask"
         if asks or (isinstance(event, RunWaiting) and event.is_interrupted):
             self.was_paused = True

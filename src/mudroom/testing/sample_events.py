@@ -10,6 +10,7 @@ from .._core.events import (
     CheckFinished,
     CheckStarted,
     Compacted,
+    ConversationRewound,
     FileWriteIntended,
     InputAnswered,
     MessageDelivered,
@@ -155,6 +156,7 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
         *_turn_events({"at": at, "run": run, "turn": 2, "prompt_id": prompt_id}),
         *_call_events({"at": at, "run": run, "turn": 2, "prompt_id": prompt_id}),
         RunFinished(at=at, run=run, turn=3, prompt_id=prompt_id, report=_REPORT),
+        ConversationRewound(at=at, latest_run="1"),
         SessionClosed(at=at),
     )
 

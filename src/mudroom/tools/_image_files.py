@@ -45,6 +45,14 @@ def parse_image(data: bytes) -> ImageBlock | None:
     return None
 
 
+def parse_sendable_image(data: bytes) -> ImageBlock | None:
+    """Return the image of a file; None if it is not complete, or too large for providers."""
+    image = parse_image(data) if len(data) <= MAX_IMAGE_BYTES else None
+    if image is None or max(image.width, image.height) > MAX_PIXELS_PER_SIDE:
+        return None
+    return image
+
+
 def _to_block(media_type: str, data: bytes, size: _Size) -> ImageBlock | None:
     if size is None or 0 in size:
         return None

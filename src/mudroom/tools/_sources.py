@@ -1,4 +1,4 @@
-"""Tool sources of a session: the toolbox contains their tools as long as they offer them."""
+"""Tools of the caller by reference, and tool sources, whose tools come and go."""
 
 from __future__ import annotations
 
@@ -6,8 +6,39 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
+from msgspec.structs import replace
+
 from .._core.ports import ToolSource
 from .._core.tools import Tool
+from .._platform.imports import import_object
+from ..errors import UsageError
+
+
+def load_tools(tools: Sequence[Tool | str]) -> tuple[Tool, ...]:
+    """Return the tools of a list; a reference becomes the tool that it names.
+
+    Raises UsageError for a reference that names no tool.
+    """
+    return tuple(_load(each) if isinstance(each, str) else each for each in tools)
+
+
+def _load(reference: str) -> Tool:
+    """Import a tool."""
+    try:
+        value = import_object(reference)
+    except Exception as error:  # a module may raise anything
+        raise UsageError(
+            f"the tool {reference} cannot be imported: {type(error).__name__}: {error}",
+            where="tools",
+            remedy='A reference is "package.module:name" of a module that Python finds.',
+        ) from error
+    if not isinstance(value, Tool):
+        raise UsageError(
+            f"{reference} is no tool, but {type(value).__name__}",
+            where="tools",
+            remedy="Make one with @tool.",
+        )
+    return replace(value, reference=reference)
 
 
 class SessionToolSources:

@@ -13,7 +13,6 @@ from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from .._platform.lazy_pattern import compile_later
-from ..projections.differences import diff_texts
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     MAX_PROPOSED_BYTES,
@@ -66,6 +65,8 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
     file = decode_text(data)
     for old, new in _list_interpretations(checked, file):
         if old in file.text:
+            from ..projections.differences import diff_texts  # after the first request
+
             return diff_texts(file.text, file.text.replace(old, new))
     return []
 
@@ -212,6 +213,8 @@ def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLin
     before, after = (str(result.detail.get(side, "")) for side in ("before", "after"))
     old = f"{before}{arguments.get('old_string', '')}{after}"
     new = f"{before}{arguments.get('new_string', '')}{after}"
+    from ..projections.differences import diff_texts
+
     return diff_texts(old, new, first_line=int(result.detail.get("line", 0)))
 
 

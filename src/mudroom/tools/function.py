@@ -75,6 +75,7 @@ def tool(
             run=_make_run(function, contexts),
             effect=effect,
             needs_confirmation=needs_confirmation,
+            uses_context=bool(contexts),
         )
 
     return make if function is None else make(function)
@@ -112,7 +113,14 @@ def declare_tool(
             return ToolResult(f"{name} has no implementation here. Do without it.", error=True)
         return _to_result(await _call(handler, arguments))
 
-    return Tool(name=name, description=description, parameters=parameters, parse=parse, run=run)
+    return Tool(
+        name=name,
+        description=description,
+        parameters=parameters,
+        parse=parse,
+        run=run,
+        uses_context=False,
+    )
 
 
 def _read_signature(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str, ...]]:

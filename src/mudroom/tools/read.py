@@ -87,6 +87,11 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     return await asyncio.to_thread(_read_file, workspace, path, arguments)
 
 
+def read_content(path: str, content: bytes, arguments: Arguments) -> ToolResult:
+    """Return the lines of a content that stands in for the file at `path`."""
+    return _read(io.BytesIO(content), path, len(content), arguments)
+
+
 def _read_start(workspace: Workspace, path: str) -> bytes | ToolResult:
     """Read _NO_THREAD bytes and one more; return an error result for a folder."""
     try:

@@ -13,7 +13,6 @@ from .._core.counts import count_noun
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
-from ..projections.differences import diff_texts
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     MAX_PROPOSED_BYTES,
@@ -74,6 +73,8 @@ def propose(workspace: Workspace, arguments: Mapping[str, Any]) -> list[PreviewL
     except WorkspaceError:
         data = b""  # a new file
     before = "" if describe_binary(data[:8_192]) else decode_text(data).text
+    from ..projections.differences import diff_texts  # after the first request
+
     return diff_texts(before, content)
 
 

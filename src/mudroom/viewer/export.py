@@ -11,6 +11,7 @@ from importlib.resources import files
 
 import msgspec
 
+from ..projections.reason_words import REASON_WORDS
 from .sources import SessionSource, iterate_pages
 from .work import WorkQueries
 
@@ -19,9 +20,10 @@ _SCRIPT_LINK = re.compile(r'<script defer src="([\w.-]+)"></script>')
 
 
 def load_page_files() -> dict[str, bytes]:
-    """Return the files of the page by name."""
+    """Return the files of the page by name, with a script that has the words of screens."""
     folder = files("mudroom.viewer").joinpath("page")
-    return {file.name: file.read_bytes() for file in folder.iterdir()}
+    words = b"const REASON_WORDS = %b;\n" % msgspec.json.encode(REASON_WORDS)
+    return {file.name: file.read_bytes() for file in folder.iterdir()} | {"reason_words.js": words}
 
 
 async def render_single_file(source: SessionSource, session: str) -> AsyncIterator[str]:

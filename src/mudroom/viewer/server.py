@@ -100,12 +100,15 @@ class _Handlers:
         return web.Response(body=self._files[name], content_type=content_type, charset="utf-8")
 
     async def send_sessions(self, request: web.Request) -> web.Response:
-        """Respond with the list of sessions; the parameter `limit` is its maximum length."""
+        """Respond with the list of sessions.
+
+        The parameter `limit` is its maximum length, `start` the beginning of their ids.
+        """
         limit = request.query.get("limit")
         error = "`limit` must be a number of sessions.\n"
         maximum = _parse_number(limit, error) or MAX_LISTED
         try:
-            listed = await self._source.list_sessions(maximum)
+            listed = await self._source.list_sessions(maximum, request.query.get("start", ""))
         except JournalError as error:
             raise web.HTTPInternalServerError(text=f"{error}\n") from error
         return web.Response(body=msgspec.json.encode(listed), content_type="application/json")

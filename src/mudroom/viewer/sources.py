@@ -58,8 +58,12 @@ class SessionList(Struct, frozen=True):
 class SessionSource(Protocol):
     """Sessions to show."""
 
-    async def list_sessions(self, limit: int = MAX_LISTED) -> SessionList:
-        """Return the newest sessions, at most `limit`. Raises JournalError."""
+    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
+        """Return the newest sessions, at most `limit`. Raises JournalError.
+
+        Arguments:
+            start: only sessions whose id begins so; no others are read.
+        """
         ...
 
     async def list_ids(self) -> list[str]:
@@ -94,15 +98,15 @@ class StoredSessions:
         self._home = home
         self._summaries: dict[str, tuple[object, SessionSummary]] = {}
 
-    async def list_sessions(self, limit: int = MAX_LISTED) -> SessionList:
+    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
         """Return the newest sessions; a session is read again only after it has changed."""
-        infos = await self._store.list()
+        infos = [info for info in await self._store.list() if info.id.startswith(start)]
         sessions = [await self._summarize(info) for info in infos[:limit]]
         return SessionList(sessions, len(infos))
 
     async def list_ids(self) -> list[str]:
         """Return the ids of the sessions, without reading them."""
-        return [info.id for info in (await self._store.list())[:MAX_LISTED]]
+        return [info.id for info in await self._store.list()]
 
     async def read_page(self, session: str, after: int) -> EventPage:
         """Return events of one session, by its whole id."""
@@ -155,9 +159,10 @@ class SingleSession:
         )
         self._listed = _shorten(summarize_session(summary, events))
 
-    async def list_sessions(self, limit: int = MAX_LISTED) -> SessionList:
+    async def list_sessions(self, limit: int = MAX_LISTED, start: str = "") -> SessionList:
         """Return the one session."""
-        return SessionList([self._listed], 1)
+        listed = [self._listed] if self._listed.id.startswith(start) else []
+        return SessionList(listed, len(listed))
 
     async def list_ids(self) -> list[str]:
         """Return the id of the one session."""

@@ -10,24 +10,29 @@ import asyncio
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.agents import WorkspaceKind
+from .._core.agents import WorkspaceKind, WorkspaceSpec
 from .._core.budgets import Grant
-from .._core.events import RunStarted
-from .._core.ports import Environment, ToolServers, Worker
+from .._core.events import RunStarted, StoredEvent
+from .._core.ports import Environment, FilesLostError, ToolServers, Worker
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters.meter import Meter
 from .._engine.phase import OPEN_PHASES, RunControl
-from .._engine.recorded_conversations import find_report
+from .._engine.recorded_conversations import find_report, has_effects
 from .._engine.run_context import RunContext
-from .._engine.server_tools.run_servers import RunServers, list_granted, list_unknown_servers
+from .._engine.server_tools.run_servers import (
+    RunServers,
+    list_called_servers,
+    list_granted,
+    list_unknown_servers,
+)
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
@@ -35,6 +40,11 @@ from ..errors import MudroomError
 LOST_COPY = (
     "Your copy of the folder was lost in an interruption and made again: "
     "the changes that you made before are gone."
+)
+
+LOST_MEMORY = (
+    "The session was interrupted. MCP servers that you called before may have been started again "
+    "({names}): what they kept in memory may be lost."
 )
 
 MISSING_TOOLS = (
@@ -47,6 +57,8 @@ MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report
 
 class TaskHandle(ABC):
     """Handle of a run that an asyncio task of this process executes or waits for."""
+
+    __slots__ = ("_reporter", "_services", "_waiter", "run_id", "stop_reason", "task")
 
     def __init__(self, run_id: str, services: SessionServices) -> None:
         self.run_id = run_id
@@ -114,6 +126,8 @@ class TaskHandle(ABC):
 
 class LocalRunHandle(TaskHandle):
     """The port RunHandle for a run in this process."""
+
+    __slots__ = ("_control", "run")
 
     def __init__(self, run_id: str, services: SessionServices, control: RunControl) -> None:
         super().__init__(run_id, services)
@@ -306,36 +320,44 @@ class LocalWorker:
         if brief.workspace.kind is WorkspaceKind.SHARED:
             # Most runs: without a context manager, a run takes less memory.
             handle.run = self._make_run(brief, meter, control, environments.shared)
-            _send_notice(handle.run, missing_tools)
+            texts = [_note_missing(handle.run, missing_tools), _describe_lost_memory(past)]
+            _send_notice(handle.run, texts)
             return await execute(handle.run)
         async with AsyncExitStack() as stack:
             try:
-                opening = environments.open(brief.workspace)
-                environment = await stack.enter_async_context(opening)
+                spec = _mark_changes(brief.workspace, past, self._services)
+                environment = await stack.enter_async_context(environments.open(spec))
             except MudroomError as error:
                 handle.run = self._make_run(brief, meter, control, environments.shared)
-                return await execute(handle.run, failure=str(error))
+                reason = Reason.LOST if isinstance(error, FilesLostError) else Reason.ERROR
+                return await execute(handle.run, failure=str(error), failure_reason=reason)
             handle.run = self._make_run(brief, meter, control, environment)
-            texts = [missing_tools]
+            texts = [_note_missing(handle.run, missing_tools), _describe_lost_memory(past)]
             if past and brief.workspace.kind is WorkspaceKind.COPY:
                 texts.append(LOST_COPY)
             elif environment.missing:
                 texts.append(MISSING_FILES.format(missing=environment.missing))
-            _send_notice(handle.run, "\n".join(filter(None, texts)))
+            _send_notice(handle.run, texts)
             return await execute(handle.run)
 
-    async def _load_tools(self, brief: Brief) -> str:
+    async def _load_tools(self, brief: Brief) -> tuple[str, ...]:
         """Learn the tools of servers that the model gets in full; return why some are missing."""
         servers = self._services.servers
         missing = list_unknown_servers(brief.agent.tools, servers)
         if servers and (granted := list_granted(brief.tools, servers)):
             missing += await servers.load(list_full_patterns(granted, servers))
-        return MISSING_TOOLS.format(lines="\n".join(missing)) if missing else ""
+        return tuple(missing)
 
     def _make_run(
         self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
     ) -> RunContext:
         return RunContext(brief, meter, self._services, self._child_worker, control, environment)
+
+
+def _note_missing(run: RunContext, lines: tuple[str, ...]) -> str:
+    """Note in the evidence which tools are missing, and return the text for the model."""
+    run.evidence.missing_tools = lines
+    return MISSING_TOOLS.format(lines="\n".join(lines)) if lines else ""
 
 
 async def _close_after(run: Coroutine[Any, Any, Report], servers: ToolServers) -> Report:
@@ -346,6 +368,22 @@ async def _close_after(run: Coroutine[Any, Any, Report], servers: ToolServers) -
         await servers.close()
 
 
-def _send_notice(run: RunContext, text: str) -> None:
-    if text:
+def _mark_changes(
+    spec: WorkspaceSpec, past: Sequence[StoredEvent] | None, services: SessionServices
+) -> WorkspaceSpec:
+    """Mark a workspace on another machine in which a resumed run may have changed files."""
+    is_far = spec.kind is WorkspaceKind.ISOLATED and bool(spec.machine)
+    if past and is_far and has_effects(past, services.toolbox):
+        return replace(spec, has_changes=True)
+    return spec
+
+
+def _describe_lost_memory(past: Sequence[StoredEvent] | None) -> str:
+    """Return what a resumed run must know about the servers that it called."""
+    names = list_called_servers(past or ())
+    return LOST_MEMORY.format(names=", ".join(names)) if names else ""
+
+
+def _send_notice(run: RunContext, texts: Iterable[str]) -> None:
+    if text := "\n".join(filter(None, texts)):
         run.inbox.put(InboxMessage(uuid.uuid4().hex, text, "mudroom"))

@@ -6,11 +6,11 @@ No path, link or race leads out of the folder: see `_open_beneath`.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 import weakref
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 
 from .._core.ports import ContentCheck, FileInfo, LinkTarget
 from .._platform.path_text import path_from_text, path_to_text
@@ -20,7 +20,7 @@ from ._checked_rename import read_link
 from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
 from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns, read_rules_above
-from ._open_beneath import choose_opener, open_with_openat2
+from ._open_beneath import Opener, choose_opener, open_with_openat2
 
 
 class SharedWorkspace:
@@ -53,7 +53,7 @@ class SharedWorkspace:
         if copied_from:
             self._spellings += (copied_from,)
         self._readable = tuple(os.path.realpath(folder) for folder in readable)
-        self._opener = choose_opener(kernel=kernel)
+        self._kernel = kernel
         try:
             self._descriptor = os.open(self._root, FOLDER_FLAGS | os.O_CLOEXEC)
         except OSError as error:
@@ -62,6 +62,11 @@ class SharedWorkspace:
                 remedy="Name a folder that exists.",
             ) from error
         weakref.finalize(self, os.close, self._descriptor)
+
+    @functools.cached_property
+    def _opener(self) -> Opener:
+        """Chosen at the first file, because the trial of openat2 imports ctypes."""
+        return choose_opener(kernel=self._kernel)
 
     @property
     def root(self) -> str:
@@ -315,7 +320,7 @@ def _read_range(descriptor: int, offset: int, size: int) -> bytes:
     return data
 
 
-@lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256)
 def _locate_in(root: str, spellings: tuple[str, ...], readable: tuple[str, ...], path: str) -> str:
     """Return the path of a text in a workspace; each call of a tool needs it several times."""
     _check_characters(path)

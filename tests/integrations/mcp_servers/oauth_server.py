@@ -1,7 +1,7 @@
 """A small MCP server with its own login server, over HTTP: prints its port. It ends with its input.
 
-POST /control with JSON {"ttl": seconds, "fail": status, "revoke": true} changes what it does; the
-answer counts its requests.
+POST /control with JSON {"ttl": seconds, "fail": status, "revoke": true, "needed": scope, "names":
+false} changes what it does; the answer counts its requests. Calls of tools need the scope.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mcp.server.auth.provider import (
 )
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -46,12 +47,15 @@ class Logins(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
         self.counts: Counter[str] = Counter()
         self.ttl = 3600
         self.fail = 0
+        self.needed = ""
+        self.names = True
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         return self.clients.get(client_id)
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         self.counts["register"] += 1
+        client_info.scope = "read write"
         self.clients[client_info.client_id or ""] = client_info
 
     async def authorize(
@@ -80,17 +84,20 @@ class Logins(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
     ) -> OAuthToken:
         del self.codes[authorization_code.code]
-        return self.issue(client.client_id or "")
+        return self.issue(client.client_id or "", authorization_code.scopes)
 
-    def issue(self, client_id: str) -> OAuthToken:
+    def issue(self, client_id: str, scopes: list[str]) -> OAuthToken:
         access = AccessToken(
-            token=secrets.token_hex(16), client_id=client_id, scopes=[], resource=f"{URL}/mcp"
+            token=secrets.token_hex(16), client_id=client_id, scopes=scopes, resource=f"{URL}/mcp"
         )
-        refresh = RefreshToken(token=secrets.token_hex(16), client_id=client_id, scopes=[])
+        refresh = RefreshToken(token=secrets.token_hex(16), client_id=client_id, scopes=scopes)
         self.access[access.token] = access
         self.refresh[refresh.token] = refresh
         return OAuthToken(
-            access_token=access.token, expires_in=self.ttl, refresh_token=refresh.token
+            access_token=access.token,
+            expires_in=self.ttl,
+            refresh_token=refresh.token,
+            scope=" ".join(scopes),
         )
 
     async def load_refresh_token(
@@ -103,7 +110,7 @@ class Logins(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, A
     ) -> OAuthToken:
         self.counts["refresh"] += 1
         del self.refresh[refresh_token.token]
-        return self.issue(client.client_id or "")
+        return self.issue(client.client_id or "", refresh_token.scopes)
 
     async def load_access_token(self, token: str) -> AccessToken | None:
         return self.access.get(token)
@@ -120,6 +127,7 @@ server = MCPServer(
         issuer_url=URL,  # pyright: ignore[reportArgumentType]
         resource_server_url=f"{URL}/mcp",  # pyright: ignore[reportArgumentType]
         client_registration_options=ClientRegistrationOptions(enabled=True),
+        required_scopes=["read"],
         validate_token_resource=False,
     ),
 )
@@ -137,6 +145,8 @@ async def control(request: Request) -> Response:
     body: dict[str, Any] = await request.json()
     logins.ttl = body.get("ttl", logins.ttl)
     logins.fail = body.get("fail", logins.fail)
+    logins.needed = body.get("needed", logins.needed)
+    logins.names = body.get("names", logins.names)
     if body.get("revoke"):
         logins.access.clear()
     if body.get("forget"):
@@ -151,6 +161,16 @@ async def main() -> None:
         if scope["type"] == "http" and scope["path"] == "/token" and logins.fail:
             await Response(status_code=logins.fail)(scope, receive, send)
             return
+        if logins.needed and scope["type"] == "http":
+            headers = Headers(scope=scope)
+            token = logins.access.get(headers.get("authorization", "").partition(" ")[2])
+            is_call = headers.get("mcp-method") == "tools/call"
+            if is_call and token and logins.needed not in token.scopes:
+                names = f', scope="{logins.needed}"' if logins.names else ""
+                challenge = f'Bearer error="insufficient_scope"{names}'
+                refusal = Response(status_code=403, headers={"WWW-Authenticate": challenge})
+                await refusal(scope, receive, send)
+                return
         await inner(scope, receive, send)
 
     print(PORT, flush=True)

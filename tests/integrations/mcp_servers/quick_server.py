@@ -29,6 +29,11 @@ TOOLS = [
     {"name": "ask", "description": "Ask the user.", "inputSchema": {"type": "object"}},
     {"name": "change", "description": "Change the tools.", "inputSchema": {"type": "object"}},
 ]
+if FAULT == "echoes":
+    TOOLS.append({"name": "echo", "description": "Say it.", "inputSchema": {"type": "object"}})
+if FAULT == "gives":
+    TOOLS.append({"name": "give", "description": "Give it.", "inputSchema": {"type": "object"}})
+    TOOLS.append({"name": "request", "description": "Ask.", "inputSchema": {"type": "object"}})
 OFFERS = {"prompts": {}, "resources": {}} if "offers" in FAULT else {}
 PROMPT = {
     "name": "summarize",
@@ -81,6 +86,8 @@ def call(number: object, params: dict) -> None:
     if name == "add":
         be_rude(number)
         answer_text(number, str(arguments["a"] + arguments["b"]))
+    elif name == "echo":
+        answer_text(number, json.dumps(arguments), isError="bad" in str(arguments))
     elif name == "pid":
         answer_text(number, str(os.getpid()))
     elif name == "die":
@@ -93,12 +100,22 @@ def call(number: object, params: dict) -> None:
     elif name == "ask":
         asked[f"q{number}"] = number
         send(id=f"q{number}", method="elicitation/create", params=json.loads(os.environ["ASK"]))
+    elif FAULT == "gives":
+        give(number, name, arguments)
     elif name == "change":
         TOOLS.append({"name": "new", "description": "", "inputSchema": {"type": "object"}})
         send(method="notifications/tools/list_changed")
         answer_text(number, "changed")
     else:
         send(id=number, error={"code": -32602, "message": f"unknown tool {name}"})
+
+
+def give(number: object, name: str, arguments: dict) -> None:
+    if name == "give":
+        answer(number, arguments)
+    else:
+        asked[f"q{number}"] = number
+        send(id=f"q{number}", **arguments)
 
 
 def log(text: str) -> None:
@@ -113,7 +130,7 @@ if FAULT == "late":
 if FAULT == "ignores_end":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if FAULT == "no_start":
-    sys.exit("no licence")
+    sys.exit(os.environ.get("LAST_LINES", "no licence"))
 for line in sys.stdin:
     message = json.loads(line)
     method, number = message.get("method"), message.get("id")
@@ -125,6 +142,7 @@ for line in sys.stdin:
         send(id=number, error={"code": -32600, "message": "no greeting"})
     elif method == "initialize":
         version = message["params"]["protocolVersion"]
+        log("capabilities " + json.dumps(message["params"]["capabilities"]))
         info = {"name": "quick", "version": "1"}
         answer(
             number,

@@ -9,6 +9,7 @@ from typing import Any
 from mudroom import ServerSpec
 
 _FOLDER = Path(__file__).parent
+QUICK_SERVER = _FOLDER / "quick_server.py"
 
 
 def make_quick(

@@ -1,4 +1,7 @@
-"""A small MCP server of the tests, made with the package: `python small_server.py [NAME]`."""
+"""A small MCP server of the tests, made with the package: `python small_server.py [NAME]`.
+
+With the variable QUIET it does not report that its tools changed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,11 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context, Elicit, Image, Resolve
 from pydantic import BaseModel
 
-server = MCPServer(sys.argv[1] if len(sys.argv) > 1 else "small", instructions="Adds numbers.")
+server = MCPServer(
+    sys.argv[1] if len(sys.argv) > 1 else "small",
+    instructions="Adds numbers.",
+    subscriptions=False if "QUIET" in os.environ else None,
+)
 
 
 def make_chunk(kind: bytes, data: bytes) -> bytes:
@@ -33,6 +40,13 @@ PNG = (
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+@server.tool()
+def grow() -> str:
+    """Offer one more tool."""
+    server.add_tool(lambda: "grown", "grown", description="A new tool.")
+    return "done"
 
 
 @server.tool()
@@ -65,6 +79,13 @@ async def work(steps: int, seconds: float, ctx: Context) -> str:
             file.write("cancelled")
         raise
     return "worked"
+
+
+@server.tool()
+def host(ctx: Context) -> str:
+    """Return what the host declares that it can do."""
+    declared = ctx.client_capabilities
+    return declared.model_dump_json(exclude_none=True) if declared else "{}"
 
 
 class Choice(BaseModel):

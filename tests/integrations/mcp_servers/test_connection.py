@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,8 @@ END_SECONDS = 2.0
 
 
 @asynccontextmanager
-async def connect(
-    spec: ServerSpec, folder: Path, *, idle_seconds: float = 300.0
-) -> AsyncGenerator[Connection]:
-    connection = Connection(
-        spec, str(folder), dict(os.environ), lambda _: None, idle_seconds=idle_seconds
-    )
+async def connect(spec: ServerSpec, folder: Path, **more: Any) -> AsyncGenerator[Connection]:
+    connection = Connection(spec, str(folder), dict(os.environ), lambda _: None, **more)
     try:
         yield connection
     finally:
@@ -79,6 +76,35 @@ async def test_a_server_that_dies_in_a_call_is_not_called_twice(tmp_path: Path) 
         assert await add(connection) == "3"
     assert count_starts(log) == 2
     assert read_log(log).count("tools/call") == 2
+
+
+async def test_secrets_are_replaced_in_all_that_a_server_says_of_its_end(tmp_path: Path) -> None:
+    async with connect(make_quick(), tmp_path, redact=hide_die) as connection:
+        with pytest.raises(ServerError, match="unknown tool no-XXX"):
+            await call(connection, "no-die")
+        with pytest.raises(ServerError, match="last lines: about to XXX"):
+            await call(connection, "die")
+        assert connection.last_lines == "about to XXX"
+    spec = make_quick(fault="no_start", env={"LAST_LINES": "die " * 300})
+    async with connect(spec, tmp_path, redact=hide_die) as connection:
+        with pytest.raises(ServerError, match="XXX XXX"):
+            await add(connection)
+        assert "die" not in connection.reason and len(connection.reason) < 1_100
+
+
+async def test_secrets_are_replaced_in_the_reason_of_a_short_list(tmp_path: Path) -> None:
+    listings: list[Listing] = []
+    spec = make_quick(fault="offers_one_page")
+    connection = Connection(
+        spec, str(tmp_path), {}, listings.append, redact=lambda text: text.replace("index", "XXX")
+    )
+    await connection.open()
+    await connection.close()
+    assert "the XXX is broken" in listings[0].fault and "index" not in listings[0].fault
+
+
+def hide_die(text: str) -> str:
+    return text.replace("die", "XXX")
 
 
 async def test_a_trusted_server_repeats_a_call_that_changes_nothing(tmp_path: Path) -> None:

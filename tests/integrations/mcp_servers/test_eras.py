@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
+from mudroom.integrations.mcp_servers.link import Link
 from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom.integrations.mcp_servers.servers import McpServers
 
 from ...waiting import wait_until
 from .servers import count_starts, make_quick, make_small, read_log
@@ -64,6 +69,59 @@ async def test_a_server_that_left_the_old_era_is_asked_again(tmp_path: Path) -> 
     small = Connection(make_small(), str(tmp_path), {}, listings.append, protocol="2026-07-28")
     assert await add(small) == "3"
     assert listings[-1].protocol == "2026-07-28"
+
+
+async def test_a_server_that_reports_no_changes_lists_its_tools_again_once_for_all(
+    tmp_path: Path,
+) -> None:
+    names: list[str] = []
+
+    def allow(name: str) -> bool:
+        names.append(name)
+        return True
+
+    servers = McpServers(
+        [make_small(env={"QUIET": "1"})],
+        folder=str(tmp_path),
+        environ={},
+        cache_folder=str(tmp_path / "cache"),
+        is_allowed=allow,
+        parse_image=lambda _: None,
+        make_redact=lambda _: str,
+    )
+    try:
+        await servers.load(servers.patterns)
+        await servers.call_tool("small", "grow", {})
+        assert "mcp__small__grown" not in servers.tools
+        await asyncio.gather(*(servers.load(servers.patterns) for _ in range(10)))
+        assert "mcp__small__grown" in servers.tools
+        assert names.count("mcp__small__add") == 2
+        (status,) = servers.list_states()
+        assert status.starts == 1 and status.pid
+        await load_while_it_hangs(servers, status.pid)
+    finally:
+        await servers.close()
+
+
+async def load_while_it_hangs(servers: McpServers, pid: int) -> None:
+    """Load the tools often while the server is stopped; only the first time waits for it."""
+    connection = servers._servers["small"].connection
+    connection.spec = replace(connection.spec, start_timeout=0.3)
+    began = asyncio.get_running_loop().time()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        for _ in range(20):
+            assert await servers.load(servers.patterns) == ()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert asyncio.get_running_loop().time() - began < 5.0, "20 times 0.3 s are 6 s"
+
+
+async def test_a_listing_is_valid_as_long_as_its_server_says() -> None:
+    link = Link(str)
+    for seconds, is_stale in ((None, False), (0.0, True), (3_600.0, False)):
+        link.note_listing(Listing(fresh_seconds=seconds))
+        assert link.is_stale is is_stale
 
 
 async def test_the_old_era_works_over_http(tmp_path: Path) -> None:

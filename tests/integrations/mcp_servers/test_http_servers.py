@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Generator
@@ -15,6 +16,9 @@ import pytest
 from mudroom import ServerSpec
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
 from mudroom.integrations.mcp_servers.listing import ListedTool, Listing
+from mudroom.integrations.mcp_servers.logins.stored_logins import LoginFile, StoredLogin
+from mudroom.integrations.mcp_servers.servers import McpServers
+from mudroom.output_filters.redaction import Redactor
 
 from ...waiting import block_until
 
@@ -65,3 +69,28 @@ async def test_calls_progress_logins_and_the_end_over_http(tmp_path: Path) -> No
         with pytest.raises(ServerError, match="server web"):
             await connection.call(ListedTool("add", "", {}), {"a": 1, "b": 2}, print)
         await connection.close()
+
+
+async def test_secrets_of_a_helper_and_of_a_login_are_replaced_in_errors(tmp_path: Path) -> None:
+    header, token, secret = "helper-1a2b3c4d", "access-9f8e7d6c", "client-5e6f7a8b"
+    printed = '{"Authorization": "Bearer secret", "X-Pass": "HEADER"}'.replace("HEADER", header)
+    with serve() as (url, _):
+        login = StoredLogin(url, tokens={"access_token": token}, client={"client_secret": secret})
+        LoginFile(str(tmp_path / "logins"), url).store(login)
+        servers = McpServers(
+            [make_spec(url, headers_helper=f"echo '{printed}'")],
+            folder=str(tmp_path),
+            environ=dict(os.environ),
+            cache_folder=str(tmp_path),
+            is_allowed=bool,
+            parse_image=lambda _: None,
+            make_redact=Redactor,
+        )
+        try:
+            with pytest.raises(ServerError) as caught:
+                await servers.read_resource("web", f"unknown://{header}/{token}/{secret}")
+        finally:
+            await servers.close()
+    error = str(caught.value)
+    assert "$LOGIN_ACCESS_TOKEN]/[redacted: $LOGIN_CLIENT_SECRET]" in error
+    assert not [each for each in (header, token, secret) if each in error]

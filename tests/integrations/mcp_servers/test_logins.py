@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx2
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth
+from msgspec.structs import replace
 
 from mudroom import ServerSpec
 from mudroom.integrations.mcp_servers.connection import Connection, ServerError
@@ -106,7 +111,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Generator[Guarded]:
 
 @pytest.fixture
 def guarded(process: Guarded, tmp_path: Path) -> Guarded:
-    process.control(ttl=3600, fail=0)
+    process.control(ttl=3600, fail=0, needed="", names=True)
     return Guarded(int(process.url.rpartition(":")[2]), tmp_path)
 
 
@@ -119,6 +124,138 @@ async def test_a_login_is_stored_privately_and_used_by_later_sessions(guarded: G
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     login = guarded.file.load()
     assert login and login.issuer.rstrip("/") == guarded.url
+
+
+async def test_a_call_that_needs_more_rights_gets_them_by_a_new_login(guarded: Guarded) -> None:
+    await guarded.log_in()
+    guarded.control(needed="write")
+    connection = guarded.connect()
+    try:
+        text = r"wants a login with more rights:? write\. Run: mudroom mcp login web"
+        with pytest.raises(ServerError, match=text):
+            await connection.call(ADD, {"a": 1, "b": 2}, print)
+        before = guarded.control()
+        await guarded.log_in()
+        result = await connection.call(ADD, {"a": 1, "b": 2}, print)
+    finally:
+        await connection.close()
+    assert result.content[0].text == "3"
+    login = guarded.file.load()
+    assert login and login.tokens
+    assert set(login.tokens["scope"].split()) == {"read", "write"}
+    assert login.needed_scope == ""
+    after = guarded.control()
+    assert after["authorize"] - before["authorize"] == 1
+    assert after["register"] == before["register"]
+
+
+async def test_scopes_that_the_server_did_not_name_need_a_login_with_those_of_the_configuration(
+    guarded: Guarded,
+) -> None:
+    await guarded.log_in()
+    guarded.control(needed="write", names=False)
+    text = r"login with more rights\. Run: mudroom mcp login web\. If .* `scopes` of its `oauth`"
+    with pytest.raises(ServerError, match=text):
+        await guarded.add()
+    login = guarded.file.load()
+    assert login and login.lacks_rights and login.needed_scope == ""
+    guarded.spec = replace(guarded.spec, oauth={"scopes": ["write"]})
+    before = guarded.control()
+    await guarded.log_in()
+    assert await guarded.add() == "3"
+    assert guarded.control()["authorize"] - before["authorize"] == 1
+    login = guarded.file.load()
+    assert login and login.tokens and not login.lacks_rights
+    assert set(login.tokens["scope"].split()) == {"read", "write"}
+
+
+async def test_a_refresh_keeps_the_rights_that_the_next_login_asks_for(guarded: Guarded) -> None:
+    guarded.control(ttl=-1)
+    await guarded.log_in()
+    guarded.control(ttl=3600)
+    login = guarded.file.load()
+    assert login
+    guarded.file.store(replace(login, needed_scope="write"))  # without the later `lacks_rights`
+    before = guarded.control()
+    assert await guarded.add() == "3"
+    login = guarded.file.load()
+    assert login and login.needed_scope == "write"
+    guarded.file.store(replace(login, expires_at=1.0))
+    await guarded.log_in()
+    after = guarded.control()
+    assert after["refresh"] - before.get("refresh", 0) == 2
+    assert after["authorize"] - before["authorize"] == 1
+    login = guarded.file.load()
+    assert login and login.tokens
+    assert set(login.tokens["scope"].split()) == {"read", "write"}
+    assert login.needed_scope == ""
+
+
+async def test_a_login_after_a_refused_refresh_asks_for_the_rights_of_before_too(
+    guarded: Guarded,
+) -> None:
+    guarded.control(ttl=-1)
+    await guarded.log_in()
+    guarded.control(ttl=3600, forget=True)
+    login = guarded.file.load()
+    assert login
+    guarded.file.store(replace(login, lacks_rights=True, needed_scope="write"))
+    await guarded.log_in()
+    login = guarded.file.load()
+    assert login and login.tokens
+    assert set(login.tokens["scope"].split()) == {"read", "write"}
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [
+        "Bearer",
+        'Bearer scope="a", error="e"',
+        "Bearer error=e, scope=a",
+        'Bearer error_description="it needs scope=a", error="e"',
+        'Bearer error_description="it needs, scope=a, \\"b\\"", scope="c"',
+        'Bearer x-scope="a", resource_metadata="http://here/scope=a"',
+        'Basic realm="a", Bearer scope="b", Digest realm="c"',
+        "Negotiate YWJj==",
+    ],
+)
+def test_the_rights_of_a_login_leave_the_rest_of_a_challenge_alone(challenge: str) -> None:
+    with_rights = oauth.put_scope_first(challenge, "read write")
+    response = httpx2.Response(401, headers={"WWW-Authenticate": with_rights})
+    assert extract_scope_from_www_auth(response) == "read write"
+    before = httpx2.Response(401, headers={"WWW-Authenticate": challenge})
+    for name in ("error", "resource_metadata"):
+        value = extract_field_from_www_auth(before, name)
+        assert extract_field_from_www_auth(response, name) == value
+    assert with_rights.removeprefix('Bearer scope="read write", ').endswith(challenge)
+
+
+async def test_a_login_asks_for_the_scopes_of_the_configuration(guarded: Guarded) -> None:
+    guarded.spec = replace(guarded.spec, oauth={"scopes": ["read", "write"]})
+    await guarded.log_in()
+    login = guarded.file.load()
+    assert login and login.tokens
+    assert login.tokens["scope"] == "read write"
+
+
+@pytest.mark.skipif(not os.environ.get("MUDROOM_LONG"), reason="takes 6 s")
+async def test_a_login_waits_for_a_busy_server(tmp_path: Path) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        await asyncio.sleep(6.0)
+        return web.json_response({"jsonrpc": "2.0", "id": 1, "result": {}})
+
+    app = web.Application()
+    app.router.add_post("/mcp", answer)
+    async with TestServer(app) as running:
+        port = running.make_url("").port
+        assert port
+        guarded = Guarded(port, tmp_path)
+
+        async def refuse(*_: object) -> Any:
+            raise AssertionError
+
+        login = oauth.log_in(guarded.spec, guarded.file, oauth.NO_PORT, refuse, refuse)
+        assert await login is False
 
 
 async def test_an_expired_token_is_refreshed_and_the_new_one_is_kept(guarded: Guarded) -> None:

@@ -33,9 +33,13 @@ class CuttingProxy:
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
+        self.cut_all()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+    def cut_all(self) -> None:
+        """Cut all connections."""
         for link in self._links:
             link.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
 
     def take_fault(self, chunk: bytes) -> str:
         """Return what happens to a message, "" for nothing."""
@@ -50,7 +54,11 @@ class CuttingProxy:
         link.add_done_callback(self._links.discard)
 
     async def _link(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # the server has ended
+            to_client.close()
+            return
         link = _Link(self)
         tasks = [
             asyncio.create_task(link.send(client, to_server)),

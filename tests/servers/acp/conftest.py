@@ -10,44 +10,48 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import schema
 from tests.waiting import SECONDS
 
 from mudroom import Session
 from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.ports import Approver
+from mudroom.cli.actions.acp.command_line import fetch_server_prompt, list_server_prompts
 from mudroom.permissions.approved_rules import load_approved
 from mudroom.permissions.rules import Permissions
 from mudroom.servers.acp.server import AcpServer
 from mudroom.servers.acp.setup import (
     CommandLine,
-    FilePrompt,
     PlannedSession,
     RecordedSession,
     SessionPlan,
 )
+from mudroom.servers.file_prompts import FilePrompt
 from mudroom.testing import ScriptedModel
 
 Line = dict[str, Any]
 NEW_UPDATES = ("subagent_update", "session_message", "notice", "compaction_update")
 """Updates that the Python package does not have yet."""
 
-RESULTS: dict[str, Any] = {
-    "initialize": schema.InitializeResponse,
-    "session/new": schema.NewSessionResponse,
-    "session/load": schema.LoadSessionResponse,
-    "session/list": schema.ListSessionsResponse,
-    "session/prompt": schema.PromptResponse,
-    "session/set_config_option": schema.SetSessionConfigOptionResponse,
+RESULTS: dict[str, str] = {
+    "initialize": "InitializeResponse",
+    "session/new": "NewSessionResponse",
+    "session/load": "LoadSessionResponse",
+    "session/list": "ListSessionsResponse",
+    "session/prompt": "PromptResponse",
+    "session/set_config_option": "SetSessionConfigOptionResponse",
 }
-"""Models of the package for the results of requests."""
+"""Names of the package's models for the results of requests."""
 
-ELICITATIONS = (
-    schema.CreateUrlSessionElicitationRequest,
-    schema.CreateFormSessionElicitationRequest,
-)
-"""Models of the package for questions with an address and with a form."""
+ELICITATIONS = ("CreateUrlSessionElicitationRequest", "CreateFormSessionElicitationRequest")
+"""Names of the package's models for questions with an address and with a form."""
+
+
+def check_with_package(model: str, value: object) -> None:
+    """Check a value with a model of the Python package, whose import takes more than a second."""
+    from acp import schema
+
+    getattr(schema, model).model_validate(value)
 
 
 class Editor:
@@ -60,6 +64,9 @@ class Editor:
     Attributes:
         answers: chooses the answer to a question about a call; None never answers.
         fill: returns the result or the error of a question of an MCP server.
+        give: returns the result or the error of a request for the text of a file; None never
+            answers.
+        reads_unsaved: the server was started with --unsaved.
         requests: the questions so far.
     """
 
@@ -71,6 +78,8 @@ class Editor:
         self.requests: list[Line] = []
         self.answer: Callable[[Line], str | None] = lambda _: "allow"
         self.fill: Callable[[Line], Line] = lambda _: {"result": {"action": "decline"}}
+        self.give: Callable[[Line], Line] | None = None
+        self.reads_unsaved = False
         self.prompts: list[FilePrompt] = []
         self.has_model = True
         self.home = str(folder / "home")
@@ -89,6 +98,7 @@ class Editor:
         rules = load_approved(self.home, plan.cwd)
         permissions = Permissions(rules=rules, mode=mode, can_ask=True)
         options: Line = {"model": plan.model or self.model, "sandbox": "off"} | self._options
+        options |= {"tools": plan.tools} if plan.tools else {}
         session = Session(
             cwd=plan.cwd,
             home=self.home,
@@ -120,11 +130,14 @@ class Editor:
         command_line = CommandLine(
             prepare=self.prepare,
             load_prompts=lambda _: self.prompts,
+            list_server_prompts=list_server_prompts,
+            fetch_server_prompt=fetch_server_prompt,
             list_models=lambda: ["offline"],
             list_sessions=list_sessions,
             delete_session=delete_session,
             has_model=lambda _: self.has_model,
             preload=lambda: None,
+            reads_unsaved=self.reads_unsaved,
         )
         server = AcpServer(command_line, self._receive, self.notices.append)
         running = asyncio.create_task(server.serve(self._read()))
@@ -221,6 +234,8 @@ class Editor:
                 self.choose(line, choice)
         elif line.get("method") == "elicitation/create":
             self.send(id=line["id"], **self.fill(line["params"]))
+        elif line.get("method") == "fs/read_text_file" and self.give:
+            self.send(id=line["id"], **self.give(line["params"]))
         task = asyncio.create_task(self._notify())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -239,14 +254,16 @@ class Editor:
         if method == "session/update":
             kind = line["params"]["update"]["sessionUpdate"]
             if kind not in NEW_UPDATES:
-                schema.SessionNotification.model_validate(line["params"])
+                check_with_package("SessionNotification", line["params"])
         elif method == "elicitation/create":
-            is_form = line["params"]["mode"] == "form"
-            ELICITATIONS[is_form].model_validate(line["params"])
+            is_form = bool(line["params"]["mode"] == "form")
+            check_with_package(ELICITATIONS[is_form], line["params"])
+        elif method == "fs/read_text_file":
+            check_with_package("ReadTextFileRequest", line["params"])
         elif method == "session/request_permission":
-            schema.RequestPermissionRequest.model_validate(line["params"])
+            check_with_package("RequestPermissionRequest", line["params"])
         elif "result" in line and (model := RESULTS.get(self._methods[line["id"]])):
-            model.model_validate(line["result"])
+            check_with_package(model, line["result"])
         else:
             assert method == "$/cancel_request" or "result" in line or "error" in line
 

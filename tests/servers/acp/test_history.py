@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -62,6 +65,23 @@ def join_chunks(updates: list[Line]) -> list[Any]:
     return joined
 
 
+@contextmanager
+def count_functions() -> Generator[Callable[[], int]]:
+    """Count the functions of Python that are entered in the block."""
+    count = 0
+
+    def notice(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    profiler = sys.getprofile()
+    sys.setprofile(notice)
+    try:
+        yield lambda: count
+    finally:
+        sys.setprofile(profiler)
+
+
 async def test_a_loaded_session_shows_what_was_shown_live(make_editor: MakeEditor) -> None:
     editor = make_editor(act)
     async with editor.serve():
@@ -79,6 +99,30 @@ async def test_a_loaded_session_shows_what_was_shown_live(make_editor: MakeEdito
     assert len(live) == 4
     assert editor.join_text(session, "user_message_chunk") == json.dumps(TREE)
     assert loaded["modes"]["currentModeId"] == "default"
+
+
+async def test_the_work_of_a_load_grows_with_its_calls_and_not_faster(
+    make_editor: MakeEditor,
+) -> None:
+    child: Line = {"tools": 20, "end": "answer", "background": False, "children": []}
+    work: list[int] = []
+    shown: list[int] = []
+    editor = make_editor(act)
+    async with editor.serve():
+        for children in (2, 2, 10):  # the first load imports modules
+            tree: Line = {**child, "tools": 0, "children": [child] * children}
+            session = await editor.open()
+            await editor.ask(session, json.dumps(tree))
+            await editor.request("session/close", sessionId=session)
+            editor.lines.clear()
+            with count_functions() as count:
+                await editor.request(
+                    "session/load", sessionId=session, cwd=str(editor.folder), mcpServers=[]
+                )
+            work.append(count())
+            shown.append(len(editor.list_updates("tool_call_update")))
+    assert shown[2] == 5 * shown[1]
+    assert work[2] < 5 * work[1]
 
 
 async def test_a_resumed_session_shows_nothing_and_knows_the_conversation(

@@ -6,11 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.integrations.mcp_servers.servers import make_quick
+from tests.waiting import wait_until
 
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import AssistantMessage, StopReason, TextBlock, ThinkingBlock
+from mudroom._core.runs import Reason, Report
 from mudroom.errors import ModelRefused
-from mudroom.servers.acp.setup import FilePrompt
+from mudroom.servers.acp.stop_reasons import describe_failure
+from mudroom.servers.file_prompts import FilePrompt
 from mudroom.testing import Request, call
 
 from .conftest import Line, MakeEditor
@@ -116,6 +120,11 @@ async def test_limits_and_refusals_have_their_stop_reasons(
     assert result["stopReason"] == expected, result
 
 
+def test_a_run_that_ended_without_an_error_says_why_in_words() -> None:
+    report = Report[Any](run_id="1", text="", reason=Reason.LOOP)
+    assert describe_failure(report) == "The run repeated itself and was stopped."
+
+
 async def test_a_failed_model_is_an_error_and_the_session_goes_on(make_editor: MakeEditor) -> None:
     def answer(request: Request) -> Any:
         return ModelRefused("the model failed") if "Fail." in str(request.messages[-1]) else "Fine."
@@ -213,7 +222,12 @@ async def test_attachments_reach_the_model(make_editor: MakeEditor) -> None:
 async def test_prompts_of_files_are_commands(make_editor: MakeEditor) -> None:
     editor = make_editor(["One.", "Two."])
     editor.prompts = [
-        FilePrompt(name="fix", description="fix it", format_prompt=lambda words: f"Fix {words}!")
+        FilePrompt(
+            name="fix",
+            description="fix it",
+            format_prompt=lambda words: f"Fix {words}!",
+            find_problem=lambda: "",
+        )
     ]
     async with editor.serve():
         session = await editor.open()
@@ -225,6 +239,66 @@ async def test_prompts_of_files_are_commands(make_editor: MakeEditor) -> None:
     prompts = [str(request.messages[-1]) for request in editor.model.requests]
     assert "Fix the door!" in prompts[0]
     assert "/other the door" in prompts[1]
+
+
+async def test_a_prompt_file_without_a_text_says_why(make_editor: MakeEditor) -> None:
+    editor = make_editor([])
+    editor.prompts = [
+        FilePrompt(
+            name="fix",
+            description="",
+            format_prompt=lambda _: "",
+            find_problem=lambda: "line 1: the text has no end",
+        )
+    ]
+    async with editor.serve():
+        session = await editor.open()
+        await editor.wait_until(lambda: editor.list_updates("available_commands_update"))
+        error = await editor.ask(session, "/fix")
+    assert "/fix has no prompt: line 1: the text has no end" in error["message"]
+
+
+async def test_prompts_of_servers_are_commands_as_soon_as_they_are_known(
+    make_editor: MakeEditor,
+) -> None:
+    editor = make_editor(["One."])
+    spec = make_quick(fault="offers")
+    server = {"name": "quick", "command": spec.command, "args": list(spec.args), "env": []}
+    async with editor.serve():
+        session = await editor.open(mcpServers=[server])
+        await editor.wait_until(lambda: editor.list_updates("available_commands_update"))
+        missing = await editor.ask(session, "/mcp__quick__summarize")
+        unknown = await editor.ask(session, "/mcp__quick__summarise x")
+        await editor.ask(session, "/mcp__quick__summarize parsers 'very short'")
+    assert "Write: /mcp__quick__summarize TOPIC [TONE]" in missing["message"]
+    assert "mcp__quick__summarize" in unknown["message"]
+    (request,) = editor.model.requests
+    text = str(request.messages[-1])
+    assert "Summarize {'topic': 'parsers', 'tone': 'very short'} @agent-explore" in text
+    first, *_, last = editor.list_updates("available_commands_update")
+    assert first["availableCommands"] == []
+    assert last["availableCommands"] == [
+        {
+            "name": "mcp__quick__summarize",
+            "description": "Summarize a topic.",
+            "input": {"hint": "TOPIC [TONE]"},
+        },
+        {"name": "mcp__quick__second", "description": "mcp__quick__second"},
+    ]
+
+
+async def test_a_cancel_ends_the_wait_for_the_prompt_of_a_server(make_editor: MakeEditor) -> None:
+    editor = make_editor(["One."])
+    spec = make_quick(fault="late")
+    server = {"name": "quick", "command": spec.command, "args": list(spec.args), "env": []}
+    async with editor.serve() as serving:
+        session = await editor.open(mcpServers=[server])
+        number = editor.start_prompt(session, "/mcp__quick__summarize parsers")
+        await wait_until(lambda: serving._sessions[session]._fetching)
+        editor.notify("session/cancel", sessionId=session)
+        answer = await editor.wait_for_answer(number)
+        assert (await editor.ask(session, "Hello."))["stopReason"] == "end_turn"
+    assert answer["result"] == {"stopReason": "cancelled"}
 
 
 async def test_a_model_is_chosen_and_a_wrong_one_is_an_error(make_editor: MakeEditor) -> None:

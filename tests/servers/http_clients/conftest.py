@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from mudroom.journals.sessions import open_store
 from mudroom.permissions.rules import Permissions
 from mudroom.servers.http.records.state_file import StateFile
 from mudroom.servers.http.records.tokens import TokenRecords
-from mudroom.servers.http.server import HttpServer, ServerAddress
+from mudroom.servers.http.server import HttpServer
 from mudroom.servers.http.setup import (
     CommandLine,
     ListedAgent,
@@ -30,6 +30,7 @@ from mudroom.servers.http.setup import (
     ServerOptions,
     SessionPlan,
 )
+from mudroom.servers.listening import ServerAddress
 from mudroom.testing import ScriptedModel
 
 Line = dict[str, Any]
@@ -177,6 +178,10 @@ class Site:
         """Make a token."""
         return self.tokens.add(owner, **fields)[1]
 
+    def close(self) -> None:
+        """Close the file with the tokens."""
+        self._state.close()
+
     def prepare(self, plan: SessionPlan, approver: Approver, store: SessionStore) -> PlannedSession:
         """Make the session of a plan, as the command line does."""
         self.plans.append(plan)
@@ -222,10 +227,13 @@ MakeSite = Callable[..., Site]
 
 
 @pytest.fixture
-def make_site(tmp_path: Path) -> MakeSite:
-    """Return a function that makes a server with a script of the model."""
+def make_site(tmp_path: Path) -> Iterator[MakeSite]:
+    """Yield a function that makes a server with a script of the model."""
+    with ExitStack() as stack:
 
-    def make(script: Any, *, options: Line | None = None, **session_options: Any) -> Site:
-        return Site(tmp_path, script, options or {}, session_options)
+        def make(script: Any, *, options: Line | None = None, **session_options: Any) -> Site:
+            site = Site(tmp_path, script, options or {}, session_options)
+            stack.callback(site.close)
+            return site
 
-    return make
+        yield make

@@ -19,7 +19,7 @@ from mudroom.testing import Request
 from .conftest import MakeSite
 
 Schema = dict[str, Any]
-EXAMPLES = 2_000 if os.environ.get("MUDROOM_LONG") else 60
+EXAMPLES = 2_000 if os.environ.get("MUDROOM_LONG") else 150
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: (
@@ -64,6 +64,17 @@ def make_values(schema: Schema, components: Schema) -> st.SearchStrategy[Any]:
             return ANY
 
 
+def make_form(value: Any) -> bytes:
+    """Return a form with the fields of an object, or with one field."""
+    fields = cast("Schema", value) if isinstance(value, dict) else {"x": value}
+    parts: list[str] = []
+    for name, field in fields.items():
+        header = f'Content-Disposition: form-data; name="{quote(name, errors="replace")}"'
+        text = field if isinstance(field, str) else json.dumps(field)
+        parts.append(f"--b\r\n{header}\r\n\r\n{text}\r\n")
+    return "".join([*parts, "--b--\r\n"]).encode("utf-8", "replace")
+
+
 def make_requests(description: Schema) -> st.SearchStrategy[tuple[str, str, Schema, Any]]:
     """Return requests: method, path, parameters, body."""
     components = description["components"]["schemas"]
@@ -79,8 +90,12 @@ def make_requests(description: Schema) -> st.SearchStrategy[tuple[str, str, Sche
             }
             body: st.SearchStrategy[Any] = st.none()
             if "requestBody" in operation:
-                content = operation["requestBody"]["content"]["application/json"]
-                body = make_values(content["schema"], components)
+                content = operation["requestBody"]["content"]
+                form = content.get("multipart/form-data")
+                schema = (form or content.get("application/json"))["schema"]
+                body = make_values(schema, components)
+                if form:
+                    body = body.map(make_form)
             some = st.fixed_dictionaries({}, optional=parameters)
             kinds.append(st.tuples(st.just(method.upper()), st.just(path), some, body))
     return st.one_of(kinds)
@@ -125,7 +140,13 @@ async def test_random_requests_never_fail_the_server(make_site: MakeSite) -> Non
     async with site.connect(scopes=("read", "run", "answer", "admin")) as client:
         description = await client.get("/openapi.json")
         session = (await client.create())["id"]
-        names = {"session": session, "model": "mudroom", "response": "resp_x"}
+        names = {
+            "session": session,
+            "model": "mudroom",
+            "response": "resp_x",
+            "file": "file-x",
+            "batch": "batch_x",
+        }
         statuses: set[int] = set()
         loop = asyncio.get_running_loop()
 
@@ -138,8 +159,10 @@ async def test_random_requests_never_fail_the_server(make_site: MakeSite) -> Non
                 if name[0].islower()
             )
             url = f"{path.format(**names)}?{query}"
-            data = json.dumps(body).encode() if body is not None else None
-            status, value = await client.send(method, url, data)
+            is_form = isinstance(body, bytes)
+            kind = "multipart/form-data; boundary=b" if is_form else "application/json"
+            data = body if is_form or body is None else json.dumps(body).encode()
+            status, value = await client.send(method, url, data, **{"Content-Type": kind})
             assert status < 500, (method, url, body, value)
             if status >= 400:
                 assert value["error"]["message"]

@@ -32,14 +32,19 @@ async def read_until_cut(client: Client, session: str, events: list[Line]) -> No
         pass
 
 
+@pytest.fixture(scope="module", params=["files", "database"])
+def store_flags(request: pytest.FixtureRequest) -> list[str]:
+    """Return the flags for a store. A database server is there before the test begins."""
+    if request.param == "files":
+        return []
+    return ["--store", request.getfixturevalue("postgres_server").get_empty_database()]
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("store", ["files", "database"])
 async def test_sessions_of_a_killed_server_continue_in_a_new_one(
-    tmp_path: Path, store: str, request: pytest.FixtureRequest
+    tmp_path: Path, store_flags: list[str]
 ) -> None:
-    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS)]
-    if store == "database":
-        flags += ["--store", request.getfixturevalue("postgres_url")]
+    flags = ["--parallel", str(SESSIONS + 1), "--parallel-owner", str(SESSIONS), *store_flags]
     working = 0
     all_work = asyncio.Event()
     is_dead = False

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.waiting import SECONDS
+from tests.waiting import SECONDS, wait_until
 
 from mudroom.journals.sessions import open_store
 from mudroom.servers.http.hosted_session import HostedSession
@@ -246,12 +246,17 @@ async def test_a_client_answers_questions(make_site: MakeSite) -> None:
 
 async def test_a_question_without_an_answer_is_denied(make_site: MakeSite) -> None:
     script = [[call("write", file_path="f.md", content="x")], "Done."]
-    site = make_site(script, options={"answer_seconds": 0.05})
+    site = make_site(script, options={"answer_seconds": 0.0, "idle_seconds": 0.0})
     async with site.connect() as client:
         session = (await client.create(prompt="Write."))["id"]
         await client.finish(session)
         decided = await client.list_events(session, "?kinds=permission_decided")
-        assert decided[0]["answer"] == "no one answered within 0.05 s"
+        assert decided[0]["answer"] == "no one answered within 0 s"
+        server = site.server
+        await wait_until(lambda: server and not server._hosts.count_open())
+        with closing(sqlite3.connect(Path(site.home, "serve.sqlite3"))) as connection:
+            noted = connection.execute("SELECT asking FROM sessions").fetchall()
+        assert noted == [("",)], "other processes do not show a question that is closed"
 
 
 async def test_outputs_are_emitted(make_site: MakeSite) -> None:

@@ -15,7 +15,7 @@ from tests.waiting import SECONDS, wait_until
 from mudroom import Usage
 from mudroom._core.messages import AssistantMessage, TextBlock
 from mudroom.errors import MudroomError
-from mudroom.servers.http.fair_slots import FairSlots
+from mudroom.servers.fair_slots import FairSlots
 from mudroom.servers.http.records.spending import Amounts, SpendingRecords
 from mudroom.servers.http.records.state_file import StateFile
 from mudroom.testing import Request, call

@@ -51,3 +51,21 @@ def test_an_error_of_a_change_is_told_though_sqlite_has_ended_the_transaction(
         assert state.run_now(count_tables) == 0
     finally:
         state.close()
+
+
+def test_a_file_of_an_earlier_version_gets_the_tables_of_batches(tmp_path: Path) -> None:
+    StateFile(str(tmp_path)).close()
+    path = tmp_path / "serve.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "DROP TABLE files; DROP TABLE batches;"
+            "ALTER TABLE sessions DROP COLUMN asking; PRAGMA user_version = 1"
+        )
+        connection.execute("INSERT INTO spending VALUES ('ada', '2026-11-01', 1.5, 7)")
+    connection.close()
+    state = StateFile(str(tmp_path))
+    try:
+        read = "SELECT (SELECT usd FROM spending), (SELECT count(*) FROM batches)"
+        assert state.read_now(lambda each: each.execute(read).fetchone()) == (1.5, 0)
+    finally:
+        state.close()

@@ -6,14 +6,17 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
+import httpx2
 import mcp_types
 import pytest
 from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from msgspec.structs import replace
 from tests.waiting import SECONDS
@@ -21,12 +24,18 @@ from tests.waiting import SECONDS
 from mudroom import Permissions, Session
 from mudroom._core.agents import Mode
 from mudroom._core.ports import Approver
+from mudroom.servers.http.records.state_file import StateFile
+from mudroom.servers.http.records.tokens import TokenRecords
 from mudroom.servers.line_input import LineInput
+from mudroom.servers.line_output import LineOutput
+from mudroom.servers.listening import ListenOptions, ServerAddress
+from mudroom.servers.mcp.host_tokens import find_owner
 from mudroom.servers.mcp.server import McpServer, ServerOptions
 from mudroom.servers.mcp.stdio import MessageWriter
 from mudroom.servers.mcp.stdio_claim import Pipes
 from mudroom.testing import ScriptedModel
 
+EXTENSION = "io.modelcontextprotocol/tasks"
 ERAS = ("2026-07-28", "legacy")
 """Modes of the client: the newer revision, and that with a handshake."""
 
@@ -93,6 +102,63 @@ class McpHost:
                 yield client
 
 
+class HttpHost:
+    """A server at an address of loopback, and the hosts that connect to it.
+
+    Attributes:
+        url: address of the server.
+    """
+
+    def __init__(self, host: McpHost, home: Path) -> None:
+        self._host = host
+        self._home = home
+        self.url = ""
+
+    def make_token(self, owner: str, **fields: Any) -> str:
+        """Return a new token of an owner."""
+        with closing(StateFile(str(self._home))) as state:
+            return TokenRecords(state).add(owner, **fields)[1]
+
+    @asynccontextmanager
+    async def serve(self, **options: Any) -> AsyncGenerator[HttpHost]:
+        """Run the server. `options`: where it listens."""
+        opened = asyncio.Event()
+
+        def note(address: ServerAddress) -> None:
+            self.url = address.url
+            opened.set()
+
+        with closing(StateFile(str(self._home))) as state:
+            server = McpServer(
+                self._host._make_session, self._host._options, self._host.notices.append
+            )
+            running = asyncio.create_task(
+                server.serve_http(
+                    ListenOptions(port=0, **options),
+                    partial(find_owner, TokenRecords(state)),
+                    note,
+                )
+            )
+            waiting = asyncio.create_task(opened.wait())
+            try:
+                await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                yield self
+            finally:
+                waiting.cancel()
+                server.stop()
+                async with asyncio.timeout(SECONDS):
+                    await running
+
+    @asynccontextmanager
+    async def connect(self, token: str, era: str = ERAS[0], **more: Any) -> AsyncGenerator[Client]:
+        """Connect a client. `more`: callbacks of the client."""
+        headers = {"Authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=SECONDS) as http:
+            transport = streamable_http_client(self.url, http_client=http)
+            async with Client(transport, mode=era, **more) as client:
+                yield client
+
+
 def get_text(result: mcp_types.CallToolResult) -> str:
     """Return the text of a result."""
     block = result.content[0]
@@ -117,7 +183,7 @@ def _close(descriptor: int) -> None:
 async def _open_pipes(reads: int, writes: int) -> AsyncGenerator[Any]:
     """Yield the streams of a client at two pipes."""
     sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    writer = MessageWriter(writes, lambda _: None)
+    writer = MessageWriter(LineOutput(writes, lambda _: None))
 
     async def read() -> None:
         async with sender:
@@ -135,17 +201,25 @@ async def _open_pipes(reads: int, writes: int) -> AsyncGenerator[Any]:
 
 
 class RawHost:
-    """A host that writes any bytes and reads the messages of the server."""
+    """A host that writes any bytes and reads the messages of the server.
+
+    Attributes:
+        texts: lines of the server that are no messages.
+    """
 
     def __init__(self, reads: int, writes: int) -> None:
         self.messages: list[dict[str, Any]] = []
+        self.texts: list[bytes] = []
         self._writes = writes
         self._arrived = asyncio.Condition()
         self._reading = asyncio.create_task(self._read(reads))
 
     async def _read(self, reads: int) -> None:
         async for line in LineInput(reads).read():
-            self.messages.append(json.loads(line))
+            try:
+                self.messages.append(json.loads(line))
+            except ValueError:
+                self.texts.append(line)
             async with self._arrived:
                 self._arrived.notify_all()
 
@@ -191,6 +265,60 @@ class RawHost:
         await asyncio.gather(self._reading, return_exceptions=True)
 
 
+class TaskHost(RawHost):
+    """A host of the newer revision that declares tasks."""
+
+    _count = 0
+    _seen = 0
+
+    async def ask(self, method: str, *, declares: bool = True, **params: Any) -> dict[str, Any]:
+        """Send a request and return its answer."""
+        self._count += 1
+        extensions: dict[str, Any] = {EXTENSION: {}} if declares else {}
+        capabilities: dict[str, Any] = {"extensions": extensions, "elicitation": {"form": {}}}
+        meta: dict[str, Any] = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+        }
+        await self.write(
+            {
+                "jsonrpc": "2.0",
+                "id": self._count,
+                "method": method,
+                "params": {**params, "_meta": meta},
+            }
+        )
+        return await self.wait_for(self._count)
+
+    async def start(self, prompt: str) -> dict[str, Any]:
+        """Give a task; return its first state."""
+        answer = await self.ask("tools/call", name="task", arguments={"prompt": prompt})
+        return answer["result"]
+
+    async def get(self, task: str) -> dict[str, Any]:
+        """Return the state of a task."""
+        return (await self.ask("tasks/get", taskId=task))["result"]
+
+    async def wait_for_state(self, status: str) -> dict[str, Any]:
+        """Return the next state that the server sends, once one has a status."""
+        async with asyncio.timeout(SECONDS), self._arrived:
+            while True:
+                while self._seen < len(self.messages):
+                    message = self.messages[self._seen]
+                    self._seen += 1
+                    is_state = message.get("method") == "notifications/tasks"
+                    if is_state and message["params"]["status"] == status:
+                        return message["params"]
+                await self._arrived.wait()
+
+    async def wait(self, task: str, status: str) -> dict[str, Any]:
+        """Return the state of a task once it has a status."""
+        while (state := await self.get(task))["status"] != status:
+            assert state["status"] in ("working", "input_required"), state
+            await asyncio.sleep(0.01)
+        return state
+
+
 def _write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
@@ -212,5 +340,15 @@ def make_host(tmp_path: Path) -> MakeHost:
             cwd=str(folder), home=str(tmp_path / "home"), permissions=permissions
         )
         return McpHost(folder, script, replace(chosen, **options), **(session or {}))
+
+    return make
+
+
+@pytest.fixture
+def make_http_host(make_host: MakeHost, tmp_path: Path) -> Callable[..., HttpHost]:
+    """Return a function that makes a host over HTTP with a script of the model."""
+
+    def make(*arguments: Any, **options: Any) -> HttpHost:
+        return HttpHost(make_host(*arguments, **options), tmp_path / "home")
 
     return make

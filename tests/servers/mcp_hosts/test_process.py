@@ -8,21 +8,26 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
 from tests.waiting import SECONDS, is_alive, wait_until
 
 from mudroom import Session
 from mudroom._core.messages import ToolCallBlock
 from mudroom.events import RunFinished, RunStarted
 from mudroom.journals.sessions import open_store, read_events
+from mudroom.servers.http.records.state_file import StateFile
+from mudroom.servers.http.records.tokens import TokenRecords
 from mudroom.testing import ModelServer, ServerRequest
 from mudroom.testing.model_server import ServerAnswer
 
-from .conftest import RawHost
+from .conftest import TaskHost
 
 END_SECONDS = 3.0
 """Longest time from the end of the input to the end of the server."""
@@ -61,7 +66,7 @@ class Process:
         self.process = process
         self.environ = dict(environ)
         self.home = home
-        self.raw = RawHost(process.stdout.fileno(), process.stdin.fileno())
+        self.raw = TaskHost(process.stdout.fileno(), process.stdin.fileno())
 
     async def wait(self) -> int:
         """Wait for the end of the process and return its exit code."""
@@ -84,14 +89,15 @@ async def run_command(request: ServerRequest) -> ServerAnswer:
 
 
 @asynccontextmanager
-async def start_with_model(folder: Path) -> AsyncGenerator[Process]:
+async def start_with_model(folder: Path, *, shakes_hands: bool = True) -> AsyncGenerator[Process]:
     """Start a server whose model runs the commands of prompts."""
     arguments = ("-m", "anthropic:claude", "--sandbox", "off")
     async with ModelServer(run_command) as model:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": model.url}
         mode = "bypassPermissions"
         async with start(folder, *arguments, "--permission-mode", mode, **environ) as server:
-            await server.raw.shake_hands()
+            if shakes_hands:
+                await server.raw.shake_hands()
             yield server
 
 
@@ -179,6 +185,34 @@ async def test_options_and_errors_of_the_command(tmp_path: Path) -> None:
         assert await server.wait() == 2
         assert server.process.stderr
         assert b"'deep' is no number ($MUDROOM_MCP_NESTING)" in server.process.stderr.read()
+
+
+async def test_the_command_serves_over_http_until_a_signal(tmp_path: Path) -> None:
+    async with start(tmp_path, "--listen", "127.0.0.1:0") as server:
+        assert server.process.stderr
+        line = await asyncio.to_thread(server.process.stderr.readline)
+        while b"no host can use it yet" not in line:
+            assert line
+            line = await asyncio.to_thread(server.process.stderr.readline)
+        await wait_until(lambda: server.raw.texts)
+        url = server.raw.texts[0].decode().strip()
+        with closing(StateFile(str(server.home))) as state:
+            token = TokenRecords(state).add("alice")[1]
+        headers = {"Authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(headers=headers, timeout=SECONDS) as http:
+            async with Client(streamable_http_client(url, http_client=http)) as client:
+                result = await client.call_tool("task", {"prompt": "How many files?"})
+        server.process.send_signal(signal.SIGTERM)
+        assert await server.wait() == 128 + signal.SIGTERM
+    assert url.endswith("/mcp")
+    assert not result.is_error
+
+
+def test_flags_of_http_need_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+    from mudroom.cli.main import run
+
+    assert run(["mcp", "serve", "--host-name", "box"]) == 2
+    assert "these flags are for HTTP. Add --listen HOST:PORT." in capsys.readouterr().err
 
 
 def test_without_the_package_the_error_says_what_to_install(

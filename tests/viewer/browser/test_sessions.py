@@ -134,7 +134,7 @@ async def test_two_sessions_are_compared(page: Page, tmp_path: Path) -> None:
             "Object.fromEntries([...document.querySelectorAll('.numbers tbody tr')].map(row =>"
             " [row.cells[0].textContent, [...row.cells].slice(1).map(each => each.textContent)]))"
         )
-        assert rows["outcome"] == ["failed", "Done", ""]
+        assert rows["outcome"] == ["Failed", "Done", ""]
         assert rows["time"] == ["2.0s", "1.0s", "−50%"]
         assert rows["cost"] == ["$2.00", "$0.50", "−75%"]
         reports = "".join(await read_texts(page, ".texts .prose"))
@@ -183,10 +183,14 @@ async def test_an_unknown_session_is_an_error_not_an_empty_page(page: Page, tmp_
 async def test_the_start_of_an_id_opens_the_session(page: Page, tmp_path: Path) -> None:
     builder = build_session(1, "Plant roses", Reason.GOAL, 0.5)
     await write_session(tmp_path, builder)
+    other = SessionBuilder(session="7e55a1d0-0000-4000-8000-000000000002")
+    other.open_session()
+    await write_session(tmp_path, other)
     async with open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as address:
         await page.open(f"{address.url}#session={builder.session[:10]}&tab=ledger")
         await page.wait_until("app.isLoaded && app.fold.events > 0")
         assert await page.run("app.selection.session") == builder.session
         assert await page.run("app.selection.tab") == "ledger"
+        assert not any("limit=" in url for url in page.requested), "all sessions are read for one"
         page.errors.clear()  # the browser logs the answer 404 to the incomplete id
         await page.send("Page.navigate", url="about:blank")

@@ -32,7 +32,11 @@ async def test_a_session_opens_on_a_summary_with_the_figures_of_the_terminal(pag
         ledger = Ledger.from_events(script.events)
         saved = 1 - ledger.parent_tokens / ledger.without_children_tokens
         (share,) = await read_texts(page, ".share-saved b")
-        assert share == f"{saved:.0%}" and f"({saved:.0%} saved)" in describe_ledger(ledger)
+        assert share == f"{saved:.0%}" and f", {saved:.0%} less than" in describe_ledger(ledger)
+        (width,) = await page.run(
+            "[...document.querySelectorAll('.savedbar i')].map(i => i.style.width)"
+        )
+        assert float(width.rstrip("%")) == pytest.approx(100 * saved, abs=1)
         tiles = dict(
             zip(
                 await read_texts(page, ".tile span"),
@@ -101,6 +105,7 @@ async def test_one_failure_has_one_line_of_what_to_look_at_first(page: Page) -> 
     async with open_page(page, script):
         lines = await page.run("findAttention(app.fold).map(line => `${line.words}: ${line.more}`)")
         assert lines == [f"main 1.1 failed: {error}"]
+        assert (await read_texts(page, "#totals .bad")) == ["1error"]
         assert (await read_texts(page, "#title"))[-1] == "Why is it slow?"
 
 
@@ -119,14 +124,31 @@ async def test_each_of_several_prompts_has_the_share_that_its_children_saved(pag
     for event in script.events:
         ledgers.apply(event)
         if isinstance(event, RunFinished) and event.run in ("1", "2", "3"):
-            saved = re.search(r"\((\d+%) saved\)", describe_ledger(ledgers.prompt))
-            shares[event.run] = f" · {saved[1]} saved" if saved else ""
+            saved = re.search(r", (\d+%) less than", describe_ledger(ledgers.prompt))
+            shares[event.run] = f" · {saved[1]} less context" if saved else ""
     assert shares["1"] and shares["3"] and not shares["2"] and shares["1"] != shares["3"]
     async with open_page(page, script):
         ends = await read_texts(page, ".prompts .line em")
         assert len(ends) == 3
         for end, share in zip(ends, shares.values(), strict=True):
-            assert end.endswith(share) and ("saved" in end) == bool(share)
+            assert end.endswith(share) and ("less context" in end) == bool(share)
+
+
+async def test_a_long_session_lists_its_newest_prompts_and_all_on_request(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    for number in range(1, 16):
+        before = {"continues": str(number - 1)} if number > 1 else {}
+        script.start_run(str(number), f"Question {number}?", script.at, **before)
+        script.finish_run(str(number), script.at + 1, f"Answer {number}.")
+    async with open_page(page, script):
+        lines = await read_texts(page, ".prompts .line b")
+        assert (len(lines), lines[0], lines[-1]) == (12, "Question 4?", "Question 15?")
+        assert "newest 12 of 15 prompts" in "".join(await read_texts(page, ".prompts .note"))
+        await page.run("document.querySelector('.prompts .more').click()")
+        await page.wait_until("document.querySelectorAll('.prompts .line').length === 15")
+        assert await read_texts(page, ".prompts .note") == []
+        assert "Answer 15." in "".join(await read_texts(page, ".prompts .prose"))
 
 
 async def test_a_calm_session_says_that_nothing_failed(page: Page) -> None:
@@ -211,3 +233,17 @@ async def test_tabs_and_heads_of_cards_are_whole_in_each_window(page: Page, widt
         assert cut == []
         heights = "[...document.querySelectorAll('.callhead b')].map(each => each.offsetHeight)"
         assert max(await page.run(heights)) < 30, "the name of a card is broken into lines"
+
+
+async def test_a_session_says_that_it_loads_until_its_events_are_here(page: Page) -> None:
+    script = build_large_session()
+    async with open_page(page, script):
+        words = await page.run(
+            "(app.openSession(app.selection.session), ['title', 'totals', 'count', 'body']"
+            ".map(id => document.getElementById(id).textContent))"
+        )
+        loading = f"Loading session {script.session[:8]}…"
+        assert words == [loading, "", "", loading]
+        await page.wait_until("app.isLoaded && app.fold.runs.size > 1 && !app.frame")
+        assert "runs" in "".join(await read_texts(page, "#totals"))
+        assert "Loading" not in "".join(await read_texts(page, "#title, #body"))

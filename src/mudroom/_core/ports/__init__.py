@@ -7,15 +7,17 @@ from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVer
 from .board import Board
 from .clock import Clock
 from .environment import Environment, Environments
-from .hooks import HookCallback, HookFunction, Hooks, ToolHookDecision
+from .hooks import HookCallback, HookFunction, Hooks, MessageHookDecision, ToolHookDecision
 from .isolation import (
     MERGE,
     NO_CHOICE,
+    FilesLostError,
     Isolation,
     MergeChoice,
     MergeConflict,
     MergedFile,
     MergePlan,
+    SourceFacts,
 )
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
@@ -48,6 +50,7 @@ __all__ = [
     "Environments",
     "FileChangedError",
     "FileInfo",
+    "FilesLostError",
     "HookCallback",
     "HookFunction",
     "Hooks",
@@ -59,6 +62,7 @@ __all__ = [
     "MergeConflict",
     "MergePlan",
     "MergedFile",
+    "MessageHookDecision",
     "Model",
     "ModelConversation",
     "PermissionVerdict",
@@ -77,6 +81,7 @@ __all__ = [
     "SessionInfo",
     "SessionServers",
     "SessionStore",
+    "SourceFacts",
     "StreamChunk",
     "ToolContext",
     "ToolHookDecision",

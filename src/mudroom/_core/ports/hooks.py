@@ -70,6 +70,30 @@ class ToolHookDecision(Struct, frozen=True):
         check_hook_result("before_tool", self.arguments, dict)
 
 
+class MessageHookDecision(Struct, frozen=True):
+    """Decision of a hook about a message of the user to a run that works.
+
+    Arguments:
+        denial: reason for the user why the model does not get the message; "" lets it pass.
+        context: text for the model, after the message.
+
+    Example:
+        class NoKeys(Hooks):
+            async def on_message(self, brief, text):
+                if "sk-" in text:
+                    return MessageHookDecision(denial="Keys stay here.")
+
+        Session(hooks=NoKeys())
+    """
+
+    denial: str = ""
+    context: str = ""
+
+    def __post_init__(self) -> None:
+        for text in (self.denial, self.context):
+            check_hook_result("on_message", text, str)
+
+
 class Hooks:
     """Functions that the engine awaits. A subclass overrides those that it needs.
 
@@ -86,14 +110,26 @@ class Hooks:
     """
 
     async def on_session_start(self, source: str) -> None:
-        """Prepare for the session before its first run. `source`: "startup", "resume", "fork"."""
+        """Prepare for the session before its first run.
 
-    async def on_session_end(self) -> None:
-        """Finish, after the last run of the session in this process."""
+        Arguments:
+            source: "startup", "resume", "fork" or "clear"; see `Session.start_source`.
+        """
+
+    async def on_session_end(self, reason: str) -> None:
+        """Finish, after the last run of the session in this process.
+
+        Arguments:
+            reason: "clear", "resume", "prompt_input_exit" or "other"; see `Session.end_reason`.
+        """
 
     async def on_prompt(self, brief: Brief) -> str:
         """Return text to add to the prompt of a run without a parent, or ""."""
         return ""
+
+    async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
+        """Decide on a message of the user, right before the run reads it; None lets it pass."""
+        return None
 
     async def on_run_start(self, brief: Brief) -> str:
         """Return text to add to the prompt of a child run, or ""."""
@@ -145,6 +181,16 @@ class Hooks:
 
     async def before_compaction(self, brief: Brief) -> str:
         """Return text to add to the prompt of a run that summarises the conversation, or ""."""
+        return ""
+
+    async def after_compaction(self, brief: Brief) -> str:
+        """Return text to add to a conversation that the engine has just compacted, or "".
+
+        The next request of the same run has it. If the text is not recorded because the process
+        ends or the user interrupts the run, the engine calls this function again before that
+        request. After a compaction by the user this function is not called. `on_prompt` of the
+        next prompt returns the text.
+        """
         return ""
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
+from ...errors import WorkspaceError
 from ..merge_events import Overlap
 from ..runs import Work
 from .sandbox import Sandbox
@@ -94,6 +95,31 @@ class MergePlan(Struct, frozen=True):
     kept: tuple[str, ...] = ()
 
 
+class SourceFacts(Struct, frozen=True):
+    """What another machine must know of a folder to store files as this one does.
+
+    Arguments:
+        algorithm: hash of the ids, "sha1" or "sha256".
+        name: of the folder with the first ignore rules.
+        prefix: path of the files below it, "" or with "/" at the end.
+        excludes: ignore patterns that no file of the folder has, as in `.gitignore`.
+        ignore_files: contents of the ignore files above the files, by path below that folder.
+    """
+
+    algorithm: str
+    name: str
+    prefix: str
+    excludes: bytes
+    ignore_files: dict[str, bytes] = {}
+
+
+class FilesLostError(WorkspaceError):
+    """The files of a run are on another machine, and cannot be brought to where they are needed.
+
+    A run that this happens to ends with the reason LOST.
+    """
+
+
 class Isolation(Protocol):
     """The files of one environment as trees. The methods block: call them in a thread."""
 
@@ -108,6 +134,32 @@ class Isolation(Protocol):
 
     def store_files(self) -> str:
         """Store the present files; return the id of their tree. Raises WorkspaceError."""
+        ...
+
+    def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
+        """Return a tree without some files. `is_hidden`: tells them by their path."""
+        ...
+
+    def describe_source(self) -> SourceFacts:
+        """Return the facts about the folder of the session. Raises WorkspaceError."""
+        ...
+
+    def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
+        """Write a file with which trees travel to another machine. Raises WorkspaceError.
+
+        Arguments:
+            known: trees that the other machine has. path: of the new file.
+        """
+        ...
+
+    def add_work(self, run_id: str, work: Work, path: str) -> None:
+        """Store work that another machine sent, and keep it under the id of its run.
+
+        Arguments:
+            path: file of `pack_trees`.
+
+        Raises WorkspaceError if the file is damaged or lacks something.
+        """
         ...
 
     def find_work(self, run_id: str) -> Work | None:

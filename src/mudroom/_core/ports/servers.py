@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from ..tools import ToolResult
 from .tools import ToolServers
 
 ServerState = Literal["not started", "starting", "ready", "failed"]
@@ -24,6 +25,7 @@ class ServerStatus(Struct, frozen=True):
         pid: id of its process, None if none runs.
         starts: number of starts in this session.
         last_lines: end of its error output.
+        needs_login: whether it failed because it wants a login or a token.
 
     Example:
         statuses: tuple[ServerStatus, ...] = session.mcp_servers
@@ -39,6 +41,7 @@ class ServerStatus(Struct, frozen=True):
     pid: int | None = None
     starts: int = 0
     last_lines: str = ""
+    needs_login: bool = False
 
 
 class ServerPrompt(Struct, frozen=True):
@@ -107,6 +110,14 @@ class SessionServers(ToolServers, Protocol):
 
     async def read_resource(self, server: str, uri: str) -> str:
         """Return the text of a resource. Raises UnknownName, MudroomError."""
+        ...
+
+    async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call a tool without a run; start its server. Raises UnknownName, MudroomError.
+
+        Arguments:
+            tool: its name on the server.
+        """
         ...
 
     def list_states(self) -> Sequence[ServerStatus]:

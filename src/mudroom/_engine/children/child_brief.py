@@ -289,9 +289,17 @@ def _choose_workspace(
     if kind is None and may_write and run.services.isolate and run.environment.isolation:
         kind = WorkspaceKind.ISOLATED
     if kind is WorkspaceKind.ISOLATED:
-        return WorkspaceSpec(kind, shared.root, run_id, shared.owner)
+        return WorkspaceSpec(
+            kind,
+            shared.root,
+            run_id,
+            shared.owner,
+            base=shared.base,
+            tree=shared.tree,
+            machine=shared.machine,
+        )
     if kind is WorkspaceKind.COPY:
-        return WorkspaceSpec(kind, shared.root)
+        return WorkspaceSpec(kind, shared.root, base=shared.base, tree=shared.tree)
     return shared
 
 

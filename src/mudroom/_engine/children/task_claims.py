@@ -12,6 +12,7 @@ from ..._core.ports import Board
 from ..._core.runs import InboxMessage, Reason
 from ...errors import MudroomError
 from ...projections.board_lines import format_prompt
+from ...projections.reason_words import describe_reason
 from ...projections.team import Teammate, TeammateState
 from ..team_registry import TeamReply
 from .members import TeamMembers
@@ -114,8 +115,9 @@ class TaskClaims:
         is_done = report.reason is Reason.GOAL and teammate.is_merged
         text = report.text
         if not is_done:
-            reason = report.error if teammate.is_merged else "its files are not merged"
-            text = f"{report.reason}: {reason or text}"
+            ending = describe_reason(report.reason).capitalize()
+            merged = f"{ending}: {report.error or text}"
+            text = merged if teammate.is_merged else f"{ending}, but its files are not merged"
         await board.end_claim(brief.run_id, brief.board_task, text, is_done=is_done)
         self._ended.add(brief.run_id)
 

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 from ..._core.budgets import Limit
 from ..._core.events import Compacted
 from ..._core.messages import Message, TextBlock
+from ..._core.ports.hooks import check_hook_result
+from ..._core.runs import has_summary
 from ..._core.token_counts import estimate_message_tokens
 from ..context_policy import Thresholds
 from ..run_context import RunContext
 from .new_context import build_new_context, choose_sizes, select_last_turns
 from .record_file import ConversationRecord
-from .summary import has_summary, make_summary_brief, make_summary_id, request_summary
+from .summary import make_summary_brief, make_summary_id, request_summary
 
 MAX_FAILED_SUMMARIES = 3
 """Summary runs without notes, after which a run starts no more."""
@@ -59,8 +61,9 @@ async def compact(
         notes = report.text if has_summary(report) else ""
     event = await _make_compacted(run, record, cause, notes, thresholds, fraction)
     event = replace(event, summary_run=summary_run, before=before)
+    apply_compaction(run, event)  # first: an interrupt of the record does not keep it from disk
     await run.recorder.record(event)
-    apply_compaction(run, event)
+    await call_compaction_hook(run)
     return True
 
 
@@ -111,8 +114,25 @@ def apply_compaction(run: RunContext, event: Compacted) -> None:
     """Continue the conversation of a run as an event says."""
     if event.cause != "user":  # that one is for the run that continues this one
         run.conversation.replace_messages(event.messages, event.after)
+        run.conversation.shortening.awaits_hook = True
     run.conversation.shortening.requested_focus = None
     run.conversation.shortening.compactions.append(replace(event, messages=()))
+
+
+async def call_compaction_hook(run: RunContext) -> None:
+    """Add the text of hooks to the next request of a run whose conversation was compacted.
+
+    An interrupt, or the end of the process, leaves the hooks to `prepare_request`.
+
+    Raises StoppedByHook.
+    """
+    hooks = run.services.hooks
+    if hooks is None or run.brief.is_compaction:
+        return
+    note = check_hook_result("after_compaction", await hooks.after_compaction(run.brief), str)
+    run.conversation.shortening.awaits_hook = False
+    if note:
+        run.add_note(note, origin="hook")
 
 
 def _estimate_rest(run: RunContext, messages: Sequence[Message], turn_tokens: int) -> int:

@@ -12,10 +12,18 @@ from ..run_context import RunContext
 
 
 async def prepare_request(run: RunContext) -> None:
-    """Shorten the conversation if the next request may be too long, or was refused as too long.
+    """Show new messages of the user to the hooks, and shorten the conversation if it is necessary.
 
-    Raises ContextOverflow if a refused request cannot be made shorter.
+    It is if the next request may be too long, or was refused as too long.
+
+    Raises ContextOverflow if a refused request cannot be made shorter, and StoppedByHook.
     """
+    if run.services.hooks:
+        if run.conversation.shortening.awaits_hook:
+            from .compactor import call_compaction_hook
+
+            await call_compaction_hook(run)
+        await run.judge_messages()
     if not _is_check_due(run):
         return
     from .shortening import shorten_conversation

@@ -12,7 +12,12 @@ from ...errors import ContextOverflow
 from ..context_policy import DEFAULT_THRESHOLDS, choose_next_check
 from ..run_context import RunContext
 from .clearing import apply_clearing, clear_old_results, cut_queued_results
-from .compactor import apply_compaction, compact, record_user_compaction
+from .compactor import (
+    apply_compaction,
+    call_compaction_hook,
+    compact,
+    record_user_compaction,
+)
 from .record_file import ConversationRecord
 from .summary import make_summary_brief, request_summary
 
@@ -107,8 +112,13 @@ async def _repeat_edits(run: RunContext) -> bool:
             messages = (await record.read_context()).sent_messages
             history = make_summary_brief(run, recorded_brief.run_id, "", messages).history
             await request_summary(run, replace(recorded_brief, history=history))
+        if isinstance(event, Compacted):
+            apply_compaction(run, event)  # first: the record may interrupt the run after the event
         await run.recorder.record(event)
-        apply_edit(run, event, (await record.read_context()).sent_messages)
+        if isinstance(event, ResultsCleared):
+            apply_clearing(run, event, (await record.read_context()).sent_messages)
+        elif event.cause != "user":
+            await call_compaction_hook(run)
     return bool(edits)
 
 

@@ -11,7 +11,7 @@ from ..._core.agents import Mode
 from ..._core.budgets import Budget
 from ..._core.messages import Message, UserMessage
 from ..._core.run_ids import join_run_id
-from ..._core.runs import Brief, Reason, Report
+from ..._core.runs import Brief, Report
 
 if TYPE_CHECKING:
     from ..run_context import RunContext
@@ -39,13 +39,6 @@ def make_summary_prompt(focus: str) -> str:
     """
     focus = focus.strip()
     return f"{SUMMARY_PROMPT}\nAbove all keep: {focus}" if focus else SUMMARY_PROMPT
-
-
-def has_summary(report: Report | None) -> bool:
-    """Return whether a summary run succeeded. If not, the conversation continues without it."""
-    if report is None or not report.text:
-        return False
-    return report.reason is Reason.GOAL or report.recovered
 
 
 def make_summary_id(run_id: str, turn: int, number: int) -> str:

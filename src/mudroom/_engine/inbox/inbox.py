@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..._core.events import MessageDelivered, MessageSent
@@ -12,6 +13,18 @@ from ..._core.runs import InboxMessage
 from ..._core.tools import ToolResult
 from ..recorder import Recorder
 from .notification import MAX_CHARACTERS, move_to_file
+
+
+class JudgedMessages(Struct):
+    """Messages of the user that hooks have seen and the model has not read.
+
+    Arguments:
+        texts: what the model reads of each message, by its id.
+        contexts: texts of hooks for the model.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    contexts: list[str] = field(default_factory=list[str])
 
 
 class Inbox:
@@ -28,6 +41,8 @@ class Inbox:
         self._writes: dict[str, asyncio.Task[None]] = {}
         self._arrival: asyncio.Future[None] | None = None
         self._before_interrupt: frozenset[str] = frozenset()
+        self.judged: JudgedMessages | None = None
+        """None: no hook must see the messages of the user before the model."""
 
     @property
     def has_unread(self) -> bool:
@@ -82,21 +97,33 @@ class Inbox:
         )
         self._writes[message.id] = asyncio.create_task(self._recorder.record())
 
+    def list_of_user(self) -> list[InboxMessage]:
+        """Return the unread messages of the user, oldest first."""
+        return [message for message in self._unread.values() if message.sender == "user"]
+
     async def take_unread(self, folder: str) -> list[str]:
         """Return the texts of the unread messages, and record their delivery.
 
         Notifications come first, then messages of runs, then those of the user; each oldest first.
+        A message of the user that hooks must see first stays unread.
 
         Arguments:
             folder: for notifications beyond the characters that one request may have.
         """
         await self.flush()
-        messages = sorted(self._unread.values(), key=_get_rank)
-        self._unread = {}
+        judged = self.judged
+        taken = [
+            message
+            for message in self._unread.values()
+            if judged is None or message.sender != "user" or message.id in judged.texts
+        ]
+        for message in taken:
+            del self._unread[message.id]
         texts: list[str] = []
         room = MAX_CHARACTERS
-        for message in messages:
-            text = format_message(message)
+        for message in sorted(taken, key=_get_rank):
+            text = judged.texts.pop(message.id, "") if judged else ""
+            text = text or format_message(message)
             if message.kind == "notification":
                 room -= len(text)
                 text = text if room >= 0 else move_to_file(message, folder)
@@ -106,6 +133,13 @@ class Inbox:
             self._recorder.record_later(event, show=True)
             texts.append(text)
         return texts
+
+    def take_contexts(self) -> list[str]:
+        """Return the texts of hooks for the model, once."""
+        if self.judged is None:
+            return []
+        contexts, self.judged.contexts = self.judged.contexts, []
+        return contexts
 
     async def flush(self) -> None:
         """Wait until all messages are stored. Raises JournalError."""

@@ -88,9 +88,9 @@ class Meter:
         self.permit: Permit | None = None
         self.turns: int = 0
         self.children = 0
-        self.usage = Usage()
-        self.descendant_usage = Usage()
-        self.estimate = Usage()
+        self.usage = NO_USAGE
+        self.descendant_usage = NO_USAGE
+        self.estimate = NO_USAGE
         self.usd = 0.0
         self.is_price_known = True
         self.on_pause: Callable[[bool], None] | None = None

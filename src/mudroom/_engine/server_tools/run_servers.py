@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from ..._core.events import StoredEvent, ToolCallStarted
 from ..._core.ports import ToolServers
+from ..._core.tool_names import SERVER_PREFIX
 from ..._core.tool_patterns import list_server_patterns, narrow_server_patterns
 from ..._core.tools import Tool
 
@@ -89,6 +91,16 @@ def list_granted(tools: Sequence[str], servers: ToolServers | None) -> tuple[str
         return ()
     own = servers.own_grants if isinstance(servers, RunServers) else ()
     return (*list_server_patterns(tools), *own)
+
+
+def list_called_servers(events: Iterable[StoredEvent]) -> list[str]:
+    """Return the names of the servers whose tools a run has called, in the order of its calls."""
+    names = (
+        event.call.name.removeprefix(SERVER_PREFIX).partition("__")[0]
+        for event in events
+        if isinstance(event, ToolCallStarted) and event.call.name.startswith(SERVER_PREFIX)
+    )
+    return list(dict.fromkeys(names))
 
 
 def list_unknown_servers(

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from msgspec import structs
 
-from ..._core.tools import Effect, ToolResult
+from ..._core.ports import ToolContext
+from ..._core.tools import Effect, Tool, ToolResult
 from ...errors import MudroomError, WorkspaceError
 from ..call_context import CallContext
 from ..changes.watch import ChangeWindow, WriteWindow, add_writes
@@ -26,8 +27,9 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
     watch = context.run.services.change_watch
     tool = prepared.tool
     call_id = prepared.call.id
-    if tool is None or tool.effect is Effect.PURE:
-        return add_writes(await _act(context, prepared), context.writes)
+    assert tool is not None
+    if tool.effect is Effect.PURE:
+        return add_writes(await run_tool(tool, context, prepared.arguments), context.writes)
     # If the call is cut off, the end of the run closes its window.
     windows = context.run.evidence.open_windows
     if watch and tool.effect is Effect.EFFECTFUL:
@@ -36,18 +38,21 @@ async def act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolR
         await window.start()
     else:
         windows[call_id] = WriteWindow(context.writes)
-    result = await _act(context, prepared)
+    result = await run_tool(tool, context, prepared.arguments)
     result = await windows[call_id].close(result)  # the task tool puts in a window of its own
     del windows[call_id]
     return result
 
 
-async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:
-    """Run the tool. An exception becomes an error result, except a cancel of the run."""
-    assert prepared.tool is not None
-    name = prepared.tool.name
+async def run_tool(tool: Tool, context: ToolContext, arguments: object) -> ToolResult:
+    """Run a tool. An exception becomes an error result, except a cancel of the present task.
+
+    Arguments:
+        arguments: the parsed ones.
+    """
+    name = tool.name
     try:
-        result = await prepared.tool.run(context, prepared.arguments)
+        result = await tool.run(context, arguments)
         if not isinstance(result, ToolResult):
             raise TypeError(f"it returned {type(result).__name__}, not ToolResult")
         return result

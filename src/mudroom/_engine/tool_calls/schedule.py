@@ -22,7 +22,9 @@ def choose_lane(prepared: PreparedCall) -> str | None:
     tool = prepared.tool
     if tool is None or prepared.refusal or tool.effect is Effect.PURE:
         return None
-    return ALL_LANES if tool.effect is Effect.EFFECTFUL else tool.get_key(prepared.arguments)
+    if tool.effect is Effect.EFFECTFUL:
+        return f"call {prepared.call.id}" if tool.is_parallel else ALL_LANES
+    return tool.get_key(prepared.arguments)
 
 
 class Slot(Struct):
@@ -36,7 +38,8 @@ class CallScheduler:
     """Order of the calls of one answer.
 
     Pure calls and calls without a key never wait. Calls with the same key run one after another.
-    An effectful call waits for all earlier calls with an effect, and all later ones wait for it.
+    An effectful call waits for all earlier calls with an effect, and all later ones wait for it;
+    those of tools with `is_parallel` do not wait for one another.
     """
 
     def __init__(self) -> None:

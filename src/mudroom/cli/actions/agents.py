@@ -13,7 +13,9 @@ from ...agent_files import Diagnostic, LoadedAgents, Severity
 from ...agent_files.codex_config import CONFIG_NAME, read_declared_agents
 from ...agent_files.diagnostics import FileDiagnostics
 from ...agent_files.frontmatter import Entry
+from ...agent_files.locations import COMMAND_LOCATIONS
 from ...agent_files.output_styles import STYLE_FOLDER, LoadedStyles, load_output_style
+from ...agent_files.prompt_template import load_template
 from ...errors import MudroomError, UsageError
 from ...model_registry import explain_unusable
 from ...projections.safe_text import sanitize, sanitize_line
@@ -54,6 +56,16 @@ def load_agents(cwd: str) -> LoadedAgents:
     )
 
 
+def check_commands(cwd: str) -> list[Diagnostic]:
+    """Return what is wrong with the command files that apply in a folder."""
+    programs = load_programs(load_settings(cwd), cwd)
+    return agent_files.check_commands(
+        cwd,
+        user_home=os.environ.get("HOME", ""),
+        plugins=programs.plugins if programs else (),
+    )
+
+
 def load_styles(cwd: str) -> LoadedStyles:
     """Load all output styles that apply in a folder."""
     programs = load_programs(load_settings(cwd), cwd)
@@ -74,11 +86,12 @@ def list_child_models(cwd: str, notices: list[str]) -> dict[str, str]:
 
 
 def collect_findings(cwd: str) -> list[Diagnostic]:
-    """Return all remarks on agent files, skills, output styles and context files of a folder."""
+    """Return all remarks on agent files, skills, output styles, commands and context files."""
     context = agent_files.load_context_files(cwd, user_home=os.environ.get("HOME", ""))
     return [
         *load_agents(cwd).diagnostics,
         *load_styles(cwd).diagnostics,
+        *check_commands(cwd),
         *context.diagnostics,
     ]
 
@@ -289,6 +302,8 @@ def _check_file(path: str) -> list[Diagnostic]:
     path = os.path.abspath(path)
     if os.path.basename(os.path.dirname(path)) == STYLE_FOLDER:
         return load_output_style(path)[1] if path.endswith(".md") else []
+    if any(f"/{kind.folder}/" in path for kind in COMMAND_LOCATIONS):
+        return list(load_template(path, "", is_command=True).errors)
     dialect = next((name for name in _DIALECTS if f".{name}/" in path), "agents")
     declared: dict[str, dict[str, Entry]] = {}
     if dialect == "codex":

@@ -10,18 +10,19 @@ from collections.abc import Callable
 
 from msgspec.structs import asdict
 
+from ...projections.reason_words import describe_reason
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
 from ..output.json_output import print_json
 from ..output.listing import format_row, print_entry
-from ..output.text import format_tokens
+from ..output.text import format_costs, format_tokens
 from .load_settings import load_settings, require_folder
 from .user_store import describe_store, is_database, open_store
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
 
-_CELL_COLUMNS = (8, 16, 11, 11, 14)
+_CELL_COLUMNS = (8, 16, 15, 11, 14)
 """Columns of the cells of a session: id, time, state, children, tokens."""
 
 
@@ -85,8 +86,9 @@ def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
     time_text = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
     if summary.error:
         return (summary.id[:8], time_text, sanitize_line(summary.error))
-    state = summary.reason if summary.state == "finished" else summary.state
+    state = describe_reason(summary.reason) if summary.state == "finished" else summary.state
     children = f"{summary.children} {'child' if summary.children == 1 else 'children'}"
+    costs = f"{format_costs(summary.usd)} · " if summary.usd else ""
     name = f"[{sanitize_line(summary.name)}] " if summary.name else ""
     return (
         summary.id[:8],
@@ -94,7 +96,7 @@ def _make_cells(summary: SessionSummary) -> tuple[str, ...]:
         state,
         f"{children:>11}",
         f"{format_tokens(summary.tokens):>7} tokens",
-        f"{os.path.basename(summary.folder)}: {name}{sanitize_line(summary.topic)}",
+        f"{costs}{os.path.basename(summary.folder)}: {name}{sanitize_line(summary.topic)}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
@@ -10,6 +11,7 @@ from ..._platform.event_loop import run_event_loop
 from ...errors import UsageError
 from ...projections.current_team import list_names
 from ...projections.run_tree import RunTree
+from ...session import Session
 from ..output.notices.log import show_log
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
@@ -19,7 +21,7 @@ from .open_session import create_session, name_session
 from .programs.load_programs import list_server_names, load_programs
 from .prompts.print_calls import WordsRun, add_rules, find_call
 from .read_prompt import read_prompt
-from .session_start import StartOptions
+from .session_start import SessionStart, StartOptions, describe_continued
 from .session_store import delete_expired_sessions
 
 DATA_HINT = (
@@ -77,11 +79,11 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
             as_json=schema is not None,
             denial_hint=DATA_HINT if has_data and not settings.permission_mode else "",
         )
+        if not options.quiet:
+            _print_what_continues(session, options.start, recorded, has_prompt=prompt is not None)
         reporter.add_past_events(recorded, session.unfinished_runs)
         teammates = list_names(RunTree.from_events(recorded)) if "@" in words else []
         recorded.clear()
-        if session.unfinished_runs and not options.quiet:
-            print_notice("finishing the interrupted run first")
         signals_handled = handle_signals(session.cancel, exits_after=True)
         with signals_handled as signals, reporter.screen, show_log(reporter.print_notice):
             report = await session.resume_unfinished()
@@ -97,3 +99,13 @@ async def run_one_shot(prompt: str | None, options: StartOptions, *, words: str 
                 remedy="Give a prompt, which continues it.",
             )
         return reporter.print_report(report, signals)
+
+
+def _print_what_continues(
+    session: Session, start: SessionStart, events: Sequence[StoredEvent], *, has_prompt: bool
+) -> None:
+    """Print which session continues, and that an interrupted run is finished first."""
+    if start.resume and has_prompt:
+        print_notice(describe_continued(start, events))
+    if session.unfinished_runs:
+        print_notice("finishing the interrupted run first")

@@ -58,6 +58,7 @@ def create_session(
     servers = [*of_settings["mcp_servers"], *options.get("mcp_servers", ())]
     options = {**of_settings, **options, "mcp_servers": servers}
     session = Session(**options)
+    session.start_source = start.source
     session.notices.extend(notices)
     return session
 
@@ -101,7 +102,7 @@ def make_session_options(
         "agent_files": True,
         "cwd": cwd,
         "prompt_budget": to_budget(settings),
-        "prices": settings.output_format != "text",
+        "prices": True,
         "environ": os.environ,
         "tracing": _choose_tracing(settings),
     }

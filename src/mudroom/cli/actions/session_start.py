@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
+from ..._core.events import RunStarted, StoredEvent
 from ...config import Settings
+from ...projections.safe_text import sanitize_line
+
+MAX_TITLE = 50
+"""Characters of a prompt that say which session continues."""
 
 
 class SessionStart(Struct, frozen=True, kw_only=True):
@@ -15,6 +22,7 @@ class SessionStart(Struct, frozen=True, kw_only=True):
         folder: folder of the resumed session.
         id: id of the new session, "" for any. name: name to give to the session, "" for none.
         asks: the user chooses the session to resume at the prompt.
+        source: of a new session, for its hooks: "startup", or "clear" after another session.
     """
 
     resume: str = ""
@@ -23,9 +31,22 @@ class SessionStart(Struct, frozen=True, kw_only=True):
     id: str = ""
     name: str = ""
     asks: bool = False
+    source: str = "startup"
 
 
 NEW_SESSION = SessionStart()
+
+
+def describe_continued(start: SessionStart, events: Iterable[StoredEvent]) -> str:
+    """Return which session a command line continues: its id and its first prompt, as one line.
+
+    Arguments:
+        events: the recorded events of the session.
+    """
+    prompts = (event.brief.prompt for event in events if isinstance(event, RunStarted))
+    title = sanitize_line(next(prompts, "").strip().partition("\n\n")[0], MAX_TITLE)
+    what = f"a copy of {start.resume[:8]}" if start.fork else start.resume[:8]
+    return f"continuing {what} ({title})" if title else f"continuing {what}"
 
 
 class StartOptions(Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from ...errors import JournalBusy, JournalError, UsageError
 from ...journals.sessions import read_events, read_summary
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
-from ..output.text import format_tokens
+from ..output.text import format_costs, format_tokens
 from .user_store import open_store
 
 _SECONDS_PER_DAY = 86_400
@@ -148,7 +148,7 @@ def describe_session(summary: SessionSummary) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
     figures = [count_noun(summary.prompts, "prompt"), f"{format_tokens(summary.tokens)} tokens"]
     if summary.usd:
-        figures.append(f"${summary.usd:.2f}")
+        figures.append(format_costs(summary.usd))
     if summary.state != "finished":
         figures.append(summary.state)
     title = sanitize_line(summary.name or summary.topic, 60)

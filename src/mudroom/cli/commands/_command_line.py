@@ -95,6 +95,9 @@ def describe_usage_error(error: click.ClickException) -> str:
         options = context.command.params if context else []
         known = [flag for option in options for flag in option.opts if flag.startswith("--")]
         near = [flag for flag in known if flag.startswith(name)] or error.possibilities or []
+        other = _find_nearest_flag(name)
+        if other and other.split()[0] in known:
+            near = [other]
     elif isinstance(error, click.NoSuchCommand):
         message = f"unknown command {error.command_name!r}"
         near = error.possibilities or []
@@ -107,6 +110,12 @@ def describe_usage_error(error: click.ClickException) -> str:
         + (f"Did you mean {' or '.join(near[:_NAMES_SUGGESTED])}? " if near else "")
         + remedy
     )
+
+
+def _find_nearest_flag(name: str) -> str:
+    from ._other_programs import find_nearest_flag  # only a mistake needs it
+
+    return find_nearest_flag(name)
 
 
 def _is_root_only(option: click.Option) -> bool:
@@ -144,8 +153,12 @@ def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> Non
         return
     import difflib
 
+    from ._other_programs import describe_nearest_command
+
+    nearest = describe_nearest_command(words[0])
     similar = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.6)
     hint = f"Did you mean {similar[0]}?" if similar else "mudroom help lists the commands."
+    hint = nearest or hint
     prompt = " ".join(words[:_WORDS_SHOWN])
     raise UsageError(
         f"unknown command {words[0]!r}",

@@ -18,6 +18,7 @@ MODULES = {
     "serve": "serve",
     "agents": "agents",
     "batch": "batch",
+    "fleet": "fleet",
     "board": "board",
     "workspaces": "workspaces",
     "setup": "models doctor completion config init",

@@ -62,6 +62,21 @@ def folder_option(help_text: str) -> Decorator:
     )
 
 
+def listen_details(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags of a command that listens, beside its address."""
+    details = (
+        value_option("--tls-cert", "FILE", "Certificate for TLS (PEM)."),
+        value_option("--tls-key", "FILE", "Its key (PEM)."),
+        click.option("--behind-proxy", is_flag=True, help="A proxy does TLS; needs --host-name."),
+        click.option(
+            "--host-name", "host_names", multiple=True, metavar="NAME", help="A name of the server."
+        ),
+    )
+    for add in reversed(details):
+        command = add(command)
+    return command
+
+
 plugin_dir_option = click.option(
     "--plugin-dir",
     "plugin_dirs",

@@ -18,6 +18,7 @@ _USED_VALUES = (
     "--settings",
     "--setting-sources",
     "--mcp-config",
+    "--resume-session-at",
 )
 _UNUSED_VALUES = (
     "--add-dir",
@@ -28,7 +29,6 @@ _UNUSED_VALUES = (
     "--max-thinking-tokens",
     "--plugin-dir-no-mcp",
     "--resume-drops-turn",
-    "--resume-session-at",
     "--task-budget",
     "--thinking",
     "--thinking-display",
@@ -40,6 +40,7 @@ _USED_SWITCHES = (
     "--replay-user-messages",
     "--allow-dangerously-skip-permissions",
     "--strict-mcp-config",
+    "--await-initialize",
     "--verbose",
 )
 _MODES = {"auto": "default", "delegate": "default", "manual": "default"}

@@ -52,7 +52,7 @@ def new_agent(cwd: str, name: str) -> int:
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.pass_obj
 def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
-    """Check agent files, skills and context files; exit code 1 if one cannot be used."""
+    """Check agent files, skills, commands and context files; exit code 1 if one is not usable."""
     from ..actions.agents import check_agent_files
 
     return check_agent_files(cwd, paths)

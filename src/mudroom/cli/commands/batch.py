@@ -59,11 +59,11 @@ def batch(
 ) -> int:
     """Run each line of a file as one task with a clean context; the results go to a file.
 
-    A line is a JSON object with "prompt" (optional: "id", "agent", "model", "budget", "outputs"), a
-    JSON string, or a line of OpenAI's batch files. With "-" as FILE the lines come from stdin. The
-    same command again continues after an interruption, and runs new and changed lines. After one
-    Ctrl-C no further lines start; a second one stops those that run. The exit code is 0 if all
-    lines reached their goals.
+    A line is a JSON object with "prompt" (optional: "custom_id", "agent", "model", "budget",
+    "outputs"), a JSON string, or a line of OpenAI's batch files. With "-" as FILE the lines come
+    from stdin. The same command again continues after an interruption, and runs new and changed
+    lines. After one Ctrl-C no further lines start; a second one stops those that run. The exit code
+    is 0 if all lines reached their goals.
 
     \b
     mudroom batch questions.jsonl --parallel 200

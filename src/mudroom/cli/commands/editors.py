@@ -12,10 +12,16 @@ from ._options import CONTEXT_SETTINGS, quiet_option, value_option
 @value_option("-m --model", "MODEL", "Model of new sessions; the editor can change it.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Mode of new sessions.")
 @click.option("--trust", is_flag=True, default=None, help="Trust the folders of this start.")
+@click.option("--unsaved", is_flag=True, help="Let `read` show text that is not saved yet.")
 @click.option("--setup", "is_check", is_flag=True, help="Say whether a model is set up, and exit.")
 @quiet_option
 def acp(
-    model: str | None, permission_mode: str | None, trust: bool | None, is_check: bool, quiet: bool
+    model: str | None,
+    permission_mode: str | None,
+    trust: bool | None,
+    unsaved: bool,
+    is_check: bool,
+    quiet: bool,
 ) -> int:
     """Serve an editor with the Agent Client Protocol, on stdin and stdout.
 
@@ -28,7 +34,7 @@ def acp(
         return check_setup(flags)
     from ..actions.acp.serve import serve_acp
 
-    return serve_acp(flags, quiet=quiet)
+    return serve_acp(flags, reads_unsaved=unsaved, quiet=quiet)
 
 
 COMMANDS: dict[str, click.Command] = {"acp": acp}

@@ -8,6 +8,7 @@ from ..actions.permission_modes import MODES
 from ._options import (
     CONTEXT_SETTINGS,
     complete_folders,
+    listen_details,
     quiet_option,
     rules_option,
     value_option,
@@ -21,6 +22,12 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "-C", "cwd", metavar="DIR", shell_complete=complete_folders, help="Work in this folder."
 )
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    help="Serve over HTTP at this address; the next four flags need it.",
+)
+@listen_details
 @value_option("-m --model", "MODEL", "provider:model, e.g. anthropic:claude-sonnet-4-5, offline.")
 @value_option("--child-model", "MODEL", "Model of the runs below a task (default: as the task).")
 @value_option("--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …}}.')
@@ -60,6 +67,11 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 def serve(
     group_cwd: str,
     cwd: str | None,
+    listen: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    behind_proxy: bool,
+    host_names: tuple[str, ...],
     parallel: int | None,
     total_tokens: int | None,
     total_usd: float | None,
@@ -68,19 +80,26 @@ def serve(
 ) -> int:
     """Be an MCP server: a host gives tasks to mudroom's agents.
 
-    The host starts this command and talks to its stdin and stdout. Limits that a host requests
-    can only lower those of the command. It needs the extra mcp.
+    The host starts this command and talks to its stdin and stdout. With --listen, hosts connect
+    to an address and need a token. Limits that a host requests can only lower those of the
+    command. It needs the extra mcp.
 
     \b
     mudroom mcp serve -C ~/project --max-budget-usd 2 --total-usd 20
+    mudroom serve token add alice
+    mudroom mcp serve --listen 127.0.0.1:8701
     """
-    from ..actions.programs.serve_mcp import serve_mcp
+    from ..actions.programs.serve_mcp import McpServeFlags, serve_mcp
 
-    return serve_mcp(
-        cwd or group_cwd,
-        flags,
+    chosen = McpServeFlags(
+        listen=listen or "",
+        tls_cert=tls_cert or "",
+        tls_key=tls_key or "",
+        is_behind_proxy=behind_proxy,
+        host_names=host_names,
         parallel=parallel,
         total_tokens=total_tokens,
         total_usd=total_usd,
-        quiet=quiet,
+        is_quiet=quiet,
     )
+    return serve_mcp(cwd or group_cwd, flags, chosen)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +29,9 @@ from ._options import (
     verbose_option,
 )
 from ._sdk_flags import SdkFlags, is_started_by_sdk, separate_sdk_flags
+
+if TYPE_CHECKING:
+    from click.parser import _OptionParser
 
 WITHOUT_VALUE = "\0"
 """Value of `-p` and `--resume` where the command line gives none."""
@@ -63,6 +67,15 @@ class RootCommand(click.Command):
             formatter.write_dl(
                 [(name, command.get_short_help_str(64)) for name, command in ALL_COMMANDS.items()]
             )
+
+    def make_parser(self, ctx: click.Context) -> _OptionParser:
+        """Make the parser, which finds short options at once.
+
+        click looks for them among the long ones first, and compares them with each by difflib.
+        """
+        parser = super().make_parser(ctx)
+        parser._long_opt.update(parser._short_opt)  # noqa: SLF001
+        return parser
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Reject an unknown command before its flags are parsed as flags of this command.
@@ -198,6 +211,12 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     is_flag=True,
     default=None,
     help="Export traces with OpenTelemetry (also on with OTEL_EXPORTER_OTLP_ENDPOINT).",
+)
+@click.option(
+    "--annotate",
+    is_flag=True,
+    default=None,
+    help="With -p: annotations on stderr and a summary of the step, for GitHub Actions.",
 )
 @click.option(
     "-c",

@@ -9,6 +9,7 @@ from ._options import (
     CONTEXT_SETTINGS,
     complete_folders,
     json_option,
+    listen_details,
     quiet_option,
     rules_option,
     store_option,
@@ -32,12 +33,17 @@ _AMOUNT = click.FloatRange(0, min_open=True)
 @click.option(
     "--listen", default="127.0.0.1:8700", show_default=True, metavar="HOST:PORT", help="Address."
 )
-@value_option("--tls-cert", "FILE", "Certificate for TLS (PEM).")
-@value_option("--tls-key", "FILE", "Its key (PEM).")
-@click.option("--behind-proxy", is_flag=True, help="A proxy does TLS; needs --host-name.")
+@listen_details
+@value_option("--login-header", "NAME", "Header in which the proxy names the user.")
 @click.option(
-    "--host-name", "host_names", multiple=True, metavar="NAME", help="A name of this server."
+    "--login-from",
+    "login_networks",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address of the proxy that may send it, or a range such as 10.0.0.0/24.",
 )
+@value_option("--login-usd-per-day", "USD", "Spending limit of each such user each day.", _AMOUNT)
+@value_option("--login-tokens-per-day", "N", "Token limit of each such user each day.", _COUNT)
 @click.option(
     "--parallel",
     type=click.IntRange(1, 10_000),
@@ -90,6 +96,10 @@ def serve(
     tls_key: str | None,
     behind_proxy: bool,
     host_names: tuple[str, ...],
+    login_header: str | None,
+    login_networks: tuple[str, ...],
+    login_usd_per_day: float | None,
+    login_tokens_per_day: int | None,
     parallel: int,
     parallel_owner: int | None,
     drain_seconds: float,
@@ -118,6 +128,10 @@ def serve(
         tls_key=tls_key or "",
         is_behind_proxy=behind_proxy,
         host_names=host_names,
+        login_header=login_header or "",
+        login_networks=login_networks,
+        login_usd_per_day=login_usd_per_day,
+        login_tokens_per_day=login_tokens_per_day,
         is_quiet=quiet,
     )
     return serve_http(cwd, flags, chosen)

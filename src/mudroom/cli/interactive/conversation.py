@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from ..._core.events import AnyEvent, RunFinished, StoredEvent
 from ..._core.run_ids import is_child_id
-from ..._core.runs import Report
-from ..._engine.compaction.summary import has_summary
+from ..._core.runs import Report, has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
 from ...journals.sessions import stream_events
@@ -65,11 +64,13 @@ class NextStep(Struct, frozen=True, kw_only=True):
     Arguments:
         exit_code: exit code of the program; None to open another session.
         resume: id of the session to resume; "" for a new one.
+        is_cleared: the user ended the conversation with `/clear`.
         model, mode, output_style: of the next session; "" for no change.
     """
 
     exit_code: int | None = None
     resume: str = ""
+    is_cleared: bool = False
     model: str = ""
     mode: str = ""
     output_style: str = ""

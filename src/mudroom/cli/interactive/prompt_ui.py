@@ -187,7 +187,12 @@ class PromptUI:
             if self._queue.is_closed:
                 return None
             choice = Choice(
-                title, items, free_text=free_text, body=body, is_searchable=is_searchable
+                title,
+                items,
+                free_text=free_text,
+                body=body,
+                is_searchable=is_searchable,
+                explains_keys=not (free_text or is_searchable or self._panel.is_working),
             )
             self._panel.choice = choice
             self._screen.start_typing()

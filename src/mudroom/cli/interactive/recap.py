@@ -52,7 +52,7 @@ async def read_tree(home: str, session_id: str) -> RunTree:
 
 def print_recap(scrollback: Scrollback, tree: RunTree, session_id: str) -> None:
     """Print the last prompts of a resumed session, and the end of its last answer."""
-    runs = tree.roots
+    runs = tree.list_conversation()
     columns = scrollback.columns()
     if len(runs) > MAX_PROMPTS:
         scrollback.write_text(f"{len(runs) - MAX_PROMPTS} earlier prompts", "dim")
@@ -95,7 +95,7 @@ async def print_exit_line(conversation: Conversation) -> None:
         titles = "; ".join(f"{each.id} {each.title}" for each in work)
         text = f"Open: {truncate(titles, MAX_OPEN_TITLES)}. Children continue when you resume the "
         conversation.print_text(f"{text}session; commands are stopped.", "yellow")
-    conversation.print_text(f"Session saved: {', '.join(figures)}.", "dim")
+    conversation.print_text(f"This session used {', '.join(figures)}.", "dim")
     name = sanitize(header.name)
     target = shlex.quote(name) if name else conversation.session.id[:8]
     # On a line of its own, to be copied.

@@ -79,7 +79,11 @@ class ScrollbackWriter:
         lines += self._thinking.format_lines(columns, scrollback.glyphs)
         room = height - len(lines)
         lines += format_unfinished(
-            self._answer.pending, columns=columns, height=room, color=scrollback.color
+            self._answer.pending,
+            columns=columns,
+            height=room,
+            color=scrollback.color,
+            glyphs=scrollback.glyphs,
         )
         return lines[-height:] if height > 0 else []
 
@@ -99,6 +103,7 @@ class ScrollbackWriter:
                 self._denied_calls.add(event.call_id)
             case ToolCallFinished() if event.call_id in self._denied_calls:
                 self._calls.pop(event.call_id, None)  # The question and its answer were printed.
+                self._has_call_above = True
             case ToolCallFinished():
                 self._write_call(event)
             case Delta(kind="search_end"):

@@ -77,14 +77,35 @@ async def run_sessions(ui: SessionUI, options: StartOptions, *, first: str = "")
             ui.attach(conversation)
             with show_log(lambda text, to=conversation: to.print_text(text, "yellow")):
                 step = await conversation.run_until_done(first)
+            session.end_reason = _choose_end_reason(step)
             if step.exit_code is not None and not options.quiet:
                 await print_exit_line(conversation)
         previous = session.id
         shown = ""
         first = ""
-        start = SessionStart(resume=step.resume)
+        start = _choose_start(step, start, previous)
         settings = _keep_choices(settings, step)
     return step.exit_code or ui.exit_code
+
+
+def _choose_start(step: NextStep, start: SessionStart, previous: str) -> SessionStart:
+    """Return how the next session starts. A session without a prompt is opened again as new.
+
+    Arguments:
+        start: how the last session started. previous: its id.
+    """
+    if step.is_cleared:
+        return SessionStart(source="clear")
+    if step.resume:
+        return SessionStart(resume=step.resume, source=start.source)
+    return SessionStart(id=previous, name=start.name, source=start.source)
+
+
+def _choose_end_reason(step: NextStep) -> str:
+    """Return the reason of the end of a session for its hooks."""
+    if step.exit_code is not None:
+        return "prompt_input_exit"
+    return "clear" if step.is_cleared else "resume"
 
 
 def _list_choices(step: NextStep) -> dict[str, Any]:

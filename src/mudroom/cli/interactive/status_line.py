@@ -8,6 +8,7 @@ from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, Tu
 from ..._core.run_ids import is_child_id
 from ..._engine.context_policy import find_no_window
 from ...projections.context_size.receipt import ContextReceipts
+from ...projections.context_size.shares import ContextShares
 from ..output.text import Glyphs, fit_with_figures, format_tokens, truncate
 
 
@@ -19,6 +20,7 @@ class StatusLine:
 
     Attributes:
         receipts: what the model still knows after compactions.
+        shares: sizes of the parts of the context.
     """
 
     def __init__(self, find_window: Callable[[str], int] = find_no_window) -> None:
@@ -29,7 +31,13 @@ class StatusLine:
         self.total_tokens = 0
         self.usd: float | None = 0.0
         self.receipts = ContextReceipts()
+        self.shares = ContextShares()
         self._find_window = find_window
+
+    def rewind(self, run_id: str) -> None:
+        """Return to the state before a root run; what was spent stays."""
+        self.receipts.rewind(run_id)
+        self.shares.rewind(run_id)
 
     @property
     def context_window(self) -> int:
@@ -39,6 +47,7 @@ class StatusLine:
     def apply(self, event: AnyEvent) -> None:
         """Handle the next event."""
         self.receipts.apply(event)
+        self.shares.apply(event)
         if isinstance(event, SessionOpened):
             self.sandbox = event.sandbox
         elif isinstance(event, RunStarted) and not event.brief.depth:

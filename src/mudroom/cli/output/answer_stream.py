@@ -64,7 +64,7 @@ class AnswerStream:
         was_streamed = "".join(texts).strip() == self._streamed.strip()
         self._write_text(self._blocks.take_rest() if was_streamed else message.text)
         self._reset()
-        self._last_answer = message.text.strip()
+        self._last_answer = message.text.strip() or self._last_answer
 
     def _break_off(self) -> None:
         if self._streamed.strip():

@@ -89,7 +89,8 @@ class LiveTree(Progress):
         """Draw if something has changed.
 
         Arguments:
-            final: leave the drawing on the screen. A run without children leaves nothing.
+            final: leave the drawing on the screen. A run without children leaves nothing; one whose
+                children are above its answer leaves its headline, with the figures of its end.
         """
         with self._lock:
             self._draw(final=final)
@@ -125,7 +126,7 @@ class LiveTree(Progress):
     def _draw(self, *, final: bool, is_snapshot: bool = False) -> None:
         columns, height = self._size()
         lines = self._format_lines(columns, height, final=final, is_snapshot=is_snapshot)
-        if final and len(lines) <= 1:
+        if final and len(lines) <= 1 and (is_snapshot or not self._has_printed_children()):
             lines = []
         text = paint(lines, color=self._color)
         if text == self._text and not final:
@@ -133,6 +134,12 @@ class LiveTree(Progress):
         self._write(self._erase_sequence(columns) + text)
         self._text = text
         self._row_widths = [sum(measure_width(part) for part, _ in line) for line in lines]
+
+    def _has_printed_children(self) -> bool:
+        """Return whether children of the last root run are on the screen above its answer."""
+        runs = self.tree.roots[-1:]
+        children = [child.run_id for run in runs for child in self.tree.children(run.run_id)]
+        return not self._printed_runs.isdisjoint(children)
 
     def _format_lines(
         self, columns: int, height: int, *, final: bool, is_snapshot: bool
@@ -142,7 +149,8 @@ class LiveTree(Progress):
         root = self.tree.roots[-1]
         columns = max(1, columns - 1)
         is_answered = self._answered_turn == (root.run_id, root.turn) and not root.open_calls
-        if is_answered and root.state is not RunState.WAITING:
+        is_over = final and not is_snapshot
+        if is_answered and root.state is not RunState.WAITING and not is_over:
             return self.format_pending(columns, max(1, height - 1))
         idle = [] if final else list_idle(self.tree)[:MAX_IDLE]
         style = TreeStyle(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..._platform.lazy_pattern import compile_later
 from ...projections.safe_text import sanitize
-from .text import BREAKS, STYLE_CODES, Line, wrap_last_lines
+from .text import BREAKS, STYLE_CODES, UNICODE, Glyphs, Line, truncate, wrap_last_lines
 from .theme import apply_theme
 
 if TYPE_CHECKING:
@@ -191,19 +191,27 @@ def _strip_line(line: str) -> str:
     return line.rstrip() if _COLOR_SEQUENCE.sub("", line).strip() else ""
 
 
-def format_unfinished(text: str, *, columns: int, height: int, color: bool) -> list[Line]:
+def format_unfinished(
+    text: str, *, columns: int, height: int, color: bool, glyphs: Glyphs = UNICODE
+) -> list[Line]:
     """Format the end of a block that is not complete as it will be printed.
 
     Arguments:
-        height: maximum number of rows.
+        height: maximum number of rows; the first one says if earlier ones are hidden.
         color: False for the source text, as in `render_markdown`.
     """
     if not text.strip() or height < 1:
         return []
     if not color or len(text) > MAX_RENDERED_CHARACTERS:
-        return [[(row, "")] for row in wrap_last_lines(sanitize(text), columns, height)]
-    rendered = _render(text, columns=columns + 1, color=True)
-    return [_parse_colors(row) for row in rendered.rstrip("\n").split("\n")[-height:]]
+        last = wrap_last_lines(sanitize(text), columns, height + 1)
+        rows: list[Line] = [[(row, "")] for row in last]
+    else:
+        rendered = _render(text, columns=columns + 1, color=True)
+        rows = [_parse_colors(row) for row in rendered.rstrip("\n").split("\n")]
+    if len(rows) <= height or height == 1:
+        return rows[-height:]
+    note = truncate(f"{glyphs.more} earlier rows", columns, glyphs.more)
+    return [[(note, "dim")], *rows[1 - height :]]
 
 
 def _parse_colors(row: str) -> Line:

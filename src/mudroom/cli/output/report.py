@@ -10,6 +10,7 @@ from ..._core.budgets import Limit
 from ..._core.counts import count_noun
 from ..._core.merge_counts import describe_merges
 from ..._core.runs import Reason, Report
+from ...projections.reason_words import REASON_WORDS
 from ...projections.safe_text import sanitize, sanitize_line
 
 NEXT_PROMPT = "Your next prompt continues this conversation."
@@ -33,8 +34,8 @@ def explain_failure(report: Report) -> str:
         limit = (
             f", {report.limit.spent:,.10g} of {report.limit.maximum:,.10g} {report.limit.name.unit}"
         )
-    reason = report.reason.value
-    return f"the run ended with {reason} after {count_noun(turns, 'turn')}{limit}; {answer}"
+    ending = REASON_WORDS[report.reason].predicate
+    return f"the run {ending} after {count_noun(turns, 'turn')}{limit}; {answer}"
 
 
 def describe_stop(report: Report) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection, Iterable
 from shutil import get_terminal_size
@@ -28,8 +29,8 @@ from .progress import (
     should_color,
     supports_cursor,
 )
-from .report import describe_changed_files, encode_answer, explain_failure
 from .standard_output import StandardOutput
+from .text import choose_glyphs
 
 if TYPE_CHECKING:
     from ...projections.stream_json import StreamJson
@@ -99,6 +100,7 @@ class RunReporter:
         self._color = should_color(sys.stderr, settings.color)
         self._quiet = quiet
         self._as_json = as_json
+        self._annotated = session.id if settings.annotate else ""
         self._denial_hint = denial_hint
         self._denial_count = 0
         self._ledger = LedgerBuilder()
@@ -149,6 +151,9 @@ class RunReporter:
         Arguments:
             signals: numbers of the signals that came during the run.
         """
+        # Not needed before the end of the run.
+        from .report import describe_changed_files, encode_answer, explain_failure
+
         ledger = self._ledger.ledger
         if self._lines:
             has_value = self._as_json and report.ok
@@ -169,6 +174,10 @@ class RunReporter:
             print_ledger(describe_ledger(ledger), color=self._color)
         if self._model_line and report.ok:  # A failure names the offline model.
             print_notice(self._model_line, prefix="")
+        if self._annotated:
+            from .github_actions import write_annotations
+
+            write_annotations(report, ledger, os.environ, session=self._annotated)
         if self._output.error:
             print_notice(f"stdout cannot be written: {self._output.error}")
         exit_code = self._exit_code_rule.exit_code(report, signals)
@@ -187,8 +196,9 @@ class RunReporter:
 
         answer = AnswerStream(write, lambda: write("(the answer was cut off here)"))
         self._answer = answer
+        glyphs = choose_glyphs(sys.stdout.encoding)
         self.screen.format_pending = lambda columns, height: format_unfinished(
-            answer.pending, columns=columns, height=height, color=color
+            answer.pending, columns=columns, height=height, color=color, glyphs=glyphs
         )
 
     def _apply(self, event: AnyEvent) -> None:

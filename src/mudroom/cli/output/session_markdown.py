@@ -32,8 +32,10 @@ def render_session_markdown(events: Sequence[StoredEvent]) -> Iterator[str]:
     events_by_run: dict[str, list[StoredEvent]] = {}
     for event in events:
         events_by_run.setdefault(event.run, []).append(event)
-    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
-    if opened:
+    # The record of a fork begins with that of its original: the last opening is its own.
+    openings = [event for event in events if isinstance(event, SessionOpened)]
+    if openings:
+        opened = openings[-1]
         place = f"In `{sanitize(opened.cwd)}`, with mudroom {opened.version}."
         yield f"# Session {opened.session}\n\n{place}\n"
     for run in RunTree.from_events(events).walk():

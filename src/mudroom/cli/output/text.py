@@ -44,6 +44,8 @@ It is compiled at its first use: that takes some milliseconds.
 HANGING = "  "
 """Stands before further rows of a line, so that the next line differs from them."""
 
+_SECONDS_PER_DAY = 86_400
+
 ERASE_DOWN = "\x1b[2K\x1b[C\x1b[J\x1b[D"
 """Erases from the start of the row down.
 
@@ -106,7 +108,7 @@ def format_tokens(count: int) -> str:
 
 
 def format_seconds(span: float) -> str:
-    """Format a number of seconds: 4.2s, 29s, 1m 04s, 2h 05m."""
+    """Format a number of seconds: 4.2s, 29s, 1m 04s, 2h 05m, 62d 21h."""
     if span < 9.95:
         return f"{span:.1f}s"
     whole = int(span + 0.05)
@@ -114,7 +116,14 @@ def format_seconds(span: float) -> str:
         return f"{whole}s"
     if whole < 3600:
         return f"{whole // 60}m {whole % 60:02}s"
-    return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    if whole < _SECONDS_PER_DAY:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // _SECONDS_PER_DAY}d {whole % _SECONDS_PER_DAY // 3600:02}h"
+
+
+def format_costs(usd: float) -> str:
+    """Format US dollars: $0.12, <$0.01."""
+    return f"${usd:,.2f}" if usd >= 0.005 else "<$0.01"
 
 
 def measure_width(text: str) -> int:

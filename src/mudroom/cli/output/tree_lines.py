@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..._core.counts import count_noun
-from ..._core.runs import Reason
 from ..._core.token_counts import CHARACTERS_PER_TOKEN
 from ...projections.merges import describe_merge
+from ...projections.reason_words import describe_reason
 from ...projections.run_tree import RunTree
 from ...projections.run_view import CommandView, RunState, RunView
 from ...projections.safe_text import sanitize_line
@@ -64,7 +64,8 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
         printed_runs: ids of children that have no rows for the same reason, but are counted.
         asking_runs: ids of runs with a tool call that waits for the user's answer.
         idle: named children that do not work; each has one row instead of those of its runs.
-        is_snapshot: draw a final snapshot while the root still works; its headline counts tasks.
+        is_snapshot: draw a final snapshot while the root still works; its headline counts tasks,
+            without figures, which would soon be old.
     """
 
     columns: int = 80
@@ -119,15 +120,16 @@ def format_command(command: CommandView, style: TreeStyle) -> Line:
 
 
 def describe_outcome(run: RunView) -> str:
-    """Return how a run ended: "Done", or its reason and error; "" while it works.
+    """Return how a run ended: "Done", or the words for its reason, and its error.
 
-    What became of the work of an isolated workspace follows: "Done, merged 2 files".
+    "" while it works. What became of the work of an isolated workspace follows: "Done, merged 2
+    files".
     """
     if not run.report:
         return ""
-    outcome = "Done" if run.report.reason is Reason.GOAL else str(run.report.reason)
+    outcome = describe_reason(run.report.reason).capitalize()
     if run.report.recovered:
-        outcome += ", recovered"
+        outcome += ", with a summary"
     if merge := describe_merge(run):
         outcome += f", {merge}"
     return f"{outcome}: {run.error}" if run.error else outcome
@@ -214,6 +216,10 @@ def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
     turn = f"turn {run.turn}" if run.turn else ""
     parts = [run.run_id if style.show_ids else "", title, turn, activity]
     text = style.glyphs.dot.join(filter(None, parts))
+    if style.is_snapshot and not run.report:
+        head = style.glyphs.head
+        room = style.columns - measure_width(head)
+        return [(head, "dim"), (truncate(text, room, style.glyphs.more), "")]
     return _format_activity(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
 
 

@@ -59,7 +59,7 @@ GEMINI_EVENTS = {
     "BeforeToolSelection": "",
 }
 """Events of the Gemini CLI -> event of Claude Code, "" if it never happens in mudroom."""
-RUN_KINDS: tuple[HookKind, ...] = ("command", "http")
+RUN_KINDS: tuple[HookKind, ...] = ("command", "http", "mcp_tool")
 """Kinds of hooks that mudroom runs."""
 
 

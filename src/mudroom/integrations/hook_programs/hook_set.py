@@ -21,6 +21,7 @@ from .matcher import parse_matcher
 from .outcome import HookOutcome, merge_outcomes, read_ending, read_output
 from .programs import HookProgram
 from .run_log import HookRun, RunLog
+from .server_tools import CallServerTool, call_hook_tool
 from .spec import HookSpec
 
 log = logging.getLogger("mudroom")
@@ -39,6 +40,7 @@ class HookSet:
         specs: hooks of settings files, in order. callbacks: functions of the caller, by event.
         folder: working folder of programs.
         environ: variables of programs.
+        call_tool: calls a tool of an MCP server; None where no session is open.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class HookSet:
         folder: str,
         environ: Mapping[str, str],
         run_log: RunLog,
+        call_tool: CallServerTool | None = None,
     ) -> None:
         self._specs = [spec for spec in specs if not find_problem(spec)]
         self._callbacks = callbacks
@@ -57,6 +60,7 @@ class HookSet:
         self._folder = folder
         self._environ = _make_environ(environ, folder)
         self._log = run_log
+        self._call_tool = call_tool
         self._threads = ThreadPoolExecutor(MAX_PROCESSES, "hook")
         self._background: set[asyncio.Task[None]] = set()
         self._finished_once: set[int] = set()
@@ -102,7 +106,7 @@ class HookSet:
     ) -> list[HookSpec]:
         selected: dict[object, HookSpec] = {}
         for spec in self._specs:
-            if spec.event != event or not _matches(spec, subject):
+            if spec.event != event or not is_selected(spec, subject):
                 continue
             if spec.condition and not (matches_condition and matches_condition(spec.condition)):
                 continue
@@ -110,7 +114,7 @@ class HookSet:
                 if id(spec) in self._finished_once:
                     continue
                 self._finished_once.add(id(spec))
-            selected.setdefault((spec.command, spec.args, spec.url, *spec.env.items()), spec)
+            selected.setdefault(_make_key(spec), spec)
         return list(selected.values())
 
     async def _run_spec(
@@ -136,6 +140,8 @@ class HookSet:
         started_at = time.time()
         if spec.kind == "http":
             outcome, ending = await post_to(spec, data, limit, {**self._environ, **spec.env})
+        elif spec.kind == "mcp_tool":
+            outcome, ending = await call_hook_tool(spec, fields, limit, self._call_tool)
         else:
             outcome, ending = await self._run_program(spec, fields, data, limit)
         self._log.append(
@@ -218,7 +224,13 @@ class HookSet:
         self._threads.shutdown(wait=False)
 
 
-def _matches(spec: HookSpec, subject: str) -> bool:
+def _make_key(spec: HookSpec) -> object:
+    """Return what identical hooks have in common: such hooks run once."""
+    called = msgspec.json.encode([spec.options.get(name) for name in ("server", "tool", "input")])
+    return (spec.kind, spec.command, spec.args, spec.url, called, *spec.env.items())
+
+
+def is_selected(spec: HookSpec, subject: str) -> bool:
     """Return whether the matcher of a hook selects a subject, by its program's own name too."""
     matcher = parse_matcher(spec.matcher)
     if matcher.matches(subject):

@@ -232,6 +232,8 @@ def _read_handler(
     if reader.is_usable and not needed.get(kind, options.get("prompt")):
         field = {"http": "url", "mcp_tool": "tool"}.get(kind, "prompt")
         reader.reject(f"it has no {'command' if kind == 'command' else field}")
+    elif reader.is_usable and kind == "mcp_tool" and not options.get("server"):
+        reader.reject("it has no server")
     if problem := parse_matcher(matcher).problem:
         reader.reject(problem, "Use names separated by |, or a simpler expression.")
     if not reader.is_usable:

@@ -139,7 +139,9 @@ class _Pipes:
     def transfer(self, seconds: float) -> None:
         """Move what can be moved now; wait for that up to `seconds`."""
         if not self._selector.get_map():
-            time.sleep(min(seconds, 0.005))
+            # The program most likely ends now: `wait` looks after half a millisecond.
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
             return
         for key, _ in self._selector.select(seconds):
             stream = key.fileobj

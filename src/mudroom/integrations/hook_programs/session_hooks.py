@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
-from uuid import uuid4
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from ..._core.agents import Mode
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import Hooks, ToolHookDecision
+from ..._core.ports import Hooks, MessageHookDecision, ToolHookDecision
 from ..._core.run_ids import find_root_id
 from ..._core.runs import Brief, Reason, Report
 from ..._core.tools import ToolResult
 from ...errors import StoppedByHook
 from .hook_set import HookSet
+from .hook_texts import cut_hook_text
 from .outcome import NO_REASON, HookOutcome
 from .run_log import HookRun, RunLog
 from .tool_shapes import (
@@ -31,10 +31,10 @@ from .tool_shapes import (
 )
 from .transcript_files import TranscriptFiles
 
+log = logging.getLogger("mudroom")
+
 MAX_BLOCKS = 8
 """Times in a row that hooks may continue a run that has its final answer."""
-MAX_CONTEXT = 10_000
-"""Characters of a text for the model; the whole text is in a file."""
 _ENDING_SECONDS = 1.5
 """Limit of a hook at the end of a run that was cancelled."""
 
@@ -78,6 +78,7 @@ class SessionHooks(Hooks):
         self.transcripts = transcripts
         self._log = run_log
         self._starting: asyncio.Task[HookOutcome] | None = None
+        self._awaits_compaction = False
         self._children: dict[str, str] = {}
         self._blocks: dict[str, int] = {}
         self._started_at: dict[tuple[str, str], float] = {}
@@ -85,16 +86,26 @@ class SessionHooks(Hooks):
 
     async def on_session_start(self, source: str) -> None:
         """Start the hooks of SessionStart; the first prompt waits for them."""
-        if source != "startup":
+        if source in ("resume", "fork"):
             await self.transcripts.load()
         if source == "resume" and self._hooks.has("SubagentStop"):
             self._children = self._log.find_open_children(self._facts.session)
-        if self._hooks.has("SessionStart"):
-            fields = self._make_fields("SessionStart", None)
-            fields |= {"source": source, "model": self._facts.model}
-            self._starting = asyncio.create_task(self._hooks.fire("SessionStart", fields))
+        self._begin(source)
 
-    async def on_session_end(self) -> None:
+    def _begin(self, source: str) -> None:
+        """Start the hooks of SessionStart; the next prompt waits for them and has their text."""
+        if not self._hooks.has("SessionStart"):
+            return
+        if self._starting:
+            self._starting.cancel()
+        self._starting = asyncio.create_task(self._fire_session_start(source))
+
+    async def _fire_session_start(self, source: str) -> HookOutcome:
+        fields = self._make_fields("SessionStart", None)
+        fields |= {"source": source, "model": self._facts.model}
+        return await self._hooks.fire("SessionStart", fields)
+
+    async def on_session_end(self, reason: str) -> None:
         """Run the hooks of SubagentStop for children without an end, then those of SessionEnd."""
         tasks = [self._starting, *self._notifying]
         for task in filter(None, tasks):
@@ -103,7 +114,7 @@ class SessionHooks(Hooks):
         for run_id, agent in list(self._children.items()):
             await self._end_child(run_id, agent, None, "", Reason.LOST)
         if self._hooks.has("SessionEnd"):
-            fields = self._make_fields("SessionEnd", None) | {"reason": "other"}
+            fields = self._make_fields("SessionEnd", None) | {"reason": reason}
             await self._hooks.fire("SessionEnd", fields)
         await self._hooks.close()
 
@@ -116,6 +127,8 @@ class SessionHooks(Hooks):
             outcome = await starting
             self._check_stop(outcome)
             texts.append(self._make_context("SessionStart", outcome))
+        if self._awaits_compaction and not brief.depth:
+            texts.append(await self.after_compaction(brief))
         if brief.depth:
             return await self.on_run_start(brief)
         if self._hooks.has("UserPromptSubmit"):
@@ -126,6 +139,20 @@ class SessionHooks(Hooks):
                 raise StoppedByHook(f"a hook refused the prompt: {outcome.reason}")
             texts.append(self._make_context("UserPromptSubmit", outcome))
         return "\n\n".join(filter(None, texts))
+
+    async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
+        """Run the hooks of UserPromptSubmit for a message during a run."""
+        event = "UserPromptSubmit"
+        if not self._hooks.has(event):
+            return None
+        fields = self._make_fields(event, brief) | {"prompt": text}
+        outcome = await self._hooks.fire(event, fields)
+        self._check_stop(outcome)
+        if outcome.decision == "deny":
+            log.warning("a hook refused your message: %s", outcome.reason or NO_REASON)
+            return MessageHookDecision(denial=outcome.reason or NO_REASON)
+        context = self._make_context(event, outcome)
+        return MessageHookDecision(context=context) if context else None
 
     async def on_run_start(self, brief: Brief) -> str:
         """Run the hooks of SubagentStart, unless an earlier process has done so."""
@@ -148,6 +175,8 @@ class SessionHooks(Hooks):
             if report.ok and self._hooks.has("PostCompact"):
                 fields = self._make_compaction_fields("PostCompact", brief)
                 await self._hooks.fire("PostCompact", fields | {"compact_summary": report.text})
+            if report.ok and not brief.parent:
+                self._begin("compact")
         elif agent := self._children.get(brief.run_id):
             await self._end_child(brief.run_id, agent, brief, report.text, report.reason)
 
@@ -216,6 +245,16 @@ class SessionHooks(Hooks):
         if outcome.decision == "deny":
             raise StoppedByHook(f"a hook refused the compaction: {outcome.reason}")
         return self._make_context("PreCompact", outcome)
+
+    async def after_compaction(self, brief: Brief) -> str:
+        """Run the hooks of SessionStart. If an interrupt stops them, the next prompt runs them."""
+        if brief.depth or not self._hooks.has("SessionStart"):
+            return ""
+        self._awaits_compaction = True
+        outcome = await self._fire_session_start("compact")
+        self._awaits_compaction = False
+        self._check_stop(outcome)
+        return self._make_context("SessionStart", outcome)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
         """Run the hooks of PreToolUse."""
@@ -352,14 +391,7 @@ class SessionHooks(Hooks):
         return self._cut_context(f"[hook {event}] {outcome.context}") if outcome.context else ""
 
     def _cut_context(self, text: str) -> str:
-        """Return a text with at most MAX_CONTEXT characters; a file has the whole text."""
-        if len(text) <= MAX_CONTEXT:
-            return text
-        path = os.path.join(self._facts.spill_folder, f"hook-{uuid4().hex[:12]}.txt")
-        os.makedirs(self._facts.spill_folder, mode=0o700, exist_ok=True)
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-        return f"{text[: MAX_CONTEXT - 200]}\n[… the whole text is in {path}]"
+        return cut_hook_text(text, self._facts.spill_folder)
 
     def _check_stop(self, outcome: HookOutcome) -> None:
         if outcome.stop:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
@@ -15,10 +14,10 @@ from ...errors import MudroomError
 from .elicitation import AskUser, Questions, decline
 from .headers import collect_headers
 from .limits import MAX_STARTS, START_WINDOW, OpenCall, PastStarts
-from .link import ConnectionLost, Link, ServerError
+from .link import LISTING_SECONDS, ConnectionLost, Link, ServerError
 from .listing import Content, ListedTool, Listing, ServerResult
 from .server_process import start_server_process
-from .spec import ServerSpec
+from .spec import Redact, ServerPlace, ServerSpec
 
 if TYPE_CHECKING:
     from . import package_client
@@ -29,8 +28,6 @@ IDLE_SECONDS = 300.0
 """Seconds of a call without progress until it fails."""
 _END_SECONDS = 3.0
 """Longest time until a connection that is closed has ended."""
-
-log = logging.getLogger("mudroom")
 
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
 
@@ -51,6 +48,9 @@ class Connection:
         on_listing: called with the tools whenever the server listed them.
         logins: folder of the stored logins of HTTP servers.
         protocol: revision that an earlier session used, "" if it is not known.
+        logs_failures: log why the server cannot be used; False if the caller shows it.
+        redact: replaces secrets in errors and in the error output of the process.
+        note_headers: called with the headers of the requests before the first one is sent.
 
     Attributes:
         state: of the connection. reason: why it failed.
@@ -67,19 +67,20 @@ class Connection:
         logins: str = "",
         protocol: str = "",
         idle_seconds: float = IDLE_SECONDS,
+        logs_failures: bool = True,
+        redact: Redact = str,
+        note_headers: Callable[[Mapping[str, str]], object] = dict,
     ) -> None:
         self.spec = spec
         self.state: ServerState = "not started"
         self.reason = ""
         self.starts = 0
-        self._folder = folder
-        self._environ = environ
+        self._place = ServerPlace(folder, environ, logins, redact, note_headers)
         self._on_listing = on_listing
-        self._logins = logins
         self._idle_seconds = idle_seconds
         self._link: Link | None = None
         self._links: set[Link] = set()
-        self._past = PastStarts(protocol)
+        self._past = PastStarts(protocol, logs_failures=logs_failures)
         self._calls: set[OpenCall] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions = Questions(spec.name)
@@ -90,6 +91,12 @@ class Connection:
         """Id of the process, None if there is none."""
         link = self._link
         return link.process.pid if link and link.process and link.is_open else None
+
+    @property
+    def needs_login(self) -> bool:
+        """True if the server failed because it wants a login or a token."""
+        transport = self._link.transport if self._link else None
+        return self.state == "failed" and transport is not None and transport.needs_login
 
     @property
     def last_lines(self) -> str:
@@ -178,7 +185,8 @@ class Connection:
         """Raise the error of a call, with the end of the server if that is the cause."""
         name = self.spec.name
         if not _get_package().is_lost(error):
-            raise ServerError(f"server {name}: {_get_package().describe_error(error)}") from error
+            text = self._place.redact(_get_package().describe_error(error))
+            raise ServerError(f"server {name}: {text}") from error
         raise await link.make_loss(name, error) from error
 
     async def _get_link(self) -> Link:
@@ -225,18 +233,16 @@ class Connection:
         self.starts += 1
         self.state = "starting"
         self.reason = ""
-        link = Link()
+        link = Link(self._place.redact)
         self._links.add(link)
         link.task = asyncio.create_task(self._run_link(link))
         return link
 
     def _fail(self, reason: str) -> None:
         """Set the state, and tell the user each new reason: only the model reads the result."""
-        if reason != self._past.reported:
-            self._past.reported = reason
-            log.warning("server %s cannot be used: %s", self.spec.name, reason)
         self.state = "failed"
-        self.reason = reason
+        self.reason = self._place.redact(reason)
+        self._past.report(self.spec.name, self.reason)
 
     def _make_error(self) -> ServerError:
         return ServerError(
@@ -274,13 +280,15 @@ class Connection:
         from . import package_client
         from .package_listings import list_offers
 
+        place = self._place
         async with AsyncExitStack() as stack:
             if self.spec.transport == "stdio":
-                link.process = await start_server_process(self.spec, self._folder, self._environ)
+                link.process = await start_server_process(self.spec, place)
                 link.transport = package_client.StdioTransport(link.process, link.stop.set)
             elif self.spec.transport == "http":
-                headers = await collect_headers(self.spec, self._folder, self._environ)
-                link.transport = package_client.HttpTransport(self.spec, headers, self._logins)
+                headers = await collect_headers(self.spec, place.folder, place.environ)
+                place.note_headers(headers)
+                link.transport = package_client.HttpTransport(self.spec, headers, place.logins)
             else:
                 raise ServerError(
                     "the transport sse is not supported", remedy='Use the address for "http".'
@@ -289,7 +297,7 @@ class Connection:
                 package_client.make_client(
                     self.spec.name,
                     link.transport.connect(),
-                    self._folder,
+                    place.folder,
                     self._refresh_soon,
                     self._extend_calls,
                     self._questions.answer,
@@ -298,9 +306,9 @@ class Connection:
             )
             listing = await list_offers(client)
             self._past.protocol = listing.protocol
-            self._on_listing(listing)
-            listener = asyncio.create_task(self._listen(client))
-            stack.push_async_callback(_cancel, listener)
+            self._on_listing(link.note_listing(listing))
+            link.listener = asyncio.create_task(self._listen(client))
+            stack.push_async_callback(_cancel, link.listener)
             self.state = "ready"
             link.client.set_result(client)
             await link.stop.wait()
@@ -313,18 +321,35 @@ class Connection:
         for call in self._calls:
             call.extend()
 
-    def _refresh_soon(self) -> None:
+    def _refresh_soon(self) -> asyncio.Task[None]:
         """List the tools again, in the background."""
         task = asyncio.create_task(self._refresh())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _refresh(self) -> None:
         from .package_listings import list_offers
 
         with suppress(Exception):  # the next start lists them
             link = await self._get_link()
-            self._on_listing(await list_offers(link.client.result()))
+            async with asyncio.timeout(self.spec.start_timeout):
+                listing = await list_offers(link.client.result())
+            self._on_listing(link.note_listing(listing))
+
+    async def refresh_if_stale(self) -> None:
+        """List the tools of a server that runs again, if what it listed is not valid any more.
+
+        All that wait share one listing. If it takes too long, calls use the old list, and name
+        what has changed.
+        """
+        link = self._link
+        if self.state != "ready" or link is None or not link.is_open:
+            return
+        if link.is_stale:
+            seconds = min(LISTING_SECONDS, self.spec.start_timeout)
+            link.expect_listing(self._refresh_soon(), seconds)
+        await link.wait_for_listing()
 
     async def restart(self) -> None:
         """End the server and start it again; its open calls fail. Raises ServerError."""

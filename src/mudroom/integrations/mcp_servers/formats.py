@@ -33,6 +33,7 @@ def read_claude(reader: EntryReader) -> Fields:
         "headers_helper": reader.read_text("headersHelper"),
         "call_timeout": reader.read_seconds("timeout", unit=_MILLISECOND),
         "always_load": reader.read_flag("alwaysLoad"),
+        "is_trusted": reader.read_flag("trust"),
         "oauth": _read_login(reader, "oauth"),
     }
 
@@ -91,6 +92,7 @@ def read_codex(reader: EntryReader) -> Fields:
         "call_timeout": reader.read_seconds("tool_timeout_sec"),
         "include": reader.read_texts("enabled_tools"),
         "exclude": reader.read_texts("disabled_tools"),
+        "is_parallel": reader.read_flag("supports_parallel_tool_calls"),
         "oauth": login,
     }
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 
 MAX_STARTS = 3
 """Starts of a server within START_WINDOW until it counts as failed."""
 START_WINDOW = 60.0
 """Seconds."""
+
+log = logging.getLogger("mudroom")
 
 
 class OpenCall:
@@ -53,13 +56,20 @@ class PastStarts:
     """Facts about the earlier starts of a server.
 
     Attributes:
-        times: of the last starts. reported: the last reason that the user was told.
+        times: of the last starts. reported: the last reason that was logged.
         protocol: revision of the last connection, "" if it is not known.
         is_era_wrong: true if the server refused that revision.
     """
 
-    def __init__(self, protocol: str) -> None:
+    def __init__(self, protocol: str, *, logs_failures: bool) -> None:
         self.times: deque[float] = deque(maxlen=MAX_STARTS)
         self.reported = ""
+        self._logs_failures = logs_failures
         self.protocol = protocol
         self.is_era_wrong = False
+
+    def report(self, server: str, reason: str) -> None:
+        """Log a new reason why the server cannot be used."""
+        if self._logs_failures and reason != self.reported:
+            self.reported = reason
+            log.warning("server %s cannot be used: %s", server, reason)

@@ -46,6 +46,7 @@ class Listing(Struct, frozen=True):
         server: name and version of the program, "" if it does not say.
         protocol: revision of the protocol that the connection uses.
         fault: why tools are left out, or "".
+        fresh_seconds: time for which the list of tools is valid; None if the server says none.
     """
 
     tools: tuple[ListedTool, ...] = ()
@@ -55,6 +56,7 @@ class Listing(Struct, frozen=True):
     fault: str = ""
     prompts: tuple[ListedPrompt, ...] = ()
     resources: tuple[ListedResource, ...] = ()
+    fresh_seconds: float | None = None
 
 
 class Content(Struct, frozen=True):

@@ -15,6 +15,8 @@ from .formats import FORMATS, Fields, describe_server, read_codex_variables
 from .spec import ServerSpec
 from .variables import EXPANSIONS, Expander, expand_all
 
+_OWN_FIELDS = {"is_trusted": "trust", "is_parallel": "supports_parallel_tool_calls"}
+"""Fields that count only in the user's own files -> their names there."""
 _EXPANDED = ("command", "args", "env", "cwd", "url", "headers", "headers_helper")
 
 
@@ -101,6 +103,7 @@ def _parse_server(
         fields["env"] = {**variables, **fields["env"]}
         digested.append(variables)
         shown = f"{shown} (variables of {path})"
+    _drop_claims(source, fields, reader)
     _check(source, fields, expander, reader)
     if not reader.is_usable:
         return None
@@ -128,8 +131,15 @@ def _expand(fields: Fields, source: ServerEntry, expander: Expander) -> None:
             fields[key] = expand_all(fields[key], lambda text: expand(expander, text))
     if fields["transport"] == "stdio" and (source.place or fields.get("cwd")):
         fields["cwd"] = os.path.join(source.place, fields.get("cwd") or "").rstrip("/")
-    if source.place:
-        fields["is_trusted"] = None
+
+
+def _drop_claims(source: ServerEntry, fields: Fields, reader: EntryReader) -> None:
+    """Remove what only the user may say of a server from an entry of a folder or a plugin."""
+    if not source.place and source.scope != "plugin":
+        return
+    for field, name in _OWN_FIELDS.items():
+        if fields.pop(field, None):
+            reader.add_note(f"{name} counts only in your own files")
 
 
 def _check(source: ServerEntry, fields: Fields, expander: Expander, reader: EntryReader) -> None:

@@ -28,7 +28,7 @@ from ..._core.ports.input_forms import InputForm
 from ..._version import __version__
 from .elicitation import InputReply
 from .listing import Content, ServerResult
-from .logins.oauth import LoginProvider
+from .logins.oauth import LoginProvider, find_lacking_scope, make_login_remedy
 from .logins.stored_logins import LoginFile
 from .spec import ServerSpec
 from .stdio_transport import StdioTransport
@@ -61,11 +61,13 @@ class HttpTransport:
     Attributes:
         fault: the refusal of the server, which the package does not tell; "" for none.
         has_lost_session: whether the server has answered that it does not know the session.
+        needs_login: whether the last answer of the server asks for a login.
     """
 
     def __init__(self, spec: ServerSpec, headers: Mapping[str, str], logins: str) -> None:
         self.fault = ""
         self.has_lost_session = False
+        self.needs_login = False
         self._name = spec.name
         file = LoginFile(logins, spec.url)
         has_own = "authorization" in {name.lower() for name in headers}
@@ -91,9 +93,12 @@ class HttpTransport:
             if status >= 500 or status == 429:
                 self.fault = f"the login server answered HTTP {status}"
         elif status in (401, 403):
+            self.needs_login = True
+            scope = find_lacking_scope(response)
+            rights = "" if scope is None else f" with more rights {scope}".rstrip()
+            remedy = make_login_remedy(self._name, scope)
             self.fault = (
-                f"HTTP {status}: it wants a login. Run: mudroom mcp login {self._name} "
-                "(or set a token or headers)"
+                f"HTTP {status}: it wants a login{rights}. {remedy} (or set a token or headers)"
             )
         elif status == 404 and _SESSION_HEADER in response.request.headers:
             await self._note_lost_session(response)
@@ -101,6 +106,7 @@ class HttpTransport:
             self.fault = f"HTTP {status}"
         elif status < 400:
             self.fault = ""
+            self.needs_login = False
 
     async def _note_lost_session(self, response: httpx2.Response) -> None:
         """Note that the server has forgotten the session.

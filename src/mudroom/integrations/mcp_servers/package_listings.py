@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import mcp_types
 from mcp.client.client import Client
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .listing import ListedPrompt, ListedResource, ListedTool, Listing
 from .package_client import describe_error, is_lost
@@ -35,12 +36,15 @@ async def list_offers(client: Client) -> Listing:
     capabilities = client.server_capabilities
     tools: list[ListedTool] = []
     faults: list[str] = []
+    times: list[int] = []
     if capabilities.tools is not None:
+
+        def take(page: mcp_types.ListToolsResult) -> list[mcp_types.Tool]:
+            times.append(page.ttl_ms)
+            return page.tools
+
         listed = await _list_pages(
-            lambda cursor: client.list_tools(cursor=cursor),
-            lambda page: page.tools,
-            "tools",
-            faults,
+            lambda cursor: client.list_tools(cursor=cursor), take, "tools", faults
         )
         first_by_name: dict[str, mcp_types.Tool] = {}
         for tool in listed:
@@ -55,6 +59,7 @@ async def list_offers(client: Client) -> Listing:
     if capabilities.tools is None and not prompts and not resources:
         faults.append("the server has no tools")
     info = client.server_info
+    is_modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
     return Listing(
         tuple(tools),
         client.instructions or "",
@@ -63,6 +68,7 @@ async def list_offers(client: Client) -> Listing:
         "; ".join(faults),
         tuple(prompts),
         tuple(resources),
+        min(times) / 1000 if times and is_modern else None,
     )
 
 

@@ -15,27 +15,29 @@ from ..._platform.private_files import write_private_file
 from .listing import Content, ServerResult
 
 ParseImage = Callable[[bytes], ImageBlock | None]
-"""Function that returns the image of a file, None if it is not a complete one."""
+"""Function that returns the image of a file, None if models cannot get it."""
 
 
 def make_tool_result(
     result: ServerResult, context: ToolContext, parse_image: ParseImage
 ) -> ToolResult:
-    """Return the result of a call for the model. Bytes that are no image go into a file."""
-    texts: list[str] = []
+    """Return the result of a call for the model.
+
+    All bytes go into files, those of images too: the model may take none, and a later one neither.
+    """
+    parts: list[str] = []
     images: list[ImageBlock] = []
     for number, part in enumerate(result.content, start=1):
         if not part.data:
-            texts.append(part.text)
-        elif part.media_type.startswith("image/") and (image := parse_image(part.data)):
+            parts.append(part.text)
+            continue
+        parts.append(_store(part, context, number))
+        if part.media_type.startswith("image/") and (image := parse_image(part.data)):
             images.append(image)
-        else:
-            texts.append(_store(part, context, number))
-    text = "\n".join(filter(None, texts))
-    if not text and result.structured is not None:
-        text = msgspec.json.encode(result.structured).decode()
-    if not text:
-        text = "[image]" if images else "(no output)"
+    has_text = any(part.text for part in result.content)
+    if not has_text and result.structured is not None:
+        parts.insert(0, msgspec.json.encode(result.structured).decode())
+    text = "\n".join(filter(None, parts)) or "(no output)"
     return ToolResult(text, error=result.is_error, images=tuple(images))
 
 
@@ -50,6 +52,9 @@ def join_text(parts: Iterable[Content]) -> str:
 
 def _store(part: Content, context: ToolContext, number: int) -> str:
     ending = mimetypes.guess_extension(part.media_type) or ".bin"
-    path = Path(context.spill_path(f"content{number}")).with_suffix(ending)
+    created = Path(context.spill_path(f"content{number}"))
+    path = created.with_suffix(ending)
     write_private_file(path, part.data)
+    if path != created:
+        created.unlink()
     return f"[{part.media_type}, {len(part.data):,} bytes, in {path}]"

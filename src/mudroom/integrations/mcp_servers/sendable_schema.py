@@ -9,6 +9,8 @@ _CHOICES = ("anyOf", "oneOf", "allOf")
 _OMITTED = ("$schema", "$id", "$defs", "definitions", "$comment", "$anchor", "$dynamicAnchor")
 _MAX_DEPTH = 12
 """Levels of a schema; deeper ones accept any value."""
+_MAX_PARTS = 5_000
+"""Parts of a schema whose references are replaced; further ones accept any value."""
 
 
 def make_sendable(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -17,35 +19,46 @@ def make_sendable(schema: Mapping[str, Any]) -> dict[str, Any]:
     Providers refuse choices at the root, references to other documents, and some accept no
     references at all. What the result does not say, the check of the arguments still demands.
     """
-    parameters = _flatten(cast("dict[str, Any]", _expand(schema, schema, (), 0)))
+    parameters = _flatten(cast("dict[str, Any]", _Expansion(schema).expand(schema)))
     parameters["type"] = "object"
     parameters.setdefault("properties", {})
     return parameters
 
 
-def _expand(
-    value: object, root: Mapping[str, Any], references: tuple[str, ...], depth: int
-) -> object:
-    """Return a part of a schema with its references replaced by what they refer to."""
-    if isinstance(value, list):
-        return [_expand(item, root, references, depth) for item in cast("list[Any]", value)]
-    if not isinstance(value, Mapping):
-        return value
-    part = cast("Mapping[str, Any]", value)
-    if depth > _MAX_DEPTH:
-        return {}
-    reference = part.get("$ref")
-    if isinstance(reference, str):
-        rest = {key: item for key, item in part.items() if key != "$ref"}
-        if reference in references:  # a recursive schema
-            return _expand(rest, root, references, depth + 1)
-        target = {**_resolve(reference, root), **rest}
-        return _expand(target, root, (*references, reference), depth + 1)
-    return {
-        key: _expand(item, root, references, depth + 1)
-        for key, item in part.items()
-        if key not in _OMITTED or _is_property(item, key)
-    }
+class _Expansion:
+    """Copy of a schema without references.
+
+    Each use of a reference is a copy of what it refers to, so the copy can be much longer than the
+    schema: the number of its parts is limited.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._parts = 0
+
+    def expand(self, value: object, references: tuple[str, ...] = (), depth: int = 0) -> object:
+        """Return a part of the schema with its references replaced by what they refer to."""
+        if isinstance(value, list):
+            items = cast("list[Any]", value)
+            return [self.expand(item, references, depth) for item in items]
+        if not isinstance(value, Mapping):
+            return value
+        part = cast("Mapping[str, Any]", value)
+        self._parts += 1
+        if depth > _MAX_DEPTH or self._parts > _MAX_PARTS:
+            return {}
+        reference = part.get("$ref")
+        if isinstance(reference, str):
+            rest = {key: item for key, item in part.items() if key != "$ref"}
+            if reference in references:  # a recursive schema
+                return self.expand(rest, references, depth + 1)
+            target = {**_resolve(reference, self._root), **rest}
+            return self.expand(target, (*references, reference), depth + 1)
+        return {
+            key: self.expand(item, references, depth + 1)
+            for key, item in part.items()
+            if key not in _OMITTED or _is_property(item, key)
+        }
 
 
 def _is_property(item: object, key: str) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping
 from contextlib import suppress
 
 from ...errors import UsageError
-from .spec import ServerSpec
+from .spec import Redact, ServerPlace, ServerSpec
 
 MAX_LINE = 16 << 20
 """Maximum bytes of one message of a server."""
@@ -46,10 +45,16 @@ class ServerProcess:
 
     It leads a process group of its own. A keeper, a small shell, kills the group if this process
     is killed and cannot do so.
+
+    Arguments:
+        redact: replaces secrets in the error output.
     """
 
     def __init__(
-        self, process: asyncio.subprocess.Process, keeper: asyncio.subprocess.Process
+        self,
+        process: asyncio.subprocess.Process,
+        keeper: asyncio.subprocess.Process,
+        redact: Redact,
     ) -> None:
         assert process.stdin and process.stdout and process.stderr
         self.stdin = process.stdin
@@ -57,6 +62,7 @@ class ServerProcess:
         self.stderr = bytearray()
         self._process = process
         self._keeper = keeper
+        self._redact = redact
         self._reader = asyncio.create_task(self._read_stderr(process.stderr))
 
     @property
@@ -71,8 +77,11 @@ class ServerProcess:
 
     def get_last_lines(self) -> str:
         """Return the last lines of the error output."""
-        text = self.stderr[-_TAIL_CHARACTERS:].decode("utf-8", "replace").strip()
-        return "\n".join(text.splitlines()[-_TAIL_LINES:])
+        if not self.stderr:
+            return ""
+        # The end of the text could begin inside a secret.
+        text = self._redact(self.stderr.decode("utf-8", "replace")).rstrip()
+        return "\n".join(text[-_TAIL_CHARACTERS:].strip().splitlines()[-_TAIL_LINES:])
 
     async def describe_end(self) -> str:
         """Return how the process ended, with its last error output."""
@@ -113,15 +122,12 @@ class ServerProcess:
         return True
 
 
-async def start_server_process(
-    spec: ServerSpec, folder: str, environ: Mapping[str, str]
-) -> ServerProcess:
+async def start_server_process(spec: ServerSpec, place: ServerPlace) -> ServerProcess:
     """Start the process of a stdio server. Raises UsageError if that is not possible.
 
-    Arguments:
-        folder: working directory if the configuration names none.
-        environ: variables, of which the server gets only a few, and those of its configuration.
+    It gets only a few variables of the session, and those of its configuration.
     """
+    environ = place.environ
     env = {name: environ[name] for name in _INHERITED if name in environ} | dict(spec.env)
     pipe = asyncio.subprocess.PIPE
     try:
@@ -132,7 +138,7 @@ async def start_server_process(
             stdout=pipe,
             stderr=pipe,
             env=env,
-            cwd=os.path.join(folder, spec.cwd),
+            cwd=os.path.join(place.folder, spec.cwd),
             start_new_session=True,
             limit=MAX_LINE,
         )
@@ -150,7 +156,7 @@ async def start_server_process(
     except BaseException:
         _kill_group(process.pid, signal.SIGKILL)
         raise
-    return ServerProcess(process, keeper)
+    return ServerProcess(process, keeper, place.redact)
 
 
 def _kill_group(pid: int, number: int) -> None:

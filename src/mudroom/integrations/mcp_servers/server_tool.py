@@ -58,6 +58,7 @@ def make_tool(
         parse=parse,
         run=run,
         effect=Effect.PURE if is_pure else Effect.EFFECTFUL,
+        is_parallel=spec.is_parallel,
         confirmation_reason=(
             f"server {spec.name} has changed the description of this tool since it was used last"
             if is_changed

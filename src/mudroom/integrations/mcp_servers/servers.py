@@ -21,16 +21,17 @@ from ..._core.ports import (
 from ..._core.tool_names import make_server_pattern, make_server_tool_name
 from ..._core.tools import Tool, ToolResult
 from ...errors import UnknownName
-from .connection import Connection, log
+from .connection import Connection
 from .current_span import use_span
+from .limits import log
 from .listing import ListedTool, Listing
 from .listing_cache import CachedListing, ListingCache, find_changed
-from .logins.stored_logins import LOGINS
+from .logins.stored_logins import LOGINS, LoginFile
 from .own_servers import OwnServers
 from .progress import LineLimit
 from .results import ParseImage, join_text, make_tool_result
 from .server_tool import RunCall, make_tool, select_listed
-from .spec import ServerSpec
+from .spec import MakeRedact, ServerSpec, list_secrets
 
 
 class _Server:
@@ -42,6 +43,31 @@ class _Server:
         self.connection = connection
         self.cached = cached
         self.names: list[str] = []
+
+
+class _Redactor:
+    """Replaces the secrets of one server. Errors are rare: nothing is kept for them."""
+
+    def __init__(
+        self, make_redact: MakeRedact, spec: ServerSpec, environ: Mapping[str, str], logins: str
+    ) -> None:
+        self._make_redact = make_redact
+        self._spec = spec
+        self._environ = environ
+        self._login_file = LoginFile(logins, spec.url)
+
+    def note_headers(self, headers: Mapping[str, str]) -> None:
+        """Replace the values of these headers, too, such as those that a program printed."""
+        self._spec = replace(self._spec, headers=headers)
+
+    def redact(self, text: str) -> str:
+        """Return a text without the secrets of the server."""
+        if not text:
+            return ""
+        secrets = list_secrets(self._spec, self._environ)
+        if self._spec.url and (login := self._login_file.load()):
+            secrets |= login.list_secrets()
+        return self._make_redact(secrets)(text)
 
 
 class McpServers:
@@ -56,6 +82,8 @@ class McpServers:
         environ: variables of the session.
         cache_folder: folder for what the servers listed.
         is_allowed: returns whether the session may have a tool of this name.
+        make_redact: returns what replaces secrets in errors and error output of a server.
+        logs_failures: log why a server cannot be used; False if the caller shows it.
 
     Attributes:
         tools: the tools that are known now, by name.
@@ -70,6 +98,8 @@ class McpServers:
         cache_folder: str,
         is_allowed: Callable[[str], bool],
         parse_image: ParseImage,
+        make_redact: MakeRedact,
+        logs_failures: bool = True,
     ) -> None:
         self.tools: dict[str, Tool] = {}
         self._cache = ListingCache(cache_folder)
@@ -83,19 +113,26 @@ class McpServers:
             cache_folder=cache_folder,
             is_allowed=is_allowed,
             parse_image=parse_image,
+            make_redact=make_redact,
+            logs_failures=logs_failures,
         )
         self._own = OwnServers([spec for spec in specs if spec.agent], make_own)
         for spec in specs:
             if spec.agent:
                 continue
             cached = self._cache.load(spec)
+            logins = os.path.join(cache_folder, LOGINS)
+            redactor = _Redactor(make_redact, spec, environ, logins)
             connection = Connection(
                 spec,
                 folder,
                 environ,
                 lambda listing, name=spec.name: self._update(name, listing),
-                logins=os.path.join(cache_folder, LOGINS),
+                logins=logins,
                 protocol=cached.listing.protocol if cached else "",
+                logs_failures=logs_failures,
+                redact=redactor.redact,
+                note_headers=redactor.note_headers,
             )
             server = _Server(spec, connection, cached)
             self._servers[spec.name] = server
@@ -129,16 +166,20 @@ class McpServers:
     async def load(self, patterns: Sequence[str]) -> tuple[str, ...]:
         """Learn the tools of the servers that patterns name; start servers where necessary.
 
+        A server that runs lists them again if its last list is not valid any more.
+
         Return why tools are missing, one line for each server.
         """
         servers = [
             server
             for server in self._servers.values()
-            if server.cached is None and any(_overlaps(each, server.pattern) for each in patterns)
+            if any(_overlaps(each, server.pattern) for each in patterns)
         ]
-        errors = await asyncio.gather(
-            *(server.connection.open() for server in servers), return_exceptions=True
+        steps = (
+            server.connection.refresh_if_stale() if server.cached else server.connection.open()
+            for server in servers
         )
+        errors = await asyncio.gather(*steps, return_exceptions=True)
         lines = [str(error) for error in errors if isinstance(error, Exception)]
         return (*lines, *self._list_unknown(patterns))
 
@@ -207,6 +248,19 @@ class McpServers:
             raise UnknownName("MCP server", server, self._servers)
         return join_text(await self._servers[server].connection.read_resource(uri))
 
+    async def call_tool(self, server: str, tool: str, arguments: dict[str, Any]) -> ToolResult:
+        """Call a tool without a run; start its server. Raises UnknownName, ServerError."""
+        if server not in self._servers:
+            raise UnknownName("MCP server", server, self._servers)
+        found = self._servers[server]
+        await found.connection.open()
+        known = select_listed(found.spec, found.cached.listing.tools) if found.cached else ()
+        listed = {each.name: each for each in known}
+        if tool not in listed:
+            raise UnknownName("tool", tool, listed, where=f"server {server}")
+        result = await found.connection.call(listed[tool], arguments, str)
+        return ToolResult(join_text(result.content), error=result.is_error)
+
     def list_states(self) -> list[ServerStatus]:
         """Return the state of each server, those of the agent of the prompts included."""
         own = [status for each in self._own.of_root.values() for status in each.list_states()]
@@ -221,6 +275,7 @@ class McpServers:
                 server.connection.pid,
                 server.connection.starts,
                 server.connection.last_lines,
+                needs_login=server.connection.needs_login,
             )
             for server in self._servers.values()
         ]

@@ -1,8 +1,8 @@
-"""The configuration of one MCP server, from whichever file it comes."""
+"""The configuration of one MCP server, from whichever file it comes, and the place it works in."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -32,6 +32,7 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
         call_timeout: maximum seconds of one call.
         include: the only tools to use, empty for all. exclude: tools not to use.
         is_trusted: whether the server's annotations of tools count.
+        is_parallel: whether calls of its tools may run beside one another.
         always_load: whether all tools are given to the model in full.
         oauth: settings of the login: client_id, client_secret, callback_port, scopes, resource.
         shown: command or address as in the file, for screens.
@@ -62,9 +63,51 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     is_trusted: bool = False
+    is_parallel: bool = False
     always_load: bool = False
     oauth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     shown: str = ""
     place: str = ""
     digest: str = ""
     agent: str = ""
+
+
+Redact = Callable[[str], str]
+"""Function that replaces the secrets in a text."""
+MakeRedact = Callable[[Mapping[str, str]], Redact]
+"""Function that returns one for the values of variables with the name of a secret."""
+
+
+class ServerPlace(Struct, frozen=True):
+    """Where a server works.
+
+    Arguments:
+        folder: the workspace, and working directory of the process.
+        environ: variables of the session.
+        logins: folder of the stored logins of HTTP servers.
+        redact: for the error output of the process, and for errors.
+        note_headers: called with the headers of HTTP requests before the first one is sent.
+    """
+
+    folder: str
+    environ: Mapping[str, str]
+    logins: str = ""
+    redact: Redact = str
+    note_headers: Callable[[Mapping[str, str]], object] = dict
+
+
+def list_secrets(spec: ServerSpec, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables; those with the name of a secret have a secret of a server as their value.
+
+    Every header is one, with and without its scheme.
+
+    Arguments:
+        environ: variables of the session.
+    """
+    variables = {**environ, **spec.env}
+    for name, value in spec.headers.items():
+        variables[f"{name}_TOKEN"] = value
+        variables[f"{name}_SECRET"] = value.rpartition(" ")[2]
+    variables["MCP_BEARER_TOKEN"] = environ.get(spec.bearer_token_variable, "")
+    variables["MCP_CLIENT_SECRET"] = str(spec.oauth.get("client_secret", ""))
+    return variables

@@ -78,11 +78,12 @@ class StdioTransport:
 
     Attributes:
         fault: why the output is not read any more, "" for its end.
-        has_lost_session: False, as only HTTP has sessions.
+        has_lost_session: False, as only HTTP has sessions. needs_login: the same for logins.
         ignored_lines: the last lines that are no messages.
     """
 
     has_lost_session = False
+    needs_login = False
 
     def __init__(self, process: ServerProcess, on_end: Callable[[], object]) -> None:
         self.fault = ""

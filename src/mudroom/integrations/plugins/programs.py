@@ -78,7 +78,9 @@ def _complete(plugin: Plugin, server: ServerSpec) -> ServerSpec:
         env = {**plugin.variables, **server.env}
         if plugin.place or cwd:
             cwd = os.path.join(plugin.place, cwd).rstrip("/")
-    return replace(server, scope="plugin", place=plugin.place, env=env, cwd=cwd)
+    # A server may find its plugin by a variable: so the folder is a part of its definition.
+    digest = make_digest(server.digest, plugin.id, dict(plugin.variables))
+    return replace(server, scope="plugin", place=plugin.place, env=env, cwd=cwd, digest=digest)
 
 
 def make_data_folders(plugins: Iterable[Plugin]) -> None:

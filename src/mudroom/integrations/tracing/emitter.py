@@ -12,11 +12,7 @@ from ..._version import __version__
 from ...errors import UsageError
 from ...projections.spans import Span
 from ...projections.trace_ids import SpanContext
-
-SCOPE = "mudroom"
-_NANOSECONDS = 1_000_000_000
-_MAX_TRACES = 10_000
-"""Traces whose sampling is remembered; the decision is computed again for others."""
+from .converter import NANOSECONDS, SCOPE, Sampling, convert_context, find_parent
 
 
 class FixedIds(IdGenerator):
@@ -60,12 +56,12 @@ class SpanEmitter:
             if isinstance(self._tracer.id_generator, FixedIds):
                 self._ids = self._tracer.id_generator
             self._tracer.id_generator = self._ids
-        self._sampled: dict[int, bool] = {}
+        self._sampling = Sampling(self._tracer.sampler) if self._tracer else None
 
     def emit(self, span: Span) -> None:
         """Start and end a span with the times that it had."""
         tracer = self._tracer
-        if tracer is None or not self._is_sampled(tracer, span):
+        if tracer is None or not self._sampling or not self._sampling.is_sampled(span):
             return
         self._ids.set_ids(span.context)
         emitted = tracer.start_span(
@@ -73,39 +69,16 @@ class SpanEmitter:
             context=trace.set_span_in_context(_make_parent(span)),
             kind=trace.SpanKind.CLIENT if span.is_request else trace.SpanKind.INTERNAL,
             attributes=span.attributes,
-            links=[trace.Link(_convert(link)) for link in span.links],
-            start_time=int(span.started_at * _NANOSECONDS),
+            links=[trace.Link(convert_context(link)) for link in span.links],
+            start_time=int(span.started_at * NANOSECONDS),
         )
         for event in span.events:
-            emitted.add_event(event.name, event.attributes, int(event.at * _NANOSECONDS))
+            emitted.add_event(event.name, event.attributes, int(event.at * NANOSECONDS))
         if span.has_failed:
             emitted.set_status(trace.StatusCode.ERROR, span.error or None)
-        emitted.end(int(span.ended_at * _NANOSECONDS))
-
-    def _is_sampled(self, tracer: Tracer, span: Span) -> bool:
-        trace_id = span.context.trace_id
-        if trace_id not in self._sampled:
-            outer = None
-            if not span.context.is_sampled:
-                outer = trace.set_span_in_context(_wrap(span.context, is_remote=True))
-            result = tracer.sampler.should_sample(outer, trace_id, span.name)
-            if len(self._sampled) >= _MAX_TRACES:
-                self._sampled.clear()
-            self._sampled[trace_id] = result.decision.is_sampled()
-        return self._sampled[trace_id]
+        emitted.end(int(span.ended_at * NANOSECONDS))
 
 
 def _make_parent(span: Span) -> trace.Span:
-    if not span.parent_id:
-        return trace.INVALID_SPAN
-    above = SpanContext(span.context.trace_id, span.parent_id)
-    return _wrap(above, is_remote=span.has_outer_parent)
-
-
-def _wrap(context: SpanContext, *, is_remote: bool) -> trace.NonRecordingSpan:
-    return trace.NonRecordingSpan(_convert(context, is_remote=is_remote))
-
-
-def _convert(context: SpanContext, *, is_remote: bool = False) -> trace.SpanContext:
-    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.is_sampled else 0)
-    return trace.SpanContext(context.trace_id, context.span_id, is_remote, flags)
+    above = find_parent(span)
+    return trace.NonRecordingSpan(above) if above else trace.INVALID_SPAN

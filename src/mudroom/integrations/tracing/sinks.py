@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from ..._version import __version__
 from ...projections.spans import Span
+from .converter import SpanConverter
 from .emitter import SpanEmitter
 from .metrics import SpanMetrics
 from .variables import METRICS_ENDPOINT, find_address, has_metrics
@@ -76,7 +77,6 @@ class OtlpSink:
     ) -> None:
         self._log = _ThreadLog()
         self._address = find_address(environ)
-        self._collector = _Collector()
         self._has_failed = False
         with self._log.divert():
             resource = make_resource()
@@ -86,17 +86,15 @@ class OtlpSink:
             if with_metrics and meter_provider is None and has_metrics(environ):
                 self._meters = _OtlpMeters(environ, resource)
                 meter_provider = self._meters.provider
-        self._provider.add_span_processor(self._collector)
-        self._emitter = SpanEmitter(self._provider)
+        self._converter = SpanConverter(self._provider)
         self._metrics = SpanMetrics(meter_provider) if meter_provider else None
 
     def send(self, spans: Sequence[Span]) -> str:
         """Send spans in one request, and the metrics once a minute."""
-        for span in spans:
-            self._emitter.emit(span)
-            if self._metrics:
+        batch = [ended for span in spans if (ended := self._converter.convert(span))]
+        if self._metrics:
+            for span in spans:
                 self._metrics.record(span)
-        batch = self._collector.take()
         with self._log.divert():
             failure = self._export(batch) if batch else ""
             if self._meters and self._meters.is_due():
@@ -123,23 +121,6 @@ class OtlpSink:
         result = self._exporter.export(batch)
         self._has_failed = result is not SpanExportResult.SUCCESS
         return f"{self._log.reason or 'it failed'} ({self._address})" if self._has_failed else ""
-
-
-class _Collector(SpanProcessor):
-    """Processor that holds the ended spans."""
-
-    def __init__(self) -> None:
-        self._spans: list[ReadableSpan] = []
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Hold a span."""
-        self._spans.append(span)
-
-    def take(self) -> list[ReadableSpan]:
-        """Return the spans, and forget them."""
-        spans = self._spans
-        self._spans = []
-        return spans
 
 
 class _OtlpMeters:

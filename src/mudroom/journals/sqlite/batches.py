@@ -17,11 +17,13 @@ async def read_in_batches(
 ) -> AsyncIterator[StoredEvent]:
     """Yield the events of a blocking generator.
 
-    It runs in threads, never in two at the same time.
+    It runs in threads, never in two at the same time. It is closed when no thread runs it.
     """
     events = start()
     error: JournalError | None = None
     batch: list[StoredEvent] = []
+    loop = asyncio.get_running_loop()
+    reading: asyncio.Future[None] | None = None
 
     def read_batch() -> None:
         nonlocal error
@@ -36,7 +38,9 @@ async def read_in_batches(
 
     try:
         while error is None:
-            await asyncio.to_thread(read_batch)
+            # No task: the end of the event loop cancels all tasks, also while their threads work.
+            reading = loop.run_in_executor(None, read_batch)
+            await asyncio.shield(reading)
             for event in batch:
                 yield event
             if len(batch) < _BATCH:
@@ -45,4 +49,8 @@ async def read_in_batches(
         if error is not None:
             raise error
     finally:
-        events.close()
+        if reading is None or reading.done():
+            events.close()
+        else:
+            # A cancel does not stop the thread, and to close what it runs may end the process.
+            reading.add_done_callback(lambda _: events.close())

@@ -6,7 +6,14 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..._core.counts import count_noun
-from ..._core.events import AnyEvent, Compacted, MessageDelivered, ResultsCleared, RunStarted
+from ..._core.events import (
+    AnyEvent,
+    Compacted,
+    ConversationRewound,
+    MessageDelivered,
+    ResultsCleared,
+    RunStarted,
+)
 from ...errors import UsageError
 from ..user_rules import list_rules
 
@@ -46,6 +53,8 @@ class ContextReceipts:
             texts = [] if event.brief.is_compaction else [event.brief.prompt]
             self._runs[event.run] = _Run(event.brief.continues, texts)
             self._latest = event.run
+        elif isinstance(event, ConversationRewound):
+            self._latest = event.latest_run
         elif isinstance(event, Compacted | ResultsCleared):
             edit = replace(event, messages=()) if isinstance(event, Compacted) else event
             self._runs.setdefault(event.run, _Run()).edits.append(edit)

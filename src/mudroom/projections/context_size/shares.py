@@ -2,51 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from ..._core.events import RunResumed, RunStarted, StoredEvent, ToolCallStarted
-from ..._core.messages import AssistantMessage, Message, ToolCallBlock, ToolResultBlock, UserBlock
+from ..._core.events import AnyEvent, RunResumed, RunStarted, ToolCallStarted
+from ..._core.messages import AssistantMessage, ToolCallBlock, ToolResultBlock, UserBlock
 from ..._core.run_ids import is_child_id
 from ..._core.runs import RequestHead
 from ..._core.token_counts import estimate_block_tokens, estimate_tokens
+from ..context import ConversationContext
 
 
 class ContextShares:
-    """Fold of the events of a session into what the shares of a context need beside its messages.
+    """Shares of the context of a conversation, updated with each event of all runs.
 
-    It keeps system prompts and tools once, and the ids of the calls of root runs
+    It keeps the messages of root runs, their system prompts and tools, and the ids of their calls
     that started children.
     """
 
     def __init__(self) -> None:
+        self._conversation = ConversationContext()
         self._sizes: dict[str, int] = {}
         self._heads: dict[str, RequestHead] = {}
         self._head_of_run: dict[str, str] = {}
         self._child_calls: set[str] = set()
 
-    def apply(self, event: StoredEvent) -> None:
+    def apply(self, event: AnyEvent) -> None:
         """Add the next event."""
-        if isinstance(event, ToolCallStarted):
+        self._conversation.apply(event)
+        if type(event) is ToolCallStarted:
             if event.view == "run" and not is_child_id(event.run):
                 self._child_calls.add(event.call.id)
-        elif isinstance(event, RunStarted | RunResumed) and event.head:
+        elif (type(event) is RunStarted or type(event) is RunResumed) and event.head:
             head = event.head
             for name, part in head.parts.items():
                 text = part if isinstance(part, str) else msgspec.json.encode(part).decode()
                 self._sizes[name] = estimate_tokens(text)
             if head.system:
                 self._heads[head.id] = head
-            self._head_of_run[event.run] = head.id
+            if not is_child_id(event.run):
+                self._head_of_run[event.run] = head.id
 
-    def measure(self, run: str, messages: Iterable[Message]) -> list[tuple[str, int]]:
-        """Return names and estimated tokens of the parts that are not empty.
+    def rewind(self, run_id: str) -> None:
+        """Return to the state before a root run."""
+        self._conversation.rewind(run_id)
 
-        Arguments:
-            run: the root run whose system prompt and tools count.
-            messages: the conversation.
-        """
+    def measure(self) -> list[tuple[str, int]]:
+        """Return names and estimated tokens of the parts that are not empty."""
+        run = self._conversation.latest_run
         head = self._heads.get(self._head_of_run.get(run, ""))
         shares = {
             "instructions": 0,
@@ -60,7 +64,7 @@ class ContextShares:
         if head:
             shares["instructions"] = self._sizes.get(head.system, 0)
             shares["tool descriptions"] = sum(self._sizes.get(tool, 0) for tool in head.tools)
-        for message in messages:
+        for message in self._conversation.list_messages():
             if isinstance(message, AssistantMessage):
                 calls = [block for block in message.content if isinstance(block, ToolCallBlock)]
                 call_tokens = estimate_block_tokens(calls)

@@ -13,16 +13,18 @@ from msgspec.structs import replace
 from ..._core.agents import Mode
 from ..._core.events import StoredEvent
 from ..._core.runs import Report
+from ..._core.tools import Tool
 from ..._engine.changes.versions import FileVersions, find_versions_folder
 from ...errors import MudroomError, UnknownName, UsageError
 from ...prompts import Prompt
+from ..file_prompts import FilePrompt
 from .approver import EditorApprover
 from .choices import MODE, MODEL, make_modes, make_options
 from .connection import Connection
 from .errors import INVALID_PARAMS, RequestError
 from .params import ClientAbilities
 from .prompt_content import Block, parse_prompt
-from .setup import CommandLine, FilePrompt, PlannedSession, SessionPlan
+from .setup import CommandLine, PlannedSession, ServerCommand, SessionPlan
 from .stop_reasons import make_prompt_end
 from .updates import SessionUpdates
 
@@ -48,6 +50,8 @@ class EditorSession:
         self._command_line = command_line
         self._abilities = abilities
         self._notify = notify
+        if command_line.reads_unsaved:
+            plan = replace(plan, tools=self._make_tools(connection))
         self._plan = plan
         self._opened_plan = plan
         self._approver = EditorApprover(connection.request, abilities, notify)
@@ -55,6 +59,8 @@ class EditorSession:
         self._planned: PlannedSession | None = None
         self._updates: SessionUpdates | None = None
         self._prompts: dict[str, FilePrompt] = {}
+        self._server_commands: tuple[ServerCommand, ...] = ()
+        self._fetching: asyncio.Future[str | None] | None = None
         self._lock = asyncio.Lock()
         self._stop_count = 0
         self.is_busy = False
@@ -103,18 +109,23 @@ class EditorSession:
         return make_options(self._approver.mode, model, self._command_line.list_models())
 
     async def send_commands(self) -> None:
-        """Send the prompts of files as commands of the editor."""
+        """Send the prompts of files and of MCP servers as commands of the editor."""
         session = self._get_planned().session
         prompts = await asyncio.to_thread(self._command_line.load_prompts, session)
         self._prompts = {prompt.name: prompt for prompt in prompts}
-        commands = [
+        commands: list[dict[str, Any]] = [
             {
                 "name": prompt.name,
                 "description": prompt.description or prompt.name,
-                "input": {"hint": "arguments"},
+                "input": {"hint": prompt.hint or "arguments"},
             }
             for prompt in prompts
         ]
+        self._server_commands = tuple(self._command_line.list_server_prompts(session))
+        for command in self._server_commands:
+            hint = {"input": {"hint": command.hint}} if command.hint else {}
+            description = command.description or command.name
+            commands.append({"name": command.name, "description": description, **hint})
         self._send(
             self.id, {"sessionUpdate": "available_commands_update", "availableCommands": commands}
         )
@@ -134,8 +145,11 @@ class EditorSession:
                 if self._stop_count != begun:
                     return CANCELLED
                 await self.apply_changes()
+                blocks = await self._fill_server_prompt(begun, blocks)
                 prompt = parse_prompt(blocks, self._prompts)
                 report = await self._run_prompt(begun, prompt)
+                if self._server_commands != tuple(self._list_server_commands()):
+                    await self.send_commands()
             finally:
                 self.is_busy = False
         if report is None or self._stop_count != begun:
@@ -143,6 +157,31 @@ class EditorSession:
             return CANCELLED | meta
         assert self._updates
         return make_prompt_end(report, self._updates.usage.stop)
+
+    def _list_server_commands(self) -> Sequence[ServerCommand]:
+        return self._command_line.list_server_prompts(self._get_planned().session)
+
+    async def _fill_server_prompt(self, begun: int, blocks: Sequence[Block]) -> Sequence[Block]:
+        """Return the blocks with the text of the MCP server's prompt that they call.
+
+        A cancel of the client ends the wait for the server. Raises MudroomError.
+        """
+        line = str(blocks[0].get("text", "")).strip() if blocks else ""
+        name, _, words = line.partition(" ")
+        if not name.startswith("/"):
+            return blocks
+        session = self._get_planned().session
+        fetch = self._command_line.fetch_server_prompt(session, name, words.strip())
+        self._fetching = asyncio.ensure_future(fetch)
+        try:
+            text = await self._fetching
+        except asyncio.CancelledError:
+            if self._stop_count == begun:  # not the prompt, but this task is cancelled
+                raise
+            return blocks
+        finally:
+            self._fetching = None
+        return blocks if text is None else [{"type": "text", "text": text}, *blocks[1:]]
 
     async def _run_prompt(self, begun: int, prompt: Prompt) -> Report | None:
         """Return the report, None if the prompt was stopped before. A cancel stops the prompt."""
@@ -161,6 +200,8 @@ class EditorSession:
     def cancel(self) -> None:
         """Stop the prompts that the client has sent, and all their children."""
         self._stop_count += 1
+        if self._fetching:
+            self._fetching.cancel()
         try:
             self._get_planned().session.cancel()
         except UsageError:
@@ -241,6 +282,16 @@ class EditorSession:
         self.cancel()
         async with self._lock:
             await self._stack.aclose()
+
+    def _make_tools(self, connection: Connection) -> tuple[Tool, ...]:
+        """Return the tools that read the texts of the editor, none if it does not give them."""
+        if not self._abilities.reads_files:
+            self._notify("the editor does not give texts that are not saved: --unsaved has no use")
+            return ()
+        from .unsaved_files import UnsavedFiles
+
+        files = UnsavedFiles(connection.request, lambda: self.id, self._notify)
+        return (files.make_tool(),)
 
     def _make_updates(self, planned: PlannedSession) -> SessionUpdates:
         session = planned.session

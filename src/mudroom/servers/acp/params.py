@@ -109,6 +109,16 @@ class ElicitationAbilities(Struct):
     url: dict[str, Any] | None = None
 
 
+class FileAbilities(Struct, rename="camel"):
+    """What the client does with files.
+
+    Arguments:
+        read_text_file: it gives the text of a file, with changes that are not saved.
+    """
+
+    read_text_file: bool = False
+
+
 class ClientAbilities(Struct):
     """Abilities of the client, from initialize; a field of another type is not used.
 
@@ -120,6 +130,12 @@ class ClientAbilities(Struct):
     session: SessionAbilities | None = None
     auth: AuthAbilities | None = None
     elicitation: ElicitationAbilities | None = None
+    fs: FileAbilities | None = None
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the client gives the texts of files, with changes that are not saved."""
+        return self.fs is not None and self.fs.read_text_file
 
     @property
     def shows_forms(self) -> bool:

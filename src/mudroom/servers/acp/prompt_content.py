@@ -10,37 +10,27 @@ from urllib.parse import unquote, urlsplit
 
 from ..._core.messages import ImageBlock, TextBlock
 from ...prompts import Prompt
+from ..file_prompts import FilePrompt, fill_file_prompt
 from .errors import INVALID_PARAMS, RequestError
-from .setup import FilePrompt
 
 Block = Mapping[str, Any]
 
 
 def parse_prompt(blocks: Sequence[Block], prompts: Mapping[str, FilePrompt]) -> Prompt:
-    """Return a prompt for the model. Raises RequestError for content that it cannot get.
+    """Return a prompt for the model.
 
     Arguments:
         prompts: prompts of files, by name. A prompt that begins with the slash and the name of
             one becomes its text.
+
+    Raises RequestError for content that a model cannot get, UsageError for an empty file.
     """
     parsed = [_parse_block(block) for block in blocks]
     if parsed and isinstance(parsed[0], TextBlock):
-        parsed[0] = TextBlock(_expand(parsed[0].text, prompts))
+        parsed[0] = TextBlock(fill_file_prompt(parsed[0].text, prompts))
     if all(isinstance(block, TextBlock) for block in parsed):
         return "\n\n".join(block.text for block in parsed if isinstance(block, TextBlock))
     return parsed
-
-
-def _expand(text: str, prompts: Mapping[str, FilePrompt]) -> str:
-    """Return the text of the prompt file that a line names, else the line."""
-    name, _, arguments = text.strip().partition(" ")
-    prompt = prompts.get(name.removeprefix("/")) if name.startswith("/") else None
-    if prompt is None:
-        return text
-    expanded = prompt.format_prompt(arguments.strip())
-    if not expanded:
-        raise RequestError(INVALID_PARAMS, f"the file of {name} is empty or cannot be read")
-    return expanded
 
 
 def _parse_block(block: Block) -> TextBlock | ImageBlock:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ..file_prompts import FilePrompt
+
 if TYPE_CHECKING:
     from ..._core.ports import Approver
+    from ..._core.tools import Tool
     from ...integrations.mcp_servers.spec import ServerSpec
     from ...permissions.rules import Permissions
     from ...session import Session
@@ -24,6 +27,7 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
         mode: permission mode, "" for that of the settings.
         resume: id of the session to continue, "" for a new one.
         id: id of a new session, "" for any.
+        tools: tools in place of built-in ones.
     """
 
     cwd: str
@@ -32,6 +36,7 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     mode: str = ""
     resume: str = ""
     id: str = ""
+    tools: tuple[Tool, ...] = ()
 
 
 class PlannedSession(Struct, frozen=True, kw_only=True):
@@ -48,17 +53,16 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
     user_home: str
 
 
-class FilePrompt(Struct, frozen=True, kw_only=True):
-    """A prompt of a file: a command or a skill.
+class ServerCommand(Struct, frozen=True):
+    """A prompt of an MCP server as a command.
 
     Arguments:
-        name: without a slash.
-        format_prompt: returns the prompt of a call with these arguments, "" if it is empty.
+        name: without a slash. hint: its arguments as the user writes them.
     """
 
     name: str
     description: str
-    format_prompt: Callable[[str], str]
+    hint: str
 
 
 class RecordedSession(Struct, frozen=True, kw_only=True):
@@ -80,17 +84,24 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     Arguments:
         prepare: makes the session of a plan. Raises UsageError, RequestError.
         load_prompts: returns the prompts of the files of an open session.
+        list_server_prompts: returns the prompts of MCP servers that an open session knows.
+        fetch_server_prompt: returns the text of such a prompt, of its slash command and the words
+            after it; None for another command. Raises MudroomError.
         list_models: returns the model strings that work here.
         list_sessions: returns the last sessions of a folder; None for all folders.
         delete_session: deletes a recorded session. Raises MudroomError.
         has_model: returns whether a model is set up for a folder.
         preload: imports what sessions need; called in a thread.
+        reads_unsaved: whether `read` shows texts that are not saved in the editor.
     """
 
     prepare: Callable[[SessionPlan, Approver], PlannedSession]
     load_prompts: Callable[[Session], Sequence[FilePrompt]]
+    list_server_prompts: Callable[[Session], Sequence[ServerCommand]]
+    fetch_server_prompt: Callable[[Session, str, str], Awaitable[str | None]]
     list_models: Callable[[], Sequence[str]]
     list_sessions: Callable[[str | None], Awaitable[Sequence[RecordedSession]]]
     delete_session: Callable[[str], Awaitable[None]]
     has_model: Callable[[str], bool]
     preload: Callable[[], object]
+    reads_unsaved: bool = False

@@ -7,6 +7,7 @@ from typing import Any
 from ..._core.budgets import Limit
 from ..._core.messages import StopReason, Usage
 from ..._core.runs import Reason, Report
+from ...projections.reason_words import REASON_WORDS
 from .errors import INTERNAL_ERROR, RequestError
 
 _REASONS = {
@@ -57,7 +58,7 @@ def find_stop_reason(report: Report) -> str:
 
 def describe_failure(report: Report) -> str:
     """Return why a run failed."""
-    return report.error or f"The run ended with {report.reason.value}."
+    return report.error or f"The run {REASON_WORDS[report.reason].predicate}."
 
 
 def make_reason_meta(report: Report) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from .hosted_session import HostedSession
 from .output import PROTOCOL_LEVEL, HostOutput
 from .prompt_loop import PromptLoop
 from .requests import RequestTable, list_models
+from .server_requests import ServerRequests
 from .setup import HostSetup, PrepareSession, ServerOptions, SessionPlan
 
 
@@ -47,18 +48,19 @@ class Host:
             show_waiting=lambda count: output.set_state("requires_action" if count else "running"),
             notify=notify,
         )
-        sources = [
+        sources = tuple(
             HostToolSource(channel, name, setup.manifests.get(name)) for name in setup.servers
-        ]
-        hooks = make_host_hooks(setup.hooks, channel, output.send_hook, notify)
-        plan = SessionPlan(setup=setup)
-        self.hosted = HostedSession(
-            prepare, options, approver, sources, hooks, output, plan, notify
         )
+        hooks = make_host_hooks(setup.hooks, channel, output.send_hook, notify)
+        plan = SessionPlan(setup=setup, sources=sources)
+        self.hosted = HostedSession(prepare, options, approver, hooks, output, plan, notify)
         self.prompts = PromptLoop(
             self.hosted, output, keeps_background=setup.keeps_background, notify=notify
         )
-        self.requests = RequestTable(self.hosted, self.prompts, output)
+        servers = ServerRequests(
+            self.hosted, self.prompts, lambda name: HostToolSource(channel, name)
+        )
+        self.requests = RequestTable(self.hosted, self.prompts, output, servers)
 
     def _change_mode(self, mode: str) -> None:
         """Use a mode that came with a decision; a wrong one is not used."""
@@ -91,6 +93,10 @@ class Host:
             {"name": agent.name, "description": agent.description, "model": agent.model}
             for agent in session.agents
         ]
+        commands = [
+            {"name": each.name, "description": each.description, "argumentHint": each.hint}
+            for each in self.hosted.load_prompts().values()
+        ]
         parked = {
             "sdk_mcp_manifests_parked": {
                 source.name: "parked" if source.has_manifest else "malformed"
@@ -99,7 +105,7 @@ class Host:
             }
         }
         return {
-            "commands": [],
+            "commands": commands,
             "agents": agents,
             "output_style": session.output_style,
             "available_output_styles": ["default", *self._list_styles()],
@@ -107,6 +113,7 @@ class Host:
             "account": {"apiKeySource": "none"},
             "hook_on_failure_supported": True,
             **({"hooks_applied": True} if self._setup.hooks else {}),
+            **({"mcp_servers_applied": True} if self._setup.process_servers else {}),
             **(parked if self._setup.manifests else {}),
             "claude_code_version": PROTOCOL_LEVEL,
             "session_id": session.id,

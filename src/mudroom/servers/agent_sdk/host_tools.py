@@ -203,13 +203,13 @@ def _add_block(block: dict[str, Any], texts: list[str], images: list[ImageBlock]
 
 
 def _add_image(block: dict[str, Any], texts: list[str], images: list[ImageBlock]) -> None:
-    from ...tools._image_files import MAX_IMAGE_BYTES, parse_image
+    from ...tools._image_files import parse_sendable_image
 
     try:
         data = b64decode(str(block.get("data", "")), validate=True)
     except (Base64Error, ValueError):
         data = b""
-    image = parse_image(data) if 0 < len(data) <= MAX_IMAGE_BYTES else None
+    image = parse_sendable_image(data)
     if image:
         images.append(image)
     else:

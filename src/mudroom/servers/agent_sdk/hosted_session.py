@@ -14,9 +14,11 @@ from ..._core.ports import HookCallback
 from ...errors import MudroomError, UnknownName, UsageError
 from ...permissions.rules import Permissions, Rule
 from ...session import Session
+from ..file_prompts import FilePrompt
 from .approver import HostApprover
 from .host_tools import HostToolSource
 from .output import HostOutput
+from .resume_point import ResumePoint
 from .server_states import describe_servers, describe_source
 from .setup import PlannedSession, PrepareSession, ServerOptions, SessionParts, SessionPlan
 
@@ -33,18 +35,17 @@ class HostedSession:
         prepare: PrepareSession,
         options: ServerOptions,
         approver: HostApprover,
-        sources: list[HostToolSource],
         hooks: Mapping[str, Sequence[HookCallback]],
         output: HostOutput,
         plan: SessionPlan,
         notify: Callable[[str], object],
     ) -> None:
-        self.sources = sources
-        self.has_run = options.resumes
+        self._has_run = options.resumes
+        self._resume_point = ResumePoint(options.resumes_at) if options.resumes_at else None
         self._prepare = prepare
         self._options = options
         self._approver = approver
-        self._parts = SessionParts(approver=approver, sources=sources, hooks=hooks)
+        self._parts = SessionParts(approver=approver, hooks=hooks)
         self._output = output
         self._plan = plan
         self._notify = notify
@@ -53,6 +54,16 @@ class HostedSession:
         self._must_open = False
         self._opening = asyncio.Lock()
         self._planned: PlannedSession | None = None
+
+    @property
+    def sources(self) -> Sequence[HostToolSource]:
+        """The in-process servers of the open session."""
+        return self._opened_plan.sources
+
+    @property
+    def next_sources(self) -> Sequence[HostToolSource]:
+        """The in-process servers from the next prompt on."""
+        return self._plan.sources
 
     @property
     def session(self) -> Session:
@@ -69,18 +80,38 @@ class HostedSession:
         """The permissions of the session."""
         return self._get_planned().permissions
 
+    def load_prompts(self) -> dict[str, FilePrompt]:
+        """Return the prompts of files by name, as they are now."""
+        return {prompt.name: prompt for prompt in self._get_planned().load_prompts()}
+
     async def open(self) -> None:
-        """Open the session. Raises UsageError, JournalError."""
+        """Open the session. Raises UsageError, JournalError; then it is closed again."""
         planned = self._prepare(self._plan, self._parts)
         session = planned.session
+        if self._resume_point:
+            session.watch_history(self._resume_point.observe)
         await self._stack.enter_async_context(session)
         self._planned = planned
         self._opened_plan = self._plan
-        for notice in session.notices:
+        if self._resume_point:
+            await self._apply_resume_point(session, self._resume_point)
+        for notice in filter(None, session.notices):
             self._notify(notice)
         self._approver.start_session(planned.permissions, session.cwd, self._options.user_home)
         self._output.servers = self.list_servers
         self._output.attach(session)
+
+    async def _apply_resume_point(self, session: Session, point: ResumePoint) -> None:
+        try:
+            session.notices.append(await point.apply(session))
+        except UsageError:
+            await self._stack.aclose()
+            raise
+
+    def begin_prompt(self) -> None:
+        """Note that the record has a prompt of this process from now on."""
+        self._has_run = True
+        self._resume_point = None
 
     async def apply_changes(self) -> None:
         """Open the session again if its options have changed since.
@@ -110,7 +141,7 @@ class HostedSession:
     async def _open_again(self) -> None:
         self._must_open = False
         session_id = self.session.id
-        resume = session_id if self.has_run else self._plan.resume
+        resume = session_id if self._has_run else self._plan.resume
         self._plan = replace(self._plan, resume=resume, id="" if resume else session_id)
         await self._stack.aclose()
         await self.open()
@@ -134,6 +165,48 @@ class HostedSession:
         self._prepare(plan, self._parts)
         self._plan = plan
         self._approver.mode = Mode(mode)
+
+    @property
+    def set_entries(self) -> Mapping[str, Any]:
+        """The MCP servers of the last `mcp_set_servers`, without those in the host, by name."""
+        return self._plan.servers
+
+    def set_servers(
+        self, sources: Sequence[HostToolSource], others: Mapping[str, Any]
+    ) -> dict[str, str]:
+        """Use other MCP servers from the next prompt on.
+
+        Return why some cannot be used, by name.
+
+        Arguments:
+            sources: those in the host. others: entries in the form of `.mcp.json`, by name.
+        """
+        names = [*self._plan.replaced_servers, *(each.name for each in sources), *others]
+        replaced = tuple(dict.fromkeys(names))
+        plan = replace(
+            self._plan, sources=tuple(sources), servers=dict(others), replaced_servers=replaced
+        )
+        errors = self._prepare(plan, self._parts).servers.errors
+        self._plan = plan
+        return dict(errors)
+
+    def enable_server(self, name: str, *, is_enabled: bool) -> None:
+        """Use an MCP server outside the host, or do not, from the next prompt on.
+
+        Raises UnknownName.
+        """
+        known = self._prepare(self._plan, self._parts).servers.scopes
+        if name not in known:
+            sources = [each.name for each in self.next_sources]
+            raise UnknownName("MCP server", name, [*sources, *known])
+        others = [each for each in self._plan.disabled_servers if each != name]
+        disabled = others if is_enabled else [*others, name]
+        self._plan = replace(self._plan, disabled_servers=tuple(disabled))
+
+    def find_source(self, name: str) -> HostToolSource | None:
+        """Return an in-process server of the host: the next one of this name, or the open one."""
+        sources = (*self.next_sources, *self.sources)
+        return next((source for source in sources if source.name == name), None)
 
     def stop_turn(self, *, keeps_background: bool) -> bool:
         """Stop the prompt. Return False if none works.
@@ -172,9 +245,8 @@ class HostedSession:
         own = [describe_source(source) for source in self.sources]
         names = [source.name for source in self.sources]
         session = self.session
-        others = describe_servers(
-            session.mcp_servers, session.mcp_tools, self._get_planned().server_scopes
-        )
+        scopes = self._get_planned().servers.scopes
+        others = describe_servers(session.mcp_servers, session.mcp_tools, scopes)
         return [*own, *(each for each in others if each["name"] not in names)]
 
     def _get_planned(self) -> PlannedSession:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -20,6 +20,7 @@ from ...projections.stream_json.open_session import open_lines
 from ...session import Session
 from .host_names import to_host_line
 from .partial_messages import PartialMessages
+from .resume_point import make_message_id
 from .setup import ServerOptions
 
 PROTOCOL_LEVEL = "2.1.248"
@@ -84,8 +85,8 @@ class HostOutput:
         marker = {"sdk_host_only": True} if self._options.marks_states else {}
         self._send_line("system", subtype="session_state_changed", state=state, **marker)
 
-    def send_init(self, mode: str) -> None:
-        """Send the first line of a turn."""
+    def send_init(self, mode: str, commands: Iterable[str] = ()) -> None:
+        """Send the first line of a turn. `commands`: names of the prompts of files."""
         assert self._session
         assert self._lines
         self._lines.start_prompt()
@@ -95,6 +96,8 @@ class HostOutput:
             "tools": [get_claude_name(tool) for tool in self._session.tools],
             "agents": [agent.name for agent in self._session.agents],
             "permissionMode": mode,
+            "slash_commands": list(commands),
+            "plugins": [{"name": each.name, "path": each.root} for each in self._session.plugins],
             "mcp_servers": self.servers(),
             "claude_code_version": PROTOCOL_LEVEL,
             "mudroom_version": __version__,
@@ -141,7 +144,9 @@ class HostOutput:
         if self._parts:
             for line in self._parts.make_lines(event):
                 self._send(line)
+        ids = {"uuid": make_message_id(event)} if isinstance(event, TurnFinished) else {}
         for line in self._lines.make_event_lines(event):
+            line.update(ids)
             if shown := self._select(line):
                 self._send(self._translate(shown))
 

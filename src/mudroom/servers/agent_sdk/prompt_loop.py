@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..._core.events import AnyEvent, RunStarted
 from ..._core.messages import ImageBlock, TextBlock
@@ -13,6 +15,7 @@ from ..._core.run_ids import is_child_id
 from ..._core.runs import Reason, Report
 from ...errors import JournalError, MudroomError, UsageError
 from ...prompts import Prompt
+from ..file_prompts import FilePrompt, fill_file_prompt, find_file_prompt
 from .hosted_session import HostedSession
 from .output import HostOutput
 from .user_lines import UserLine
@@ -22,7 +25,7 @@ class PromptLoop:
     """The prompts of one host.
 
     A line that comes while a prompt runs becomes a message to its run. It waits for the next turn
-    if it has an image, or if it says so.
+    if it has an image, if it calls a prompt of a file, or if it says so.
 
     Arguments:
         keeps_background: whether an interrupt leaves background work alone.
@@ -121,12 +124,14 @@ class PromptLoop:
     async def _run_prompt(self, line: UserLine) -> Report[Any]:
         session = self._hosted.session
         self._output.set_state("running")
-        self._output.send_init(self._hosted.permissions.mode.value)
+        prompts = self._hosted.load_prompts()
+        self._output.send_init(self._hosted.permissions.mode.value, prompts)
+        line = _fill_line(line, prompts)
         stop_watching = session.watch(self._observe)
         prompt: Prompt = (*self._context, *line.blocks) if self._context else line.prompt
         self._context.clear()
         self._run_id = session.interrupted_run
-        self._hosted.has_run = True
+        self._hosted.begin_prompt()
         try:
             return await session.run(prompt, outputs=self._hosted.outputs)
         finally:
@@ -140,11 +145,21 @@ class PromptLoop:
         """Send a line to the run that works. Return False if it must wait."""
         if not (self.is_busy and self._run_id and line.text) or line.waits or self._lines:
             return False
+        if line.text.startswith("/") and find_file_prompt(line.text, self._hosted.load_prompts()):
+            return False
         if not self._hosted.session.send(self._run_id, line.text):
             return False
         if line.uuid:
             self._uuids.append(line.uuid)
         return True
+
+
+def _fill_line(line: UserLine, prompts: Mapping[str, FilePrompt]) -> UserLine:
+    """Return a line with the text of the prompt that it calls. Raises UsageError."""
+    if not (line.blocks and isinstance(first := line.blocks[0], TextBlock)):
+        return line
+    text = fill_file_prompt(first.text, prompts)
+    return replace(line, blocks=(TextBlock(text), *line.blocks[1:]))
 
 
 def _describe_failure(error: MudroomError) -> Report[Any]:

@@ -7,32 +7,38 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from ..._version import __version__
-from ...errors import UnknownName, UsageError
+from ...errors import UsageError
 from ...models.providers import list_usable_models
-from .host_tools import HostToolSource
 from .hosted_session import HostedSession
-from .json_fields import as_object
 from .output import PROTOCOL_LEVEL, HostOutput
 from .prompt_loop import PromptLoop
+from .server_requests import ServerRequests
 
 Answer = Mapping[str, Any]
 
 
 class RequestTable:
-    """The requests that mudroom answers once the session is open."""
+    """The requests that mudroom answers once the session is open.
 
-    def __init__(self, hosted: HostedSession, prompts: PromptLoop, output: HostOutput) -> None:
+    Arguments:
+        servers: those about MCP servers.
+    """
+
+    def __init__(
+        self,
+        hosted: HostedSession,
+        prompts: PromptLoop,
+        output: HostOutput,
+        servers: ServerRequests,
+    ) -> None:
         self._hosted = hosted
+        self._servers = servers
         self._prompts = prompts
         self._output = output
         self._actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Answer]]] = {
             "interrupt": self._interrupt,
             "set_model": self._set_model,
             "set_permission_mode": self._set_mode,
-            "mcp_status": self._list_servers,
-            "mcp_toggle": self._toggle_server,
-            "mcp_reconnect": self._reconnect_server,
-            "mcp_message": self._receive_server_message,
             "stop_task": self._stop_task,
             "background_tasks": self._detach_tasks,
             "cancel_async_message": self._cancel_line,
@@ -41,6 +47,7 @@ class RequestTable:
             "get_binary_version": self._get_version,
             "list_models": self._list_models,
             "set_has_subscribers": self._ignore,
+            **servers.actions,
         }
 
     async def answer(self, request: Mapping[str, Any]) -> Answer:
@@ -56,53 +63,14 @@ class RequestTable:
 
     async def _set_model(self, request: Mapping[str, Any]) -> Answer:
         self._hosted.set_model(str(request.get("model") or ""))
-        await self._apply()
+        await self._servers.apply()
         return {}
 
     async def _set_mode(self, request: Mapping[str, Any]) -> Answer:
         mode = str(request.get("mode", ""))
         self._hosted.set_mode(mode)
-        await self._apply()
+        await self._servers.apply()
         return {"mode": mode}
-
-    async def _apply(self) -> None:
-        """Apply changes of options now, unless a prompt runs: then the next one begins with it."""
-        if not self._prompts.is_busy:
-            await self._hosted.apply_changes()
-
-    async def _list_servers(self, _: Mapping[str, Any]) -> Answer:
-        return {"mcpServers": await self._hosted.describe_servers()}
-
-    async def _toggle_server(self, request: Mapping[str, Any]) -> Answer:
-        source = self._find_source(request)
-        source.is_enabled = request.get("enabled") is not False
-        source.mark_changed()
-        return {}
-
-    async def _reconnect_server(self, request: Mapping[str, Any]) -> Answer:
-        """Connect to a server again; other servers than those of the host start again."""
-        name = _read_name(request)
-        sources = {source.name: source for source in self._hosted.sources}
-        if name not in sources:
-            await self._hosted.restart_server(name)
-            return {}
-        await sources[name].connect()
-        self._hosted.open_later()
-        await self._apply()
-        return {}
-
-    async def _receive_server_message(self, request: Mapping[str, Any]) -> Answer:
-        """Take a notification of an in-process server; it may have other tools now."""
-        if as_object(request.get("message")).get("method") == "notifications/tools/list_changed":
-            self._find_source(request).mark_changed()
-        return {}
-
-    def _find_source(self, request: Mapping[str, Any]) -> HostToolSource:
-        name = _read_name(request)
-        sources = {source.name: source for source in self._hosted.sources}
-        if name not in sources:
-            raise UnknownName("MCP server of the host", name, sources)
-        return sources[name]
 
     async def _stop_task(self, request: Mapping[str, Any]) -> Answer:
         task = str(request.get("task_id", ""))
@@ -160,8 +128,3 @@ def list_models() -> list[dict[str, Any]]:
     """Return the models that work here, as the SDKs list them."""
     names = ["default", *list_usable_models(os.environ)]
     return [{"value": name, "displayName": name, "description": ""} for name in names]
-
-
-def _read_name(request: Mapping[str, Any]) -> str:
-    """Return the name of the MCP server that a request is about."""
-    return str(request.get("serverName") or request.get("server_name") or "")

@@ -41,9 +41,10 @@ def describe_servers(
     Their configuration is left out: its headers and variables are often secrets.
 
     Arguments:
-        tools: those that are known, of all servers. scopes: where each server is configured.
+        tools: those that are known, of all servers.
+        scopes: where each server is configured; one without a status is turned off.
     """
-    if not statuses:
+    if not (statuses or scopes):
         return []
     names = [status.name for status in statuses]
     prefixes = {make_server_pattern(name).removesuffix("*"): name for name in names}
@@ -52,10 +53,15 @@ def describe_servers(
         prefix = max(filter(tool.name.startswith, prefixes), key=len, default="")
         entry = {"name": tool.name[len(prefix) :], "description": tool.description}
         tools_by_server.setdefault(prefixes.get(prefix, ""), []).append(entry)
-    return [
+    disabled = [
+        {"name": name, "status": "disabled", "scope": _SCOPES.get(scope, scope)}
+        for name, scope in scopes.items()
+        if name not in names
+    ]
+    return disabled + [
         {
             "name": status.name,
-            "status": _STATES[status.state],
+            "status": "needs-auth" if status.needs_login else _STATES[status.state],
             "scope": _SCOPES.get(scope := scopes.get(status.name, ""), scope),
             **({} if status.tools is None else {"tools": tools_by_server.get(status.name, [])}),
             **({"error": status.reason} if status.reason else {}),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from ..._core.ports import Approver, HookCallback, ToolSource
+from ..._core.ports import Approver, HookCallback
 from ...permissions.rules import Permissions, Rule
 from ...session import Session
+from ..file_prompts import FilePrompt
 from .json_fields import as_list, as_object, as_text
+
+if TYPE_CHECKING:
+    from ...integrations.mcp_servers.spec import ServerSpec
+    from .host_tools import HostToolSource
 
 
 class HostSetup(Struct, frozen=True, kw_only=True):
@@ -24,6 +29,7 @@ class HostSetup(Struct, frozen=True, kw_only=True):
         hooks: matchers with the ids of callbacks, by event.
         servers: names of the in-process MCP servers.
         manifests: their greetings and tools, if the host sent them ahead.
+        process_servers: other MCP servers, in the form of `.mcp.json`, by name.
         shows_child_text: whether text and thinking of children are sent.
         keeps_background: whether an interrupt leaves background work alone.
         title: name of a new session, "" for none.
@@ -37,6 +43,7 @@ class HostSetup(Struct, frozen=True, kw_only=True):
     hooks: Mapping[str, Any] = field(default_factory=dict[str, Any])
     servers: tuple[str, ...] = ()
     manifests: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    process_servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     shows_child_text: bool = False
     keeps_background: bool = False
     title: str = ""
@@ -50,6 +57,11 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
         model: model string, "" for that of the flags.
         mode: permission mode, "" for that of the flags.
         rules: further permission rules of the host.
+        servers: MCP servers of `mcp_set_servers`, in the form of `.mcp.json`, by name.
+        sources: in-process MCP servers of the host.
+        replaced_servers: names that mcp_set_servers has used; servers of files and flags with these
+            names are left out.
+        disabled_servers: names of MCP servers that the host turned off.
         resume: id of the session to continue, "" for that of the flags.
         id: id of a new session, "" for any.
     """
@@ -58,6 +70,10 @@ class SessionPlan(Struct, frozen=True, kw_only=True):
     model: str = ""
     mode: str = ""
     rules: tuple[Rule, ...] = ()
+    servers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    sources: tuple[HostToolSource, ...] = ()
+    replaced_servers: tuple[str, ...] = ()
+    disabled_servers: tuple[str, ...] = ()
     resume: str = ""
     id: str = ""
 
@@ -66,14 +82,29 @@ class SessionParts(Struct, frozen=True, kw_only=True):
     """Parts of a session that the host provides.
 
     Arguments:
-        sources: its in-process MCP servers. hooks: its functions, by event.
+        hooks: its functions, by event.
     """
 
     approver: Approver
-    sources: Sequence[ToolSource] = ()
     hooks: Mapping[str, Sequence[HookCallback]] = field(
         default_factory=dict[str, Sequence[HookCallback]]
     )
+
+
+class ChosenServers(Struct, frozen=True, kw_only=True):
+    """The MCP servers of a session, outside the host.
+
+    Arguments:
+        used: those that the session gets.
+        scopes: where each is configured, by name; those that the host turned off, too.
+        errors: why servers of `mcp_set_servers` are not used, by name.
+        notices: lines about servers of `initialize`.
+    """
+
+    used: Sequence[ServerSpec]
+    scopes: Mapping[str, str]
+    errors: Mapping[str, str]
+    notices: Sequence[str]
 
 
 class PlannedSession(Struct, frozen=True, kw_only=True):
@@ -81,13 +112,15 @@ class PlannedSession(Struct, frozen=True, kw_only=True):
 
     Arguments:
         outputs: schema of the answers; None for text.
-        server_scopes: where each MCP server outside the host is configured, by name.
+        servers: MCP servers outside the host.
+        load_prompts: returns the prompts of files, as they are now.
     """
 
     session: Session
     permissions: Permissions
+    servers: ChosenServers
+    load_prompts: Callable[[], Sequence[FilePrompt]] = tuple
     outputs: dict[str, Any] | None = None
-    server_scopes: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 PrepareSession = Callable[[SessionPlan, SessionParts], PlannedSession]
@@ -106,6 +139,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
         marks_states: mark lines about the state of the session as those for the SDK only.
         home: mudroom's state folder. user_home: home of the user.
         resumes: the flags continue a recorded session.
+        resumes_at: `uuid` of the answer after which it continues, "" for the last one.
     """
 
     servers: tuple[str, ...] = ()
@@ -117,6 +151,7 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     home: str = ""
     user_home: str = "/"
     resumes: bool = False
+    resumes_at: str = ""
 
 
 _USED = frozenset(
@@ -130,6 +165,7 @@ _USED = frozenset(
         "sdkMcpServers",
         "sdkMcpServerManifests",
         "sdkMcpServerManifestsOrigin",
+        "mcpServers",
         "forwardSubagentText",
         "perTaskStopAffordance",
         "title",
@@ -155,6 +191,7 @@ def parse_setup(request: Mapping[str, Any], servers: Sequence[str] = ()) -> Host
         hooks=as_object(request.get("hooks")),
         servers=tuple(dict.fromkeys([*servers, *map(str, as_list(request.get("sdkMcpServers")))])),
         manifests=as_object(request.get("sdkMcpServerManifests")),
+        process_servers=as_object(request.get("mcpServers")),
         shows_child_text=request.get("forwardSubagentText") is True,
         keeps_background=request.get("perTaskStopAffordance") is True,
         title=as_text(request.get("title")),

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from ..._platform.own_hosts import is_own_host
 from ...errors import MudroomError
+from ..listening import find_refusal
 from .errors import RequestError, convert_error, make_error_response
 from .metrics import Metrics
-from .records.tokens import Token, TokenRecords
+from .proxy_login import ProxyLogin
+from .records.tokens import Token, TokenRecords, is_token
 from .route import Call, Route
 from .setup import ServerOptions
 
@@ -62,22 +63,14 @@ async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
 
 def check_host(request: web.Request, options: ServerOptions) -> None:
     """Raise RequestError if a request is for another host, or comes from a page of another."""
-    header = request.headers.get("Host", "")
     transport = request.transport
     port = transport.get_extra_info("sockname")[1] if transport else 0
-    is_tls = bool(options.tls_cert) or options.is_behind_proxy
-    default_port = "443" if is_tls else "80"
-    names = options.host_names
-    if not is_own_host(header, options.host, port, names=names, default_port=default_port):
-        raise RequestError(
-            421,
-            "wrong_host",
-            "the server is not known by this host name. Use its address, or start it with "
-            "--host-name",
-        )
-    origin = request.headers.get("Origin")
-    if origin is not None and origin != f"http{'s' if is_tls else ''}://{header}":
-        raise RequestError(403, "wrong_origin", "a page of another site sent this request")
+    headers = request.headers
+    refusal = find_refusal(
+        options, port, host=headers.get("Host", ""), origin=headers.get("Origin")
+    )
+    if refusal:
+        raise RequestError(refusal.status, refusal.code, refusal.message)
 
 
 def convert_http_error(request: web.Request, error: web.HTTPException) -> RequestError:
@@ -96,15 +89,21 @@ def convert_http_error(request: web.Request, error: web.HTTPException) -> Reques
 
 
 def make_endpoint(
-    route: Route, tokens: TokenRecords, options: ServerOptions
+    route: Route, tokens: TokenRecords, options: ServerOptions, login: ProxyLogin | None
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the function for the web framework that checks a token and calls the route."""
+    """Return the function for the web framework that checks a token and calls the route.
+
+    Arguments:
+        login: logins of a proxy, which count for requests without a token; None for none.
+    """
 
     async def respond(request: web.Request) -> web.StreamResponse:
         if route.scope is None:
             return await route.action(Call(request, _NOBODY))
         secret = read_secret(request)
         token = await tokens.find(secret)
+        if login and not is_token(secret):
+            token, secret = login.find(request), ""
         if token is None:
             raise RequestError(
                 401,

@@ -10,19 +10,38 @@ from msgspec import Meta, Struct
 
 from ..._core.budgets import Budget, choose_smaller
 from ..._core.json_values import get_decoder
+from ..._core.messages import ImageBlock, TextBlock
 from ...errors import UsageError
 from ...output_types import parse_output_type
-from ...prompts import parse_prompt
+from ...prompts import Prompt, parse_prompt
 from .errors import make_wrong_request
 from .questions import Answer
 
 _T = TypeVar("_T")
 _MAX_INTEGER = 2**62
+DEFAULT_AGENT = "mudroom"
+"""Name of the default agent for clients that must name one."""
 
 Text = Annotated[str, Meta(min_length=1)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 Count = Annotated[int, Meta(ge=1, le=_MAX_INTEGER)]
 Amount = Annotated[float, Meta(gt=0, le=1e12)]
+
+
+class TextPart(Struct, frozen=True, forbid_unknown_fields=True, tag="text"):
+    """A part of a prompt that is text."""
+
+    text: str
+
+
+class ImagePart(Struct, frozen=True, forbid_unknown_fields=True, tag="image"):
+    """A part of a prompt that is a PNG, JPEG, GIF or WebP image. `data`: its file, in base64."""
+
+    data: bytes
+
+
+PromptBody = Text | Annotated[list[TextPart | ImagePart], Meta(min_length=1)]
+"""A prompt as clients send it: a text, or texts and images in their order."""
 
 
 class BudgetFields(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +77,7 @@ class NewSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     agent: Name | None = None
-    prompt: Text | None = None
+    prompt: PromptBody | None = None
     outputs: dict[str, Any] | None = None
     workspace: Name | None = None
     mode: Name | None = None
@@ -69,10 +88,11 @@ class UserMessage(Struct, frozen=True, forbid_unknown_fields=True, tag="user.mes
     """A prompt. It waits for those before it.
 
     Arguments:
+        text: the prompt; with images, a list of its parts.
         outputs: JSON Schema, or names and descriptions, of values that the run must emit.
     """
 
-    text: Text
+    text: PromptBody
     outputs: dict[str, Any] | None = None
 
 
@@ -134,10 +154,25 @@ def get_type(event: ClientEvent) -> str:
     return str(type(event).__struct_config__.tag)
 
 
-def check_prompt(text: str, outputs: dict[str, Any] | None) -> None:
+def read_message(body: dict[str, Any]) -> UserMessage:
+    """Return the prompt of a stored event."""
+    return msgspec.convert(body, UserMessage)
+
+
+def make_prompt(body: PromptBody) -> Prompt:
+    """Return a prompt of a client as a run takes it."""
+    if isinstance(body, str):
+        return body
+    return [
+        TextBlock(part.text) if isinstance(part, TextPart) else ImageBlock("", part.data)
+        for part in body
+    ]
+
+
+def check_prompt(prompt: PromptBody, outputs: dict[str, Any] | None) -> None:
     """Raise RequestError for a prompt or outputs that no run can take."""
     try:
-        parse_prompt(text)
+        parse_prompt(make_prompt(prompt))
     except UsageError as error:
         raise make_wrong_request(error.message, "text") from error
     if outputs is None:

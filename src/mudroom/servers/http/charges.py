@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from ..._core.budgets import Budget
 from ..._core.events import RunStarted, StoredEvent, TurnFailed, TurnFinished
@@ -16,14 +17,23 @@ from .records.spending import Amounts, SpendingRecords
 
 
 class SessionCharges:
-    """The charges of one session. Each event is charged once, also after a crash."""
+    """The charges of one session. Each event is charged once, also after a crash.
+
+    Arguments:
+        on_spent: called with the owner after an update.
+    """
 
     def __init__(
-        self, record: SessionRecord, store: SessionStore, spending: SpendingRecords
+        self,
+        record: SessionRecord,
+        store: SessionStore,
+        spending: SpendingRecords,
+        on_spent: Callable[[str], object],
     ) -> None:
         self._record = record
         self._store = store
         self._spending = spending
+        self._on_spent = on_spent
         self._models: dict[str, str] = {}
         self._has_models = False
         self._lock = asyncio.Lock()
@@ -38,6 +48,7 @@ class SessionCharges:
         """Charge the events since the last update. Raises JournalError, MudroomError."""
         async with self._lock:
             await self._update()
+        self._on_spent(self._record.owner)
 
     async def _update(self) -> None:
         session = self._record.id

@@ -8,7 +8,16 @@ import msgspec
 from aiohttp import web
 from msgspec import Struct
 
-from ...errors import JournalBusy, MudroomError, UnknownName, UsageError
+from ...errors import (
+    JournalBusy,
+    JournalDamaged,
+    JournalError,
+    JournalNewer,
+    MudroomError,
+    UnknownName,
+    UsageError,
+)
+from .records.state_file import StateError
 
 
 class ErrorFields(Struct, frozen=True, kw_only=True):
@@ -75,6 +84,12 @@ def convert_error(error: MudroomError) -> RequestError:
             return make_wrong_request(str(error))
         case _:
             return RequestError(500, "failed", str(error))
+
+
+def may_work_later(error: Exception) -> bool:
+    """Return whether the same work may work later, such as when a disk is not full any more."""
+    is_permanent = isinstance(error, JournalDamaged | JournalNewer)
+    return isinstance(error, JournalError | StateError) and not is_permanent
 
 
 def make_error_response(error: RequestError) -> web.Response:

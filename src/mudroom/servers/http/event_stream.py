@@ -171,7 +171,7 @@ class EventRoutes:
                 await change.wait()
         except TimeoutError:
             await writer.write(b":\n\n")
-            return await self._tokens.find(secret) is not None
+            return not secret or await self._tokens.find(secret) is not None
         return True
 
     async def _encode_status(self, record: SessionRecord) -> bytes:

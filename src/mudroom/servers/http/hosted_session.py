@@ -5,26 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import msgspec
 from msgspec import Struct
 
-from ..._core.events import AnyEvent, Delta, RunFinished, RunStarted, TurnFailed, TurnFinished
+from ..._core.events import AnyEvent, Delta, RunStarted, TurnFailed, TurnFinished
 from ..._core.ports import SessionStore
-from ..._core.run_ids import is_child_id
-from ..._core.runs import Reason, Report
-from ...errors import JournalDamaged, JournalError, JournalNewer, MudroomError, UnknownName
-from ...journals.sessions import stream_events
+from ..._core.runs import Reason
+from ...errors import MudroomError, UnknownName, UsageError
 from ...permissions.approved_rules import ApprovedRules
 from ...session import Session
 from ...tools import make_builtin_tools
+from ..fair_slots import FairSlots
+from .bodies import make_prompt, parse_answer, read_message
 from .charges import SessionCharges
-from .fair_slots import FairSlots
+from .errors import may_work_later
 from .feed import SessionFeed
 from .observed_store import ObservedStore
-from .questions import QuestionList
-from .records.inputs import PROMPT, Input, InputRecords, InputResult
-from .records.sessions import SessionRecord
+from .questions import Asking, QuestionList, QuestionNotes
+from .records.batches import BatchRecords
+from .records.file_store import FileStore
+from .records.files import FileRecords
+from .records.inputs import BATCH, WORK_TYPES, Input, InputRecords, InputResult
+from .records.recorded_prompts import count_prompts, is_recorded, read_last_report
+from .records.sessions import SessionRecord, SessionRecords
 from .records.spending import SpendingRecords
 from .setup import CommandLine, ServerOptions, SessionPlan
 
@@ -32,15 +37,39 @@ Status = Literal["idle", "waiting", "working", "asking"]
 CANCELLED_BEFORE = "it was cancelled before it started"
 
 
+class BatchWork(Protocol):
+    """A batch at work in a session."""
+
+    async def run(self, session: Session) -> None:
+        """Run the lines that have no result yet. Raises UsageError, JournalError, StateError."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop the lines that work, and start no more."""
+        ...
+
+
 class ServerParts(Struct, frozen=True):
-    """Parts of the server that all sessions use. `notify`: takes a line for stderr."""
+    """Parts of the server that all sessions use.
+
+    Arguments:
+        slots: places of prompts, and of lines of batches. batch_slots: places of batches.
+        make_batch: makes the work of the batch of a session.
+        notify: takes a line for stderr.
+    """
 
     options: ServerOptions
     command_line: CommandLine
     store: SessionStore
+    sessions: SessionRecords
     inputs: InputRecords
     spending: SpendingRecords
+    batches: BatchRecords
+    file_records: FileRecords
+    files: FileStore
     slots: FairSlots
+    batch_slots: FairSlots
+    make_batch: Callable[[SessionRecord, ServerParts, SessionCharges], BatchWork]
     notify: Callable[[str], object]
 
 
@@ -70,14 +99,17 @@ class HostedSession:
         self.session: Session | None = None
         self.watchers: list[Callable[[AnyEvent], None]] = []
         self.woken = asyncio.Event()
-        self.questions = QuestionList(parts.options.answer_seconds, feed.notify)
-        self.charges = SessionCharges(record, parts.store, parts.spending)
+        self.questions = QuestionList(parts.options.answer_seconds, self._show_questions)
+        self.charges = SessionCharges(record, parts.store, parts.spending, on_spent)
         self._parts = parts
-        self._on_spent = on_spent
         self._store = ObservedStore(parts.store, feed.observe, feed.forget)
         self._spent = asyncio.Event()
         self._prompt_count = 0
         self._current: Input | None = None
+        self._notes = QuestionNotes(
+            record.id, parts.sessions, self._describe_questions, parts.notify
+        )
+        self._batch: BatchWork | None = None
         self._is_sealed = False
 
     @property
@@ -95,13 +127,15 @@ class HostedSession:
         return self._current.number if self._current else 0
 
     async def serve(self) -> None:
-        """Run the prompts until none comes for some time. Raises JournalError."""
+        """Run the prompts until none comes for some time. Raises JournalError, StateError."""
         item = await self._find_prompt()
         async with AsyncExitStack() as stack:
             while item:
                 self._current = item
                 self.feed.notify()
-                async with self._parts.slots.hold(self.record.owner):
+                is_batch = item.type == BATCH
+                slots = self._parts.batch_slots if is_batch else self._parts.slots
+                async with slots.hold(self.record.owner):
                     try:
                         if self.session is None:
                             await stack.enter_async_context(self._open())
@@ -109,7 +143,9 @@ class HostedSession:
                     except MudroomError as error:
                         if may_work_later(error):
                             raise  # the prompt is not done: a process continues it
-                        await self._finish(item, InputResult(run=self.run, error=str(error)))
+                        is_wrong = _is_wrong(error, is_open=self.session is not None)
+                        result = InputResult(run=self.run, error=str(error), is_wrong=is_wrong)
+                        await self._finish(item, result)
                     except Exception as error:  # noqa: BLE001  (the client waits for a result)
                         text = f"{type(error).__name__}: {error}"
                         self._parts.notify(f"session {self.record.id}: {text}")
@@ -146,7 +182,7 @@ class HostedSession:
 
     async def _find_prompt(self) -> Input | None:
         for item in await self._parts.inputs.list_open(self.record.id):
-            if item.type == PROMPT:
+            if item.type in WORK_TYPES:
                 return item
         return None
 
@@ -170,6 +206,7 @@ class HostedSession:
         folder = options.workspaces.get(choices.workspace, "")
         if not folder:
             raise UnknownName("workspace", choices.workspace, options.workspaces)
+        await self._notes.write()  # those of a process that has ended
         self._prompt_count = await count_prompts(self._parts.store, self.record.id)
         plan = SessionPlan(
             id=self.record.id,
@@ -198,6 +235,7 @@ class HostedSession:
                 self.session = None
                 charging.cancel()
                 await asyncio.gather(charging, return_exceptions=True)
+                await self._notes.finish()
 
     async def _use(self, item: Input) -> None:
         """Run a prompt, or its rest if a process ended while it worked."""
@@ -205,38 +243,44 @@ class HostedSession:
         current = await self._parts.inputs.find(item.number)
         if session is None or current is None or current.state == "done":
             return
+        if item.type == BATCH:
+            await self._run_batch(session, item)
+            return
         if why := await self.charges.explain_used_up():
             await self._finish(item, InputResult(reason=Reason.BUDGET.value, error=why))
             return
         await self.update_budget()
         if current.state == "working" and self._prompt_count > current.runs_before:
-            report = await session.resume_unfinished() or await self._read_last_report()
+            report = await session.resume_unfinished()
+            report = report or await read_last_report(self._parts.store, self.record.id)
         else:
             await self._parts.inputs.start(item.number, self._prompt_count)
-            report = await session.run(item.body["text"], outputs=item.body.get("outputs"))
+            message = read_message(item.body)
+            report = await session.run(make_prompt(message.text), outputs=message.outputs)
         if self._is_sealed:
             return
         await self.charges.update()
-        self._on_spent(self.record.owner)
         await self._finish(item, InputResult(run=report.run_id, reason=report.reason.value))
+
+    async def _run_batch(self, session: Session, item: Input) -> None:
+        """Run a batch, or its rest if a process ended while it worked."""
+        await self.update_budget()
+        await self._parts.inputs.start(item.number, self._prompt_count)
+        self._batch = self._parts.make_batch(self.record, self._parts, self.charges)
+        try:
+            await self._batch.run(session)
+        finally:
+            self._batch = None
+        if self._is_sealed:
+            return
+        await self.charges.update()
+        await self._finish(item, InputResult(reason=Reason.GOAL.value))
 
     async def _finish(self, item: Input, result: InputResult) -> None:
         if not self._is_sealed:
             await self._parts.inputs.finish(item.number, result)
 
-    async def _read_last_report(self) -> Report[Any]:
-        """Return the report of the last prompt. Raises JournalError."""
-        last: Report[Any] | None = None
-        async for event in stream_events(self._parts.store, self.record.id, (RunFinished,)):
-            if isinstance(event, RunFinished) and not is_child_id(event.run):
-                last = event.report
-        if last is None:
-            raise JournalError("the prompt has no report", where=self.record.id)
-        return last
-
     async def _act(self, kind: str, body: dict[str, Any]) -> bool:
-        from .bodies import parse_answer
-
         session = self.session
         if kind == "run.cancel" and not body.get("run"):
             return await self._cancel_all()
@@ -259,13 +303,27 @@ class HostedSession:
 
     async def _cancel_all(self) -> bool:
         """Cancel the prompt that works, and all that wait."""
-        is_applied = bool(self.session and self.session.cancel())
+        if self.record.choices.is_batch:
+            await self._parts.batches.cancel(self.record.id)
+        if self._batch:
+            self._batch.cancel()
+        is_applied = bool(self.session and self.session.cancel()) or bool(self._batch)
         for item in await self._parts.inputs.list_open(self.record.id):
-            if item.type == PROMPT and item.state == "waiting":
+            if item.type in WORK_TYPES and item.state == "waiting":
                 result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
                 await self._parts.inputs.finish(item.number, result)
                 is_applied = True
         return is_applied
+
+    def _show_questions(self) -> None:
+        """Tell clients of the questions, those of other processes, too."""
+        self.feed.notify()
+        self._notes.start()
+
+    def _describe_questions(self) -> str:
+        """Return the open questions for other processes, "" for none."""
+        questions = self.questions.list()
+        return msgspec.json.encode(Asking(self.run, questions)).decode() if questions else ""
 
     def _observe(self, event: AnyEvent) -> None:
         match event:
@@ -294,31 +352,14 @@ class HostedSession:
                 await self.charges.update()
             except MudroomError as error:
                 self._parts.notify(f"session {self.record.id}: not charged yet: {error}")
-            self._on_spent(self.record.owner)
 
 
-def may_work_later(error: MudroomError) -> bool:
-    """Return whether the same prompt may work later, such as when a disk is not full any more."""
-    is_permanent = isinstance(error, JournalDamaged | JournalNewer)
-    return isinstance(error, JournalError) and not is_permanent
+def _is_wrong(error: MudroomError, *, is_open: bool) -> bool:
+    """Return whether the error is one of the prompt, or of the agent that its client chose.
 
-
-async def is_recorded(store: SessionStore, session: str) -> bool:
-    """Return whether a store has a session."""
-    try:
-        await store.read_info(session)
-    except UnknownName:
-        return False
-    return True
-
-
-async def count_prompts(store: SessionStore, session: str) -> int:
-    """Return the number of prompts that the record of a session has."""
-    count = 0
-    try:
-        async for event in stream_events(store, session, (RunStarted,)):
-            if isinstance(event, RunStarted):
-                count += event.brief.depth == 0 and not event.brief.is_compaction
-    except UnknownName:
-        return 0
-    return count
+    Arguments:
+        is_open: false if the session could not be opened, such as without a key for the model.
+    """
+    if isinstance(error, UnknownName) and error.kind == "agent":
+        return True
+    return is_open and isinstance(error, UsageError)

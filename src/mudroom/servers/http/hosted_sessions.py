@@ -6,18 +6,18 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ..._core.runs import Reason
 from ...errors import JournalBusy, MudroomError
 from .feed import SessionFeed
 from .hosted_session import CANCELLED_BEFORE, HostedSession, ServerParts
-from .records.inputs import PROMPT, Input, InputResult
+from .records.inputs import WORK_TYPES, Input, InputResult
 from .records.sessions import SessionRecord, SessionRecords
 from .records.state_file import StateFile
 
-_RETRY_SECONDS = 5.0
-"""Seconds until a session is opened again whose journal could not be used."""
+_T = TypeVar("_T")
+
 _BUSY_SECONDS = 1.0
 """Seconds until a session is opened again that another process had open."""
 _CLOSED_PER_COLLECTION = 20
@@ -41,7 +41,7 @@ class HostedSessions:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._feeds: dict[str, SessionFeed] = {}
         self._retries: dict[str, float] = {}
-        self._aside: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[Any]] = set()
         self._change_number = -1
         self._is_closed = False
         self._closed_count = 0
@@ -84,7 +84,7 @@ class HostedSessions:
         is_applied = False
         if item.type == "run.cancel" and not item.body.get("run"):
             for each in await self._parts.inputs.list_open(record.id):
-                if each.type == PROMPT and each.state == "waiting":
+                if each.type in WORK_TYPES and each.state == "waiting":
                     result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
                     await self._parts.inputs.finish(each.number, result)
                     is_applied = True
@@ -112,7 +112,7 @@ class HostedSessions:
                 await self._look()
             except MudroomError as error:
                 self._parts.notify(str(error))
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(self._parts.options.retry_seconds)
             await asyncio.sleep(self._parts.options.poll_seconds)
 
     async def _look(self) -> None:
@@ -141,7 +141,7 @@ class HostedSessions:
     async def _pass_on(self, host: HostedSession) -> None:
         """Use the events that other processes received for a session at work here."""
         for item in await self._parts.inputs.list_open(host.record.id):
-            if item.type != PROMPT:
+            if item.type not in WORK_TYPES:
                 await host.apply(item)
         host.woken.set()
 
@@ -160,7 +160,8 @@ class HostedSessions:
         except JournalBusy:  # another process works at it
             self._retries[session] = asyncio.get_running_loop().time() + _BUSY_SECONDS
         except MudroomError as error:
-            self._retries[session] = asyncio.get_running_loop().time() + _RETRY_SECONDS
+            seconds = self._parts.options.retry_seconds
+            self._retries[session] = asyncio.get_running_loop().time() + seconds
             self._parts.notify(f"session {session}: {error}")
         finally:
             self._hosts.pop(session, None)
@@ -185,10 +186,21 @@ class HostedSessions:
         result = InputResult(reason=Reason.CANCELLED.value, error=CANCELLED_BEFORE)
         self._start_aside(self._parts.inputs.finish(number, result))
 
-    def _start_aside(self, work: Coroutine[Any, Any, None]) -> None:
+    async def complete(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Return the result of work that goes on to its end if its client disconnects."""
+        return await asyncio.shield(self._start_aside(work))
+
+    def _start_aside(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
         task = asyncio.create_task(work)
         self._aside.add(task)
-        task.add_done_callback(self._aside.discard)
+        task.add_done_callback(self._discard_aside)
+        return task
+
+    def _discard_aside(self, task: asyncio.Task[Any]) -> None:
+        self._aside.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, MudroomError):
+            self._parts.notify(str(error))
 
     def _limit_owner(self, owner: str) -> None:
         """Limit the sessions of an owner to what is left of the day's budget."""

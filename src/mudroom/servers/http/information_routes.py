@@ -11,13 +11,14 @@ import msgspec
 from aiohttp import web
 
 from ..._version import __version__
+from .bodies import DEFAULT_AGENT
 from .errors import RequestError
 from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
 from .metrics import Metrics
 from .records.tokens import Token
 from .route import Call
-from .session_routes import DEFAULT_AGENT, make_choice_error, respond
+from .session_routes import make_choice_error, respond
 from .setup import ListedAgent
 from .views import AgentPage, AgentView, Health, ModelPage, ModelView
 

@@ -13,6 +13,8 @@ from ..._core.ports import ApprovalDecision, ApprovalRequest
 from ...permissions.approved_rules import ApprovedRules
 from ...projections.safe_text import sanitize_line
 from .errors import make_wrong_request
+from .records.sessions import SessionRecords
+from .records.state_file import StateError
 
 _MAX_WHY = 2_000
 
@@ -41,6 +43,13 @@ class Question(Struct, frozen=True, kw_only=True, omit_defaults=True):
     change: tuple[Any, ...] = ()
     message: str = ""
     form: dict[str, Any] | None = None
+
+
+class Asking(Struct, frozen=True):
+    """The open questions of a session, for other processes. `run`: root run that works."""
+
+    run: str
+    questions: tuple[Question, ...]
 
 
 class Answer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,6 +129,54 @@ class QuestionList:
             raise make_wrong_request("the question has no form, so leave out values", "values")
         answered.set_result(answer)
         return True
+
+
+class QuestionNotes:
+    """Notes of the open questions of a session, which other processes read.
+
+    Arguments:
+        describe: returns the questions, "" for none.
+        notify: takes a line for stderr.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        records: SessionRecords,
+        describe: Callable[[], str],
+        notify: Callable[[str], object],
+    ) -> None:
+        self._session = session
+        self._records = records
+        self._describe = describe
+        self._notify = notify
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to write a note."""
+        task = asyncio.create_task(self._try_to_write())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def write(self) -> None:
+        """Write a note unless it is the last one again. Raises StateError."""
+        async with self._lock:  # so the last note has the questions that are open then
+            text = self._describe()
+            record = await self._records.read(self._session)
+            if record and record.asking != text:
+                await self._records.note_questions(self._session, text)
+
+    async def finish(self) -> None:
+        """Wait for the notes that have begun."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _try_to_write(self) -> None:
+        try:
+            await self.write()
+        except StateError as error:
+            text = f"other processes do not show its questions: {error}"
+            self._notify(f"session {self._session}: {text}")
 
 
 def make_question(request: ApprovalRequest) -> Question:

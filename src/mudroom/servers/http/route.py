@@ -16,7 +16,7 @@ class Call(Struct, frozen=True):
 
     Arguments:
         token: of its client; that of a path without access checks is empty.
-        secret: text of the token.
+        secret: text of the token, "" for a login of a proxy.
     """
 
     request: web.Request
@@ -49,6 +49,7 @@ class Route(Struct, frozen=True, kw_only=True):
     Arguments:
         scope: that a token must have; None for a path without a token.
         body: type of the body, None for no body.
+        form: JSON Schema of a form, which the action reads itself; None for no form.
         answer: type of a response, None for one that is no JSON.
         status: of a response that is no error.
         media: type of a response that is no JSON, or that may be a stream, too.
@@ -60,6 +61,7 @@ class Route(Struct, frozen=True, kw_only=True):
     action: Callable[[Call], Awaitable[web.StreamResponse]]
     scope: Scope | None = "read"
     body: Any = None
+    form: dict[str, Any] | None = None
     answer: Any = None
     status: int = 200
     media: str = ""

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from aiohttp import web
-from msgspec import Struct
 
 from ..._core.ports import SessionStore
-from ..._platform.own_hosts import LOOPBACK
-from ...errors import UsageError
+from ..fair_slots import FairSlots
+from ..listening import (
+    ServerAddress,
+    check_listen_options,
+    make_address,
+    make_listen_error,
+    make_tls_context,
+)
 from .access import add_headers, make_access_middleware, make_endpoint
+from .batches.batch_routes import BatchRoutes
+from .batches.file_routes import FileRoutes
+from .batches.hosted_batch import HostedBatch
 from .event_stream import EventRoutes
-from .fair_slots import FairSlots
 from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
 from .information_routes import InformationRoutes
@@ -23,25 +29,27 @@ from .metrics import Metrics
 from .openai.chat import ChatRoutes
 from .openai.responses import ResponseRoutes
 from .openapi import make_openapi
+from .proxy_login import make_proxy_login
+from .records.batches import BatchRecords
+from .records.file_store import FileStore
+from .records.files import FileRecords
 from .records.inputs import InputRecords
 from .records.sessions import SessionRecords
 from .records.spending import SpendingRecords
 from .records.state_file import StateFile
 from .records.tokens import TokenRecords
 from .route import Route
-from .routes import make_information_routes, make_openai_routes, make_session_routes
+from .routes import (
+    make_batch_routes,
+    make_information_routes,
+    make_openai_routes,
+    make_session_routes,
+)
 from .session_routes import SessionRoutes
 from .setup import CommandLine, ServerOptions
 
 _CLEANUP_SECONDS = 1.0
 """Seconds that responses have to end after their streams were told to."""
-
-
-class ServerAddress(Struct, frozen=True):
-    """Address of a running server."""
-
-    url: str
-    port: int
 
 
 class HttpServer:
@@ -61,7 +69,8 @@ class HttpServer:
         store: SessionStore,
         notify: Callable[[str], object],
     ) -> None:
-        check_options(options)
+        check_listen_options(options)
+        self._login = make_proxy_login(options)
         self._options = options
         self._notify = notify
         self._stopping = asyncio.Event()
@@ -70,16 +79,9 @@ class HttpServer:
         self._state = StateFile(options.home)
         self._tokens = TokenRecords(self._state)
         self._slots = FairSlots(options.parallel, options.per_owner)
+        self._batch_slots = FairSlots(options.parallel, options.per_owner)
         records = SessionRecords(self._state)
-        parts = ServerParts(
-            options,
-            command_line,
-            store,
-            InputRecords(self._state),
-            SpendingRecords(self._state),
-            self._slots,
-            notify,
-        )
+        self._parts = parts = self._make_parts(command_line, store, records)
         self._hosts = HostedSessions(parts, self._state, records)
         is_draining = self._stopping.is_set
         information = InformationRoutes(parts, self._hosts, self._metrics, is_draining)
@@ -87,15 +89,36 @@ class HttpServer:
         events = EventRoutes(
             sessions, parts, self._hosts, self._tokens, self._metrics, self._closing
         )
+        files = FileRoutes(parts)
         self.routes: list[Route] = [
             *make_session_routes(sessions, events),
             *make_openai_routes(
                 ChatRoutes(sessions, parts, self._hosts, self._closing),
                 ResponseRoutes(sessions, parts, self._hosts, self._closing),
             ),
+            *make_batch_routes(files, BatchRoutes(sessions, files, parts, records, self._hosts)),
             *make_information_routes(information),
         ]
         information.description = make_openapi(self.routes)
+
+    def _make_parts(
+        self, command_line: CommandLine, store: SessionStore, records: SessionRecords
+    ) -> ServerParts:
+        return ServerParts(
+            options=self._options,
+            command_line=command_line,
+            store=store,
+            sessions=records,
+            inputs=InputRecords(self._state),
+            spending=SpendingRecords(self._state),
+            batches=BatchRecords(self._state),
+            file_records=FileRecords(self._state),
+            files=FileStore(self._options.home),
+            slots=self._slots,
+            batch_slots=self._batch_slots,
+            make_batch=HostedBatch,
+            notify=self._notify,
+        )
 
     def stop(self) -> bool:
         """Start no more prompts, let those that work end, and end. Return False if it does."""
@@ -120,7 +143,7 @@ class HttpServer:
         )
         app.on_response_prepare.append(add_headers)
         for route in self.routes:
-            endpoint = make_endpoint(route, self._tokens, self._options)
+            endpoint = make_endpoint(route, self._tokens, self._options, self._login)
             app.router.add_route(route.method, route.path, endpoint)
         runner = web.AppRunner(
             app,
@@ -130,11 +153,11 @@ class HttpServer:
             keepalive_timeout=75.0,
         )
         await runner.setup()
+        self._parts.files.remove_orphans(await self._parts.file_records.list_ids())
         watching = asyncio.create_task(self._hosts.watch_others())
         try:
             port = await self._listen(runner)
-            scheme = "https" if self._options.tls_cert else "http"
-            yield ServerAddress(f"{scheme}://{format_host(self._options.host)}:{port}", port)
+            yield make_address(self._options, port)
         finally:
             self._closing.set()
             watching.cancel()
@@ -151,15 +174,12 @@ class HttpServer:
             )
             await site.start()
         except OSError as error:
-            raise UsageError(
-                f"the server cannot listen: {error.strerror or error}",
-                where=f"{options.host}:{options.port}",
-                remedy="Choose another address with --listen.",
-            ) from error
+            raise make_listen_error(options, error) from error
         return runner.addresses[-1][1]
 
     async def _drain(self) -> None:
         self._slots.close()
+        self._batch_slots.close()
         if self._slots.working:
             self._notify(
                 f"The server stops. Prompts that work have {self._options.drain_seconds:g} s to "
@@ -168,45 +188,3 @@ class HttpServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.drain_seconds):
                 await self._slots.wait_until_idle()
-
-
-def check_options(options: ServerOptions) -> None:
-    """Raise UsageError for an address that is not protected."""
-    if bool(options.tls_cert) != bool(options.tls_key):
-        raise UsageError(
-            "TLS needs a certificate and a key", remedy="Use --tls-cert and --tls-key."
-        )
-    if options.is_behind_proxy and not options.host_names:
-        raise UsageError(
-            "the name that clients use for the proxy is missing", remedy="Name it with --host-name."
-        )
-    is_local = options.host in LOOPBACK
-    if not (is_local or options.tls_cert or options.is_behind_proxy):
-        raise UsageError(
-            "tokens and answers would cross the network as plain text",
-            where=f"--listen {options.host}:{options.port}",
-            remedy="Use --tls-cert and --tls-key, or --behind-proxy if a proxy does TLS.",
-        )
-
-
-def make_tls_context(options: ServerOptions) -> ssl.SSLContext | None:
-    """Return the context for TLS, None without it. Raises UsageError."""
-    if not options.tls_cert:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    try:
-        context.load_cert_chain(options.tls_cert, options.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise UsageError(
-            f"the certificate cannot be used: {error}",
-            where=f"{options.tls_cert}, {options.tls_key}",
-            remedy="Name PEM files with --tls-cert and --tls-key.",
-        ) from error
-    return context
-
-
-def format_host(host: str) -> str:
-    """Return a host as an address that clients on this machine can use."""
-    if host in ("0.0.0.0", "::", "localhost"):
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host

@@ -12,6 +12,7 @@ from msgspec.structs import asdict
 
 from ..._core.agents import Mode
 from .bodies import (
+    DEFAULT_AGENT,
     BudgetFields,
     ClientEvent,
     NewSession,
@@ -26,9 +27,11 @@ from .bodies import (
 from .charges import explain_used_up
 from .cursors import make_cursor, parse_cursor
 from .errors import RequestError, make_not_found, make_wrong_request
-from .hosted_session import ServerParts, is_recorded
+from .hosted_session import ServerParts
 from .hosted_sessions import HostedSessions
+from .questions import Asking
 from .records.inputs import PROMPT, Input
+from .records.recorded_prompts import is_recorded
 from .records.sessions import SessionChoices, SessionRecord, SessionRecords
 from .records.tokens import Token
 from .route import Call
@@ -44,8 +47,6 @@ _NAMESPACE = uuid.UUID("5b0c0a52-5a7e-4d0c-9d67-7b0c3e1d9a11")
 _DEFAULT_PAGE = 50
 _MAX_PAGE = 500
 _ANSWER_EVENT = "question.answer"
-DEFAULT_AGENT = "mudroom"
-"""Name of the default agent for clients that must name one."""
 
 
 class SessionRoutes:
@@ -88,13 +89,12 @@ class SessionRoutes:
             kind: of the request, so that its keys differ from those of other paths.
         """
         self.check_ready()
-        choices = await self._make_choices(call.token, body)
+        choices = self.make_choices(call.token, body)
+        await self._check_agent(call.token, choices)
         if body.prompt is not None:
             check_prompt(body.prompt, body.outputs)
         key = read_idempotency_key(call)
-        session = str(uuid.uuid4())
-        if key:
-            session = str(uuid.uuid5(_NAMESPACE, f"{call.token.owner}\n{kind}\n{key}"))
+        session = make_session_id(call.token.owner, kind, key)
         digest = compute_digest(kind, body)
         known = await self._records.read(session) if key else None
         if known is None and body.prompt is not None:
@@ -105,7 +105,7 @@ class SessionRoutes:
         item: Input | None = None
         if body.prompt is not None:
             message = UserMessage(body.prompt, body.outputs)
-            item = await self._add_input(record, message, "first", digest)
+            item = await self.add_input(record, message, "first", digest)
         return record, item, is_new
 
     async def list(self, call: Call) -> web.Response:
@@ -129,6 +129,8 @@ class SessionRoutes:
         if await is_recorded(self._parts.store, record.id):
             await self._parts.store.delete(record.id)
         await self._records.delete(record.id)
+        if record.choices.is_batch:
+            self._parts.files.remove_results(record.id)
         return respond(Deleted(id=record.id))
 
     async def add_event(self, call: Call) -> web.Response:
@@ -141,10 +143,13 @@ class SessionRoutes:
         self.check_ready()
         key = read_idempotency_key(call)
         if isinstance(event, UserMessage):
+            if record.choices.is_batch:
+                message = "the session runs a batch and takes no prompts. Create another session"
+                raise RequestError(409, "session_of_batch", message)
             check_prompt(event.text, event.outputs)
             if not key:
                 await self.check_amounts(call.token)
-        item = await self._add_input(record, event, key, compute_digest(event))
+        item = await self.add_input(record, event, key, compute_digest(event))
         return respond(make_input_view(item), 202)
 
     async def add_prompt(self, call: Call, record: SessionRecord, message: UserMessage) -> Input:
@@ -153,7 +158,13 @@ class SessionRoutes:
         check_prompt(message.text, message.outputs)
         await self.check_amounts(call.token)
         key = read_idempotency_key(call)
-        return await self._add_input(record, message, key, compute_digest(message))
+        return await self.add_input(record, message, key, compute_digest(message))
+
+    async def add_input(
+        self, record: SessionRecord, event: ClientEvent, key: str, digest: bytes
+    ) -> Input:
+        """Store an event of a session once for each key, and use it."""
+        return await self._hosts.complete(self._add_input(record, event, key, digest))
 
     async def _add_input(
         self, record: SessionRecord, event: ClientEvent, key: str, digest: bytes
@@ -193,6 +204,11 @@ class SessionRoutes:
         status = host.status if host else "idle"
         if status == "idle" and last and last.state != "done":
             status = "waiting" if last.state == "waiting" else "working"
+        questions = host.questions.list() if host else ()
+        run = host.run if host else ""
+        if host is None and record.asking and status == "working":
+            asking = msgspec.json.decode(record.asking, type=Asking)
+            status, run, questions = "asking", asking.run, asking.questions
         choices = record.choices
         budget = {name: value for name, value in asdict(choices.budget).items() if value}
         return SessionView(
@@ -202,8 +218,8 @@ class SessionRoutes:
             mode=choices.mode,
             created=record.created,
             status=status,
-            run=host.run if host else "",
-            questions=host.questions.list() if host else (),
+            run=run,
+            questions=questions,
             budget=budget,
             usd=record.usd,
             tokens=record.tokens,
@@ -232,7 +248,8 @@ class SessionRoutes:
             message = f"{most:,} prompts of {token.owner} wait already"
             raise RequestError(429, "too_many_waiting", message, headers={"Retry-After": "10"})
 
-    async def _make_choices(self, token: Token, body: NewSession) -> SessionChoices:
+    def make_choices(self, token: Token, body: NewSession) -> SessionChoices:
+        """Return the choices of a client, its agent unchecked. Raises RequestError."""
         options = self._parts.options
         workspace = body.workspace or self._choose_workspace(token)
         allowed = token.workspaces or tuple(options.workspaces)
@@ -243,12 +260,6 @@ class SessionRoutes:
         if mode and (mode not in token.modes or mode not in list(Mode)):
             raise make_choice_error("mode", mode, token.modes)
         agent = "" if body.agent in (None, DEFAULT_AGENT) else str(body.agent)
-        known = await self._find_agents(workspace)
-        if token.agents:
-            known = [name for name in known if name in token.agents]
-        is_allowed = agent in known if agent else not token.agents or DEFAULT_AGENT in token.agents
-        if not is_allowed:
-            raise make_choice_error("agent", agent or DEFAULT_AGENT, known)
         budget: BudgetFields = body.budget
         return SessionChoices(
             agent=agent,
@@ -258,6 +269,17 @@ class SessionRoutes:
             usd_per_day=token.usd_per_day,
             tokens_per_day=token.tokens_per_day,
         )
+
+    async def list_agents(self, token: Token, workspace: str) -> list[str]:
+        """Return the names of the agents that a token may use, the default one first."""
+        known = [DEFAULT_AGENT, *await self._find_agents(workspace)]
+        return [name for name in known if not token.agents or name in token.agents]
+
+    async def _check_agent(self, token: Token, choices: SessionChoices) -> None:
+        agent = choices.agent or DEFAULT_AGENT
+        known = await self.list_agents(token, choices.workspace)
+        if agent not in known:
+            raise make_choice_error("agent", agent, known)
 
     def _choose_workspace(self, token: Token) -> str:
         names = list(self._parts.options.workspaces)
@@ -275,6 +297,17 @@ def make_conflict(key: str) -> RequestError:
     """Return the error for a key that another request had."""
     message = f"another request had the Idempotency-Key {key!r}. Use a new key"
     return RequestError(409, "key_used", message)
+
+
+def make_session_id(owner: str, kind: str, key: str) -> str:
+    """Return the id of a new session; the same again for the same key of an owner.
+
+    Arguments:
+        kind: of the request. key: idempotency key, "" for none.
+    """
+    if not key:
+        return str(uuid.uuid4())
+    return str(uuid.uuid5(_NAMESPACE, f"{owner}\n{kind}\n{key}"))
 
 
 def read_idempotency_key(call: Call) -> str:

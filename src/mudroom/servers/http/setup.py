@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ..._core.budgets import Budget
+from ..listening import ListenOptions
 
 if TYPE_CHECKING:
     from ..._core.ports import Approver, SessionStore
@@ -59,42 +60,45 @@ class CommandLine(Struct, frozen=True, kw_only=True):
     list_agents: Callable[[str], Sequence[ListedAgent]]
 
 
-class ServerOptions(Struct, frozen=True, kw_only=True):
+class ServerOptions(ListenOptions, frozen=True, kw_only=True):
     """Options of the server.
 
     Arguments:
         home: mudroom's state folder. user_home: home of the user.
         workspaces: names and absolute paths of folders; the first one is the default.
         limits: of each prompt.
-        host, port: address to listen on; port 0 is any.
-        tls_cert, tls_key: files; "" for none.
-        is_behind_proxy: a proxy receives the requests and does TLS.
-        host_names: names of this server beside its address.
+        login_header: header in which the proxy names the user, "" for none.
+        login_networks: addresses that may send it.
+        login_usd_per_day, login_tokens_per_day: daily limits of each owner that it names.
         parallel: prompts at the same time. per_owner: those of one owner.
         max_waiting: prompts of one owner that wait or work.
-        max_body: bytes of a request.
+        max_body: bytes of a request. max_file: bytes of an uploaded file.
+        max_file_bytes: bytes of all files of one owner.
+        file_seconds: time for an uploaded file.
         body_seconds: time for the body of a request. write_seconds: time for a write to a client.
         answer_seconds: time for an answer to a question.
         idle_seconds: time without work after which a session is closed.
         drain_seconds: time for prompts to end after the first signal.
         keepalive_seconds: time without an event after which a stream sends a comment.
         poll_seconds: time between two looks for the work of other server processes.
+        retry_seconds: time until a session is opened again that could not be recorded.
     """
 
     home: str
     user_home: str = "/"
     workspaces: Mapping[str, str]
     limits: Budget = Budget()
-    host: str = "127.0.0.1"
-    port: int = 8700
-    tls_cert: str = ""
-    tls_key: str = ""
-    is_behind_proxy: bool = False
-    host_names: tuple[str, ...] = ()
+    login_header: str = ""
+    login_networks: tuple[str, ...] = ()
+    login_usd_per_day: float | None = None
+    login_tokens_per_day: int | None = None
     parallel: int = 16
     per_owner: int = 12
     max_waiting: int = 10_000
     max_body: int = 4 << 20
+    max_file: int = 200 << 20
+    max_file_bytes: int = 2 << 30
+    file_seconds: float = 600.0
     body_seconds: float = 30.0
     write_seconds: float = 30.0
     answer_seconds: float = 3_600.0
@@ -102,3 +106,4 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
     drain_seconds: float = 30.0
     keepalive_seconds: float = 15.0
     poll_seconds: float = 0.25
+    retry_seconds: float = 5.0

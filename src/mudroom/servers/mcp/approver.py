@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,42 +45,45 @@ class McpApprover:
 
     def __init__(
         self,
-        calls: HostTasks,
+        host_tasks: HostTasks,
         permissions: Permissions,
         *,
         cwd: str,
         user_home: str,
         seconds: float = ANSWER_SECONDS,
     ) -> None:
-        self._calls = calls
+        self._host_tasks = host_tasks
         self._seconds = seconds
-        self._approved = ApprovedRules(
-            permissions, workspace=cwd, user_home=user_home, tools=make_builtin_tools()
+        self._approved: defaultdict[str, ApprovedRules] = defaultdict(
+            lambda: ApprovedRules(
+                permissions, workspace=cwd, user_home=user_home, tools=make_builtin_tools()
+            )
         )
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Wait for the answer of the user, unless an approved rule allows the call."""
-        if request.form is None and self._approved.allow(request.tool, request.arguments):
+        task = self._host_tasks.find_by_run(request.run_id)
+        if task is None:
+            return CANNOT_ASK
+        approved = self._approved[task.owner.name]
+        if request.form is None and approved.allow(request.tool, request.arguments):
             return ApprovalDecision(True, "allowed until the server ends")
         if request.form and request.form.url:
             return ApprovalDecision(False, "an MCP host cannot open an address for a task")
-        call = self._calls.find_by_run(request.run_id)
-        if call is None:
-            return CANNOT_ASK
         question = Question(
             secrets.token_hex(8), request, asyncio.get_running_loop().create_future()
         )
-        call.questions[question.id] = question
-        call.notify()
+        task.questions[question.id] = question
+        task.notify()
         try:
             async with asyncio.timeout(self._seconds):
                 decision = await question.answer
         except TimeoutError:
             return ApprovalDecision(False, f"no one answered within {self._seconds:g} s")
         finally:
-            call.questions.pop(question.id, None)
+            task.questions.pop(question.id, None)
         if request.form is None and decision.allowed and decision.why == ALWAYS:
-            self._approved.add(*self._approved.suggest(request.tool, request.arguments))
+            approved.add(*approved.suggest(request.tool, request.arguments))
         return decision
 
 

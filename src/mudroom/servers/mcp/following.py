@@ -12,10 +12,11 @@ from typing import Any
 import anyio
 import mcp_types
 from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
 
 from ..._core.ports import ApprovalDecision
 from .approver import CANNOT_ASK, describe_question, get_form, read_answer
-from .host_task import HostTask, Question
+from .host_task import OWNER_KEY, HostTask, Owner, Question
 
 DEFAULT_WAIT = 45.0
 """Seconds that a call waits if its host gets no progress: hosts give up after 60."""
@@ -31,18 +32,21 @@ class Following:
     Arguments:
         wait: seconds until it stops waiting; None for no end with progress, else DEFAULT_WAIT.
         heartbeat: seconds between two messages about progress if nothing happens.
+        can_answer: the user of the host may answer questions.
     """
 
     def __init__(
         self,
         context: Context,
-        calls: Sequence[HostTask],
+        tasks: Sequence[HostTask],
         wait: float | None,
         *,
         heartbeat: float,
+        can_answer: bool = True,
     ) -> None:
         self._context = context
-        self._calls = calls
+        self._can_answer = can_answer
+        self._tasks = tasks
         self._heartbeat = heartbeat
         self._has_token = bool(context.meta) and "progress_token" in (context.meta or {})
         if wait is None and not self._has_token:
@@ -59,10 +63,10 @@ class Following:
 
         Return the questions that the host must answer before it repeats the call; often none.
         """
-        for call in self._calls:
-            call.watchers.add(self._changed)
+        for task in self._tasks:
+            task.watchers.add(self._changed)
         try:
-            while self._has_open_calls and not self._is_over:
+            while self._has_open_tasks and not self._is_over:
                 self._changed.clear()
                 if questions := await self._ask():
                     return questions
@@ -70,14 +74,14 @@ class Following:
                 await self._wait_for_change()
             return []
         finally:
-            for call in self._calls:
-                call.watchers.discard(self._changed)
-            for task in self._asking:
-                task.cancel()
+            for task in self._tasks:
+                task.watchers.discard(self._changed)
+            for asking in self._asking:
+                asking.cancel()
 
     @property
-    def _has_open_calls(self) -> bool:
-        return not all(call.has_ended for call in self._calls)
+    def _has_open_tasks(self) -> bool:
+        return not all(task.has_ended for task in self._tasks)
 
     @property
     def _is_over(self) -> bool:
@@ -89,7 +93,7 @@ class Following:
         with anyio.move_on_after(seconds):
             await self._changed.wait()
             pause = self._last_sent + _SHORTEST_PAUSE - loop.time()
-            if self._has_token and pause > 0 and self._has_open_calls:
+            if self._has_token and pause > 0 and self._has_open_tasks:
                 await asyncio.sleep(pause)
 
     async def _report_progress(self) -> None:
@@ -100,35 +104,32 @@ class Following:
         await self._context.session.report_progress(self._progress, None, self._describe())
 
     def _describe(self) -> str:
-        if len(self._calls) == 1:
-            return self._calls[0].describe_progress()
-        ended = sum(call.has_ended for call in self._calls)
-        turns = sum(call.turns for call in self._calls)
-        return f"{ended} of {len(self._calls)} tasks have ended, {turns:,} requests"
+        if len(self._tasks) == 1:
+            return self._tasks[0].describe_progress()
+        ended = sum(task.has_ended for task in self._tasks)
+        turns = sum(task.turns for task in self._tasks)
+        return f"{ended} of {len(self._tasks)} tasks have ended, {turns:,} requests"
 
     async def _ask(self) -> list[Question]:
         """Bring open questions to the user; return those that the host gets with the result."""
-        questions = [
-            question
-            for call in self._calls
-            for question in call.questions.values()
-            if not question.is_sent and not question.answer.done()
-        ]
         session = self._context.session
-        if not questions:
-            return []
-        if not can_ask(session.client_capabilities):
-            for question in questions:
-                question.answer.set_result(CANNOT_ASK)
-            return []
-        for question in questions:
-            question.is_sent = True
+        can_bring = self._can_answer and can_ask(session.client_capabilities)
+        questions: list[Question] = []
+        for task in self._tasks:
+            for question in task.questions.values():
+                if question.is_sent or question.answer.done():
+                    continue
+                if can_bring:
+                    question.is_sent = True
+                    questions.append(question)
+                elif not task.can_ask:  # else another connection of its host may ask
+                    question.answer.set_result(CANNOT_ASK)
         if not session.can_send_request:
             return questions
         for question in questions:
-            task = asyncio.create_task(self._elicit(question))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            asking = asyncio.create_task(self._elicit(question))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
         return []
 
     async def _elicit(self, question: Question) -> None:
@@ -143,6 +144,18 @@ class Following:
             raise
         except Exception as error:  # noqa: BLE001  (a host may answer anything)
             decide(question, ApprovalDecision(False, f"the MCP host could not ask: {error}"))
+
+
+def get_owner(context: Context) -> Owner:
+    """Return who has sent a request: the owner of its token, or of the server.
+
+    Raises MCPError if there is none.
+    """
+    request = context.request
+    owner = context.lifespan_context if request is None else request.scope.get(OWNER_KEY)
+    if not isinstance(owner, Owner):
+        raise MCPError(mcp_types.INVALID_REQUEST, "the request has no owner")
+    return owner
 
 
 def can_ask(capabilities: mcp_types.ClientCapabilities | None) -> bool:

@@ -20,6 +20,25 @@ _MAX_DENIALS = 50
 """Refused calls that a result lists."""
 
 
+class Owner(Struct, frozen=True, kw_only=True):
+    """Who gives tasks; owners do not see the tasks of others.
+
+    Arguments:
+        name: "" for the host at stdin.
+        agents: names of the agents that it may use; () for all.
+        can_answer: it may answer questions about tool calls.
+    """
+
+    name: str = ""
+    agents: tuple[str, ...] = ()
+    can_answer: bool = True
+
+
+LOCAL_OWNER = Owner()
+OWNER_KEY = "mudroom.owner"
+"""Key of the owner in the scope of an HTTP request (ASGI)."""
+
+
 class Question(Struct, eq=False):
     """A tool call that the user of the host must confirm.
 
@@ -55,6 +74,7 @@ class HostTask:
     Arguments:
         id: names the task in later calls of the host.
         arguments: as the host sent them.
+        owner: of the host.
 
     Attributes:
         run_id: "" before the task has started.
@@ -62,11 +82,13 @@ class HostTask:
         error: why there is no report, such as an unknown agent.
         turns: model calls of the task and of the runs below it.
         watchers: set after each change.
+        can_ask: the host that has given it shows questions to its user.
     """
 
-    def __init__(self, id: str, arguments: TaskArguments) -> None:
+    def __init__(self, id: str, arguments: TaskArguments, owner: Owner = LOCAL_OWNER) -> None:
         self.id = id
         self.arguments = arguments
+        self.owner = owner
         self.run_id = ""
         self.report: Report[Any] | None = None
         self.error = ""
@@ -77,6 +99,7 @@ class HostTask:
         self.questions: dict[str, Question] = {}
         self.watchers: set[asyncio.Event] = set()
         self.has_ended = False
+        self.can_ask = False
         self.is_cancelled = False
         self._tree: RunTree | None = None
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
@@ -20,10 +21,12 @@ from msgspec import Struct
 
 from ..._version import __version__
 from ...errors import MudroomError
-from .following import Context, Following, answer_question, make_input_request
-from .host_task import HostTask, Question
+from .following import Context, Following, answer_question, can_ask, get_owner, make_input_request
+from .host_task import HostTask, Owner, Question
 from .host_tasks import HEARTBEAT, HostTasks
+from .protocol_tasks import ProtocolTasks
 from .results import AnswerMaker, ToolAnswer
+from .task_methods import NO_RIGHT, TaskMethods
 from .task_request import (
     CancelArguments,
     LookArguments,
@@ -33,9 +36,10 @@ from .task_request import (
     TaskArguments,
     parse_arguments,
 )
+from .task_states import accepts_tasks
 from .tool_definitions import INSTRUCTIONS, TOOLS, ToolDefinition
 
-CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult
+CallResult = mcp_types.CallToolResult | mcp_types.InputRequiredResult | dict[str, Any]
 _LIST_TTL = 3_600_000
 """Milliseconds that hosts may keep the list of tools; it never changes."""
 _MAX_STATES = 1_000
@@ -45,25 +49,39 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())  # else Python prints
 
 
 class _Repetition(Struct, frozen=True):
-    """A call that its host repeats with answers. `describe`: makes its result."""
+    """A call that its host repeats with answers.
 
-    calls: Sequence[HostTask]
+    Arguments:
+        describe: makes its result.
+        cancels: the tasks end if the host cancels the call.
+    """
+
+    owner: str
+    tasks: Sequence[HostTask]
     questions: Sequence[Question]
     describe: Callable[[], ToolAnswer]
     wait: float | None
+    cancels: bool
 
 
 class McpProtocol:
     """The requests of hosts, answered with the tasks of the server.
 
     Arguments:
+        protocol_tasks: for hosts that declare tasks of the protocol.
         heartbeat: seconds between two messages about progress if nothing happens.
     """
 
     def __init__(
-        self, calls: HostTasks, answers: AnswerMaker, *, heartbeat: float = HEARTBEAT
+        self,
+        host_tasks: HostTasks,
+        answers: AnswerMaker,
+        protocol_tasks: ProtocolTasks,
+        *,
+        heartbeat: float = HEARTBEAT,
     ) -> None:
-        self._calls = calls
+        self._host_tasks = host_tasks
+        self._protocol_tasks = protocol_tasks
         self._answers = answers
         self._heartbeat = heartbeat
         self._repetitions: dict[str, _Repetition] = {}
@@ -76,17 +94,29 @@ class McpProtocol:
             "task_cancel": self._cancel,
         }
 
-    def make_server(self) -> Server[Any]:
-        """Return the server of the package, for any number of connections."""
-        return Server(
+    def make_server(self, owner: Owner | None) -> Server[Any]:
+        """Return the server of the package, for any number of connections.
+
+        Arguments:
+            owner: of requests that did not come over HTTP; None refuses them.
+        """
+
+        @asynccontextmanager
+        async def use_owner(_: Server[Any]) -> AsyncGenerator[Owner | None]:
+            yield owner
+
+        server: Server[Any] = Server(
             "mudroom",
             version=__version__,
             title="mudroom",
             instructions=INSTRUCTIONS,
+            lifespan=use_owner,
             cache_hints={"tools/list": CacheHint(_LIST_TTL, "public")},
             on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
         )
+        server.add_request_handler("tools/call", mcp_types.CallToolRequestParams, self._call_tool)
+        TaskMethods(self._protocol_tasks).add_to(server)
+        return server
 
     async def _list_tools(
         self, _: Context, __: mcp_types.PaginatedRequestParams | None
@@ -107,68 +137,80 @@ class McpProtocol:
 
     async def _run_task(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(TaskArguments, arguments, "task")
-        call = self._calls.start(request)
+        task = self._host_tasks.start(request, get_owner(context))
         return await self._follow(
-            context, [call], lambda: self._answers.describe(call), request.wait
+            context, [task], lambda: self._answers.describe(task), request.wait
         )
 
     async def _run_many(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(ManyArguments, arguments, "task_many")
-        calls = self._calls.start_many(request.tasks, request.limit)
+        tasks = self._host_tasks.start_many(request.tasks, request.limit, get_owner(context))
         return await self._follow(
-            context, calls, lambda: self._answers.describe_many(calls), request.wait
+            context, tasks, lambda: self._answers.describe_many(tasks), request.wait
         )
 
     async def _look(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(LookArguments, arguments, "look")
-        call = self._calls.start_look(request)
+        task = self._host_tasks.start_look(request, get_owner(context))
         return await self._follow(
-            context, [call], lambda: self._answers.describe(call), request.wait
+            context, [task], lambda: self._answers.describe(task), request.wait
         )
 
-    async def _list_agents(self, _: Context, arguments: dict[str, Any]) -> CallResult:
+    async def _list_agents(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         parse_arguments(NoArguments, arguments, "agents")
         lines = [
             f"{agent.name}: {(agent.description.splitlines() or [''])[0]}"
-            for agent in self._calls.session.agents
+            for agent in self._host_tasks.list_agents(get_owner(context))
         ]
         return _convert_answer(ToolAnswer("\n".join(lines), {}))
 
     async def _get_result(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(ResultArguments, arguments, "task_result")
         if request.task is None:
-            return _convert_answer(self._answers.list_calls(self._calls.list_calls()))
-        call = self._calls.find(request.task)
+            tasks = self._host_tasks.list_tasks(get_owner(context))
+            return _convert_answer(self._answers.list_tasks(tasks))
+        task = self._host_tasks.find(request.task, get_owner(context))
         return await self._follow(
             context,
-            [call],
-            lambda: self._answers.describe(call),
+            [task],
+            lambda: self._answers.describe(task),
             request.wait,
             cancels=False,
         )
 
-    async def _cancel(self, _: Context, arguments: dict[str, Any]) -> CallResult:
+    async def _cancel(self, context: Context, arguments: dict[str, Any]) -> CallResult:
         request = parse_arguments(CancelArguments, arguments, "task_cancel")
-        call = self._calls.find(request.task)
-        await self._calls.cancel([call])
-        return _convert_answer(self._answers.describe(call))
+        task = self._host_tasks.find(request.task, get_owner(context))
+        await self._host_tasks.cancel([task])
+        return _convert_answer(self._answers.describe(task))
 
     async def _repeat(
         self, context: Context, params: mcp_types.CallToolRequestParams
     ) -> CallResult:
         """Continue a call with the answers of the user."""
-        repetition = self._repetitions.pop(str(params.request_state), None)
-        if repetition is None:
+        state = str(params.request_state)
+        owner = get_owner(context)
+        repetition = self._repetitions.get(state)
+        if repetition is None or repetition.owner != owner.name:
             raise MCPError(mcp_types.INVALID_PARAMS, "Unknown requestState")
+        if not owner.can_answer:
+            raise MCPError(mcp_types.INVALID_REQUEST, NO_RIGHT)
+        del self._repetitions[state]
         responses = params.input_responses or {}
         for question in repetition.questions:
             answer_question(question, responses.get(question.id))
-        return await self._follow(context, repetition.calls, repetition.describe, repetition.wait)
+        return await self._follow(
+            context,
+            repetition.tasks,
+            repetition.describe,
+            repetition.wait,
+            cancels=repetition.cancels,
+        )
 
     async def _follow(
         self,
         context: Context,
-        calls: Sequence[HostTask],
+        tasks: Sequence[HostTask],
         describe: Callable[[], ToolAnswer],
         wait: float | None,
         *,
@@ -179,24 +221,53 @@ class McpProtocol:
         Arguments:
             cancels: the tasks end if the host cancels the call.
         """
-        following = Following(context, calls, wait, heartbeat=self._heartbeat)
+        owner = get_owner(context)
+        if cancels:
+            for task in tasks:
+                task.can_ask = owner.can_answer and can_ask(context.session.client_capabilities)
+        if cancels and accepts_tasks(context):
+            return await self._make_task(owner, tasks, describe)
+        following = Following(
+            context, tasks, wait, heartbeat=self._heartbeat, can_answer=owner.can_answer
+        )
         try:
             questions = await following.run()
         except asyncio.CancelledError:
             if cancels:
                 with anyio.CancelScope(shield=True):
-                    await self._calls.cancel(calls)
+                    await self._host_tasks.cancel(tasks)
             raise
         if not questions:
             return _convert_answer(describe())
         state = secrets.token_hex(16)
-        self._repetitions[state] = _Repetition(calls, questions, describe, wait)
+        self._repetitions[state] = _Repetition(
+            owner.name, tasks, questions, describe, wait, cancels
+        )
         for old in list(self._repetitions)[:-_MAX_STATES]:
             del self._repetitions[old]
         return mcp_types.InputRequiredResult(
             input_requests={question.id: make_input_request(question) for question in questions},
             request_state=state,
         )
+
+    async def _make_task(
+        self, owner: Owner, tasks: Sequence[HostTask], describe: Callable[[], ToolAnswer]
+    ) -> CallResult:
+        """Return the state of a task of the protocol, which goes on without the request."""
+        try:
+            state = await self._protocol_tasks.create(
+                owner, tasks, lambda: _dump_answer(describe())
+            )
+        except BaseException:  # the host gets no id, so it could neither read nor cancel it
+            with anyio.CancelScope(shield=True):
+                await self._host_tasks.cancel(tasks)
+            raise
+        return {"resultType": "task", **state}
+
+
+def _dump_answer(answer: ToolAnswer) -> dict[str, Any]:
+    result = _convert_answer(answer)
+    return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _convert_tool(tool: ToolDefinition) -> mcp_types.Tool:

@@ -48,94 +48,94 @@ class AnswerMaker:
         self._session = session
         self._spill_folder = spill_folder
 
-    def describe(self, call: HostTask, limit: int = MAX_TEXT) -> ToolAnswer:
+    def describe(self, task: HostTask, limit: int = MAX_TEXT) -> ToolAnswer:
         """Return the state of a task, or its report.
 
         Arguments:
             limit: characters of the report; the whole one is in a file.
         """
-        if not call.has_ended:
+        if not task.has_ended:
             text = (
-                f"Task {call.id} goes on ({call.describe_progress()}). "
-                f'Call task_result with {{"task": "{call.id}"}} for its report.'
+                f"Task {task.id} goes on ({task.describe_progress()}). "
+                f'Call task_result with {{"task": "{task.id}"}} for its report.'
             )
-            return ToolAnswer(text, self._make_values(call, ""))
-        report = call.report
+            return ToolAnswer(text, self._make_values(task, ""))
+        report = task.report
         if report is None:
-            text = f"The task failed: {call.error}"
-            return ToolAnswer(text, self._make_values(call, ""), True)
-        answer = self._shorten(call, _join_answer(report), limit)
-        lines = [answer, format_evidence(report), *_describe_denials(call)]
+            text = f"The task failed: {task.error}"
+            return ToolAnswer(text, self._make_values(task, ""), True)
+        answer = self._shorten(task, _join_answer(report), limit)
+        lines = [answer, format_evidence(report), *_describe_denials(task)]
         if not report.ok:
             lines.insert(0, format_warning(report))
-        return ToolAnswer("\n".join(lines), self._make_values(call, answer), not is_success(call))
+        return ToolAnswer("\n".join(lines), self._make_values(task, answer), not is_success(task))
 
-    def describe_many(self, calls: Sequence[HostTask]) -> ToolAnswer:
+    def describe_many(self, tasks: Sequence[HostTask]) -> ToolAnswer:
         """Return the states of tasks in their order; an error only if all have failed."""
-        limit = max(_MIN_TEXT, MAX_TEXT_OF_MANY // len(calls))
-        answers = [self.describe(call, limit) for call in calls]
+        limit = max(_MIN_TEXT, MAX_TEXT_OF_MANY // len(tasks))
+        answers = [self.describe(task, limit) for task in tasks]
         texts = [
-            f"## Task {call.id}{f': {name}' if (name := call.arguments.description) else ''}\n"
+            f"## Task {task.id}{f': {name}' if (name := task.arguments.description) else ''}\n"
             f"{answer.text}"
-            for call, answer in zip(calls, answers, strict=True)
+            for task, answer in zip(tasks, answers, strict=True)
         ]
         values = {"results": [answer.values for answer in answers]}
         is_error = all(answer.is_error for answer in answers)
         return ToolAnswer("\n\n".join(texts), values, is_error)
 
-    def list_calls(self, calls: Iterable[HostTask]) -> ToolAnswer:
+    def list_tasks(self, tasks: Iterable[HostTask]) -> ToolAnswer:
         """Return one line for each task."""
         rows: list[dict[str, Any]] = []
         lines: list[str] = []
-        for call in calls:
-            reason = call.report.reason.value if call.report else ""
-            title = call.arguments.description or call.arguments.prompt.partition("\n")[0][:80]
-            ending = reason or call.error or "no report"
-            state = ending if call.has_ended else call.describe_progress()
-            lines.append(f"{call.id}  {state}  {title}")
+        for task in tasks:
+            reason = task.report.reason.value if task.report else ""
+            title = task.arguments.description or task.arguments.prompt.partition("\n")[0][:80]
+            ending = reason or task.error or "no report"
+            state = ending if task.has_ended else task.describe_progress()
+            lines.append(f"{task.id}  {state}  {title}")
             rows.append(
-                {"task": call.id, "run": call.run_id, "state": call.state, "reason": reason}
+                {"task": task.id, "run": task.run_id, "state": task.state, "reason": reason}
             )
         values = {"session": self._session, "results": rows}
         return ToolAnswer("\n".join(lines) or "no task yet", values)
 
-    def _make_values(self, call: HostTask, answer: str) -> dict[str, Any]:
+    def _make_values(self, task: HostTask, answer: str) -> dict[str, Any]:
         values: dict[str, Any] = {
-            "task": call.id,
-            "run": call.run_id,
+            "task": task.id,
+            "run": task.run_id,
             "session": self._session,
-            "state": call.state,
+            "state": task.state,
             "reason": "",
             "report": answer,
-            "children": msgspec.to_builtins(call.list_children()[:_MAX_CHILDREN]),
-            "permission_denials": msgspec.to_builtins(call.denials),
+            "children": msgspec.to_builtins(task.list_children()[:_MAX_CHILDREN]),
+            "permission_denials": msgspec.to_builtins(task.denials),
         }
-        if call.error:
-            values["error"] = call.error
-        report = call.report
+        if task.error:
+            values["error"] = task.error
+        report = task.report
         if report is None:
-            if call.has_ended:
-                reason = Reason.CANCELLED if call.is_cancelled else Reason.ERROR
+            if task.has_ended:
+                reason = Reason.CANCELLED if task.is_cancelled else Reason.ERROR
                 values["reason"] = reason.value
             return values
         values["reason"] = report.reason.value
         values["changed"] = list(report.files_changed[:_MAX_FILES])
         values["reads"] = len(report.files_read)
         values["usage"] = {
-            "requests": call.turns,
+            "requests": task.turns,
             "input_tokens": report.usage.input_tokens,
             "output_tokens": report.usage.output_tokens,
             "usd": report.usd,
             "seconds": round(report.seconds, 3),
         }
-        if call.arguments.schema is not None and report.ok:
+        if task.arguments.schema is not None and report.ok:
             values["output"] = msgspec.to_builtins(report.outputs)
         return values
 
-    def _shorten(self, call: HostTask, text: str, limit: int) -> str:
+    def _shorten(self, task: HostTask, text: str, limit: int) -> str:
         if len(text) <= limit:
             return text
-        path = Path(self._spill_folder, f"{call.run_id}-report.txt")
+        path = Path(self._spill_folder, f"{task.run_id}-report.txt")
         os.makedirs(path.parent, mode=0o700, exist_ok=True)
         write_private_file(path, text.encode("utf-8", "replace"))
         notice = f"[… cut: the whole report, {len(text):,} characters, is in {path}]"
@@ -149,8 +149,8 @@ def _join_answer(report: Report[Any]) -> str:
     return "\n".join(filter(None, parts)) or NO_SUMMARY
 
 
-def _describe_denials(call: HostTask) -> list[str]:
-    if not call.denials:
+def _describe_denials(task: HostTask) -> list[str]:
+    if not task.denials:
         return []
-    texts = dict.fromkeys(f"{denial.tool} ({denial.why})" for denial in call.denials)
+    texts = dict.fromkeys(f"{denial.tool} ({denial.why})" for denial in task.denials)
     return [f"[refused: {'; '.join(texts)}]"]

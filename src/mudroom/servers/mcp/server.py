@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager, closing
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.budgets import Budget
 from ..._core.ports import Approver
 from ...errors import UsageError
 from ...permissions.rules import Permissions
 from ...session import Session
+from ..line_input import LineInput
+from ..line_output import LineOutput
+from ..listening import (
+    ListenOptions,
+    ServerAddress,
+    check_listen_options,
+    make_address,
+    make_tls_context,
+    open_socket,
+)
 from .approver import ANSWER_SECONDS, McpApprover
+from .first_answer import FirstAnswer
+from .host_task import LOCAL_OWNER
 from .host_tasks import DEFAULT_PARALLEL, HEARTBEAT, HostTasks
+from .protocol_tasks import ProtocolTasks
 from .results import AnswerMaker
 from .stdio_claim import Pipes, claim_standard_streams
 
+if TYPE_CHECKING:
+    from .http import FindOwner
+    from .protocol import McpProtocol
+
 INSTALL_COMMAND = "pip install 'mudroom[mcp]'"
+_FIRST_SECONDS = 0.05
+"""Longest time that the start waits for the first request, whose answer may be known."""
 
 
 class ServerOptions(Struct, frozen=True, kw_only=True):
@@ -82,12 +104,73 @@ class McpServer:
             await self.serve(pipes)
 
     async def serve(self, pipes: Pipes) -> None:
-        """Serve the host at two pipes until it closes its end. Raises MudroomError."""
-        loading = asyncio.create_task(load_package())
+        """Serve the host at two pipes until it closes its end. Raises MudroomError.
+
+        A session that cannot be opened answers nothing, not even with an answer that is known.
+        """
+        output = LineOutput(pipes.output, self._note_closed_output)
+        try:
+            async with self._open_session() as (session, host_tasks):
+                first = FirstAnswer(LineInput(pipes.input), output, self._options.home)
+                await self._serve_pipes(session, host_tasks, first)
+        finally:
+            output.end()
+
+    async def _serve_pipes(
+        self, session: Session, host_tasks: HostTasks, first: FirstAnswer
+    ) -> None:
+        answering = asyncio.create_task(first.begin())
+        try:
+            await asyncio.wait({answering}, timeout=_FIRST_SECONDS)
+            async with self._open_protocol(session, host_tasks) as protocol:
+                from .stdio import serve
+
+                server = protocol.make_server(LOCAL_OWNER)
+                await serve(server, host_tasks, first, answering, self._stop, self._notify)
+        finally:
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+
+    def _note_closed_output(self, reason: str) -> None:
+        """Stop, because the host reads no more."""
+        if reason:
+            self._notify(f"{reason}. The tasks stop.")
+        self._stop.set()
+
+    async def serve_http(
+        self,
+        options: ListenOptions,
+        find_owner: FindOwner,
+        on_open: Callable[[ServerAddress], object],
+    ) -> None:
+        """Serve hosts over HTTP until `stop` is called. Raises MudroomError.
+
+        Arguments:
+            on_open: called with the address once hosts can connect.
+        """
+        check_listen_options(options)
+        make_tls_context(options)  # its error is clear
+        with closing(open_socket(options)) as listener:
+            async with (
+                self._open_session() as (session, host_tasks),
+                self._open_protocol(session, host_tasks) as protocol,
+            ):
+                from .http import PATH, serve_http
+
+                address = make_address(options, listener.getsockname()[1])
+                on_open(replace(address, url=address.url + PATH))
+                server = protocol.make_server(None)
+                await serve_http(
+                    server, host_tasks, listener, options, find_owner, self._stop, self._notify
+                )
+
+    @asynccontextmanager
+    async def _open_session(self) -> AsyncGenerator[tuple[Session, HostTasks]]:
+        """Open the session of all tasks."""
         options = self._options
-        calls = HostTasks(options.limits, parallel=options.parallel, nesting=options.nesting)
+        host_tasks = HostTasks(options.limits, parallel=options.parallel, nesting=options.nesting)
         approver = McpApprover(
-            calls,
+            host_tasks,
             options.permissions,
             cwd=options.cwd,
             user_home=options.user_home,
@@ -96,18 +179,28 @@ class McpServer:
         async with self._make_session(approver) as session:
             for notice in self.select_notices(session.notices):
                 self._notify(notice)
-            calls.open(session)
-            spills = os.path.join(options.home, "spills", session.id)
-            answers = AnswerMaker(session.id, spills)
-            await loading
-            from .protocol import McpProtocol
-            from .stdio import serve
+            host_tasks.open(session)
+            yield session, host_tasks
 
-            protocol = McpProtocol(calls, answers, heartbeat=options.heartbeat)
-            try:
-                await serve(protocol.make_server(), calls, pipes, self._stop, self._notify)
-            finally:
-                await calls.close()
+    @asynccontextmanager
+    async def _open_protocol(
+        self, session: Session, host_tasks: HostTasks
+    ) -> AsyncGenerator[McpProtocol]:
+        """Load the package and its handlers; at the end of the block all tasks are cancelled."""
+        home = self._options.home
+        await load_package()
+        from .protocol import McpProtocol
+
+        answers = AnswerMaker(session.id, os.path.join(home, "spills", session.id))
+        protocol_tasks = ProtocolTasks(host_tasks, home, session.id)
+        await asyncio.to_thread(protocol_tasks.delete_old)
+        try:
+            yield McpProtocol(
+                host_tasks, answers, protocol_tasks, heartbeat=self._options.heartbeat
+            )
+        finally:
+            await host_tasks.close()
+            await protocol_tasks.close()
 
 
 def require_package() -> None:

@@ -16,10 +16,10 @@ from anyio.streams.memory import MemoryObjectSendStream
 from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 
-from ..line_input import MAX_LINE, LineInput
+from ..line_input import MAX_LINE
 from ..line_output import LineOutput
+from .first_answer import FirstAnswer
 from .host_tasks import HostTasks
-from .stdio_claim import Pipes
 
 _SHOWN = 200
 """Bytes of a wrong line in a notice."""
@@ -31,16 +31,22 @@ class MessageWriter:
     A host that does not read stops only the calls that write to it.
 
     Arguments:
-        on_closed: called with the reason when the host reads no more.
+        first: whose answer was sent is not written again; None to write all messages.
     """
 
-    def __init__(self, descriptor: int, on_closed: Callable[[str], object]) -> None:
-        self._output = LineOutput(descriptor, on_closed)
+    def __init__(self, output: LineOutput, first: FirstAnswer | None = None) -> None:
+        self._output = output
+        self._first = first
 
     async def send(self, item: SessionMessage, /) -> None:
         """Write a message and wait until the pipe has it and those before it."""
-        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-        self._output.write(text.encode() + b"\n")
+        data = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+        if self._first:
+            is_sent = self._first.suppresses(data)
+            self._first.keep(data)
+            if is_sent:
+                return
+        self._output.write(data + b"\n")
         await self._output.drain()
         if self._output.has_failed:
             raise anyio.BrokenResourceError
@@ -63,22 +69,20 @@ class MessageWriter:
 
 async def serve(
     server: Server[Any],
-    calls: HostTasks,
-    pipes: Pipes,
+    host_tasks: HostTasks,
+    first: FirstAnswer,
+    answering: asyncio.Task[None],
     stop: asyncio.Event,
     notify: Callable[[str], object],
 ) -> None:
-    """Serve one host until its input ends, it reads no more, or `stop` is set."""
+    """Serve one host until its input ends, or `stop` is set.
+
+    Arguments:
+        answering: task of `first.begin`.
+    """
     sender, receiver = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-
-    def on_closed(reason: str) -> None:
-        if reason:
-            notify(f"{reason}. The tasks stop.")
-        stop.set()
-
-    writer = MessageWriter(pipes.output, on_closed)
-    lines = LineInput(pipes.input)
-    reading = asyncio.create_task(read_messages(lines, sender, notify))
+    writer = MessageWriter(first.output, first)
+    reading = asyncio.create_task(read_messages(first, answering, sender, notify))
     serving = asyncio.create_task(
         server.run(receiver, writer, server.create_initialization_options())
     )
@@ -86,7 +90,7 @@ async def serve(
     tasks = (reading, stopping, serving)
     try:
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        await calls.close()  # before the connection ends, which must not wait for a task
+        await host_tasks.close()  # before the connection ends, which must not wait for a task
         if serving.done():
             serving.result()
     finally:
@@ -96,20 +100,23 @@ async def serve(
 
 
 async def read_messages(
-    lines: LineInput,
+    first: FirstAnswer,
+    answering: asyncio.Task[None],
     sender: MemoryObjectSendStream[SessionMessage | Exception],
     notify: Callable[[str], object],
 ) -> None:
     """Send the messages of the host to a stream until the end of the input.
 
     Arguments:
+        answering: task of `first.begin`.
         notify: takes a line for stderr about each line that is no message.
     """
     skipped = 0
     async with sender:
-        async for line in lines.read():
-            if lines.skipped > skipped:
-                skipped = lines.skipped
+        await asyncio.wait({answering})
+        async for line in first.read():
+            if first.lines.skipped > skipped:
+                skipped = first.lines.skipped
                 notify(f"a line of more than {MAX_LINE >> 20} MiB on stdin is not used")
             if message := _parse(line, notify):
                 try:

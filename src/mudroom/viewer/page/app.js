@@ -120,6 +120,7 @@ const app = {
       app.isLoaded = true;
       app.scheduleDraw({ seek: true });
     };
+    app.draw(); // "Loading", until the first events are here
     app.feed = new Feed(session, {
       events,
       ready,
@@ -130,10 +131,9 @@ const app = {
 
   /** Open the one session whose id begins with an incomplete id; show the error if there is none. */
   async openByStart(session, error) {
-    const listed = await fetchSessions(MAX_SESSIONS).catch(() => ({ sessions: [] }));
+    const matches = await findSessions(session).catch(() => []);
     if (app.selection.session !== session) return; // another session was opened meanwhile
-    const matches = listed.sessions.filter((each) => each.id !== session && each.id.startsWith(session));
-    if (matches.length !== 1) return app.showError(error);
+    if (matches.length !== 1 || matches[0].id === session) return app.showError(error);
     const link = new URLSearchParams(location.hash.slice(1));
     link.set("session", matches[0].id);
     location.replace(`#${link}`);
@@ -142,8 +142,8 @@ const app = {
   /** Ask the server whether the session is still being written. */
   async checkLive() {
     try {
-      const { sessions } = await fetchSessions();
-      const listed = sessions.find((each) => each.id === app.selection.session);
+      const { session } = app.selection;
+      const listed = (await findSessions(session)).find((each) => each.id === session);
       app.setLive(listed?.state === "live" && !app.fold.closed);
     } catch {
       app.setLive(false);

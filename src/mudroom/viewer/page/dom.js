@@ -3,6 +3,13 @@
 
 const $ = (id) => document.getElementById(id);
 
+/** Return the children to draw: nothing for null, false and "", texts without control characters. */
+const drawnChildren = (children) =>
+  children
+    .flat(9)
+    .filter((child) => child !== null && child !== undefined && child !== false && child !== "")
+    .map((child) => (typeof child === "string" ? sanitize(child) : child));
+
 /** Return an element. Strings among its children become text, never markup. */
 const h = (tag, props, ...children) => {
   const node = document.createElement(tag);
@@ -14,11 +21,7 @@ const h = (tag, props, ...children) => {
     else if (typeof value === "function") node.addEventListener(key, value);
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(
-    ...children
-      .flat(9)
-      .filter((child) => child !== null && child !== undefined && child !== false && child !== ""),
-  );
+  node.append(...drawnChildren(children));
   return node;
 };
 
@@ -30,10 +33,7 @@ const svg = (tag, props, ...children) => {
   return node;
 };
 
-const setChildren = (node, ...children) =>
-  node.replaceChildren(
-    ...children.flat(9).filter((child) => child !== null && child !== false && child !== ""),
-  );
+const setChildren = (node, ...children) => node.replaceChildren(...drawnChildren(children));
 
 /** Return the hue of an agent's colour, always the same for a name. */
 const agentHue = (name) => {

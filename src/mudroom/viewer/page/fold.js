@@ -60,6 +60,7 @@ class Fold {
     this.ended = Math.max(this.ended, event.at);
     if (event.type === "session_opened") this.#openSession(event, before);
     else if (event.type === "session_closed") this.closed = true;
+    else if (event.type === "conversation_rewound") this.#markAbandonedRuns(this.runs.get(event.latest_run));
     else if (event.type === "run_started") this.#startRun(event);
     else {
       const run = this.runs.get(event.run);
@@ -142,6 +143,7 @@ const createRun = (brief, at) => ({
   turns: 0,
   tools: 0,
   failed: 0,
+  failedTurns: 0,
   refused: 0,
   retries: 0,
   usage: NO_USAGE,
@@ -312,6 +314,7 @@ const HANDLERS = {
 
   turn_failed: (fold, run, event) => {
     fold.errors++;
+    run.failedTurns++;
     run.failed++;
     if (run.step) {
       markChanged(run.step).error = event.error;
@@ -429,7 +432,7 @@ const HANDLERS = {
     run.state = reason === "GOAL" ? "done" : STOPPED.has(reason) ? "stopped" : "failed";
     for (const item of run.open) markChanged(item);
     run.open.clear();
-    if (reason === "ERROR" || reason === "LOST") fold.errors++;
+    if (run.state === "failed") fold.errors += 1 - run.failedTurns; // its failed turns are the cause
     if (run.depth && !run.parent) {
       addText(run.back, report.text);
       addText(fold.returned, report.text);
@@ -455,7 +458,7 @@ const countResult = (fold, run, item) => {
   run.tools += refused ? 0 : 1;
   run.failed += result.error ? 1 : 0;
   run.refused += refused ? 1 : 0;
-  fold.errors += result.error && !refused ? 1 : 0;
+  fold.errors += result.error && !refused && !hasFailedChild(item) ? 1 : 0;
   fold.refused += refused ? 1 : 0;
   if (run.depth && !startsRun(item)) {
     addText(run.read, result.text);

@@ -72,9 +72,10 @@ const formatSeconds = (span) => {
   const whole = Math.floor(span + 0.05);
   const two = (n) => String(n).padStart(2, "0");
   if (whole < 60) return `${whole}s`;
-  return whole < 3600
-    ? `${Math.floor(whole / 60)}m ${two(whole % 60)}s`
-    : `${Math.floor(whole / 3600)}h ${two(Math.floor((whole % 3600) / 60))}m`;
+  if (whole < 3600) return `${Math.floor(whole / 60)}m ${two(whole % 60)}s`;
+  const hours = Math.floor(whole / 3600);
+  if (hours < 24) return `${hours}h ${two(Math.floor((whole % 3600) / 60))}m`;
+  return `${Math.floor(hours / 24)}d ${two(hours % 24)}h`;
 };
 
 const formatBytes = (count) => {

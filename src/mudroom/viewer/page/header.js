@@ -1,6 +1,11 @@
 // The header, the filters and the tabs.
 "use strict";
 
+const ERROR_HELP =
+  "Failed runs, and failed calls of tools and of the model. A failed child counts once.";
+
+const describeLoading = () => `Loading session ${app.selection.session.slice(0, 8)}…`;
+
 const drawHeader = (fold) => {
   const first = fold.roots[0];
   const usage = fold.roots.reduce(
@@ -15,7 +20,7 @@ const drawHeader = (fold) => {
   setChildren(
     $("title"),
     app.live && h("span", { class: "pulse" }, "live"),
-    first ? oneLine(runTitle(first), 200) : "An empty session",
+    first ? oneLine(runTitle(first), 200) : app.isLoaded ? "An empty session" : describeLoading(),
   );
   setChildren(
     $("about"),
@@ -24,15 +29,16 @@ const drawHeader = (fold) => {
       .map((each) => h("span", { title: each }, oneLine(each, 80))),
     fold.session && drawCopyButton(() => fold.session, "the session id"),
   );
-  const figure = (value, words, kind = "") =>
-    h("span", { class: kind }, h("b", null, value), words);
+  const figure = (value, words, kind = "", title = "") =>
+    h("span", { class: kind, title: title || null }, h("b", null, value), words);
+  if (!first && !app.isLoaded) return setChildren($("totals"));
   setChildren(
     $("totals"),
     figure(formatCount(fold.runs.size), fold.runs.size === 1 ? "run" : "runs"),
     figure(formatTokens(totalTokens(usage)), "tokens"),
     spent !== null && spent > 0 && figure(formatMoney(spent), "spent"),
     fold.errors > 0 &&
-      figure(formatCount(fold.errors), fold.errors === 1 ? "error" : "errors", "bad"),
+      figure(formatCount(fold.errors), fold.errors === 1 ? "error" : "errors", "bad", ERROR_HELP),
   );
 };
 
@@ -138,7 +144,11 @@ const drawEmpty = () => {
   app.reader.set([
     {
       pane: "empty",
-      words: app.live ? "Nothing has been recorded yet." : "No run is recorded in this session.",
+      words: !app.isLoaded
+        ? describeLoading()
+        : app.live
+          ? "Nothing has been recorded yet."
+          : "No run is recorded in this session.",
     },
   ]);
 };

@@ -52,13 +52,13 @@ const describeMessage = (fold, { from, to, text }) => {
   return `${name(from)} → ${name(to)}: ${oneLine(text, 160)}`;
 };
 
-/** Return buttons for the other runs of a named child, null for any other run. */
+/** Return buttons for the other runs of a child, null for a child with one run. */
 const drawLaneLinks = ({ lane, name, id }) =>
   lane.length > 1 &&
   h(
     "div",
     { class: "lane-links" },
-    `runs of ${name}: `,
+    `runs of ${name || "this child"}: `,
     lane.map((run) =>
       goButton(place(run), { "aria-current": run.id === id ? "true" : null }, run.id),
     ),

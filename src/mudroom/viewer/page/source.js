@@ -16,6 +16,10 @@ const fetchJson = async (path) => {
 /** Return {sessions, total}: the newest sessions, at most `limit`, and how many there are. */
 const fetchSessions = (limit = 200) => fetchJson(`api/sessions?limit=${limit}`);
 
+/** Return the sessions whose ids begin with `start`, of all sessions. */
+const findSessions = async (start) =>
+  (await fetchJson(`api/sessions?start=${encodeURIComponent(start)}`)).sessions;
+
 /** Reads a session from the server: first its recorded events, then new ones until it is closed.
  *
  * Calls on.events([[position, event], …]), on.ready() after the recorded events, on.failure(text),

@@ -2,6 +2,7 @@
 "use strict";
 
 const MAX_ANSWER_LINES = 40; // lines of the answer before "show all"
+const MAX_PROMPTS = 12; // newest prompts before "show all"
 const ORDERS = {
   time: { words: "slowest", value: (run) => runSeconds(run), format: formatSeconds },
   tokens: { words: "most tokens", value: (run) => totalTokens(run.usage), format: formatTokens },
@@ -19,7 +20,7 @@ const summaryItems = (fold) => {
     fold,
   }));
   for (const item of fold.summary)
-    item.version = `${fold.events} ${app.live ? Math.floor(app.now()) : ""} ${item.order ?? ""}`;
+    item.version = `${fold.events} ${app.live ? Math.floor(app.now()) : ""} ${item.order ?? ""}${item.all ?? ""}`;
   return fold.summary;
 };
 
@@ -59,14 +60,14 @@ const drawSaved = ({ fold }) => {
       { tab: "ledger" },
       { class: "share-saved", title: "Show how" },
       h("b", null, formatShare(share, 1)),
-      h("span", null, "of the context saved"),
+      h("span", null, "less context in the parent than without children"),
     ),
     h(
       "p",
       { class: "lead" },
       "The parent's context has ",
       h("b", null, formatTokens(ledger.parent)),
-      " tokens; without children about ",
+      " tokens; without children it would have about ",
       h("b", null, formatTokens(ledger.without)),
       `. ${read}`,
     ),
@@ -75,9 +76,9 @@ const drawSaved = ({ fold }) => {
       {
         class: "savedbar",
         role: "img",
-        "aria-label": `${Math.round(100 * (1 - share))}% of the context is in the parent`,
+        "aria-label": `${formatShare(share, 1)} less context in the parent than without children`,
       },
-      h("i", { class: "kept", style: { width: `${Math.max(0.6, 100 * (1 - share))}%` } }),
+      h("i", { style: { width: `${Math.min(99.4, 100 * share)}%` } }),
     ),
   );
 };
@@ -192,13 +193,23 @@ const drawPrompts = (item) => {
   const last = roots.at(-1) ?? item.fold.roots.at(-1);
   if (!last) return h("span");
   const text = last.report?.text ?? "";
+  const listed = item.all ? roots : roots.slice(-MAX_PROMPTS);
+  const showAll = () =>
+    app.redraw(Object.assign(item, { all: true, version: `${item.version} all` }));
   return drawSection(
     "prompts",
     roots.length > 1 ? "Prompts" : "Prompt",
+    listed.length < roots.length &&
+      h(
+        "p",
+        { class: "note" },
+        `The newest ${listed.length} of ${formatCount(roots.length)} prompts. `,
+        h("button", { class: "more", click: showAll }, "show all"),
+      ),
     h(
       "ul",
       { class: "lines" },
-      (roots.length ? roots : [last]).map((run) => drawPromptLine(item.fold, run, roots.length)),
+      (roots.length ? listed : [last]).map((run) => drawPromptLine(item.fold, run, roots.length)),
     ),
     text &&
       h(
@@ -229,7 +240,7 @@ const drawPromptLine = (fold, run, count) => {
           runOutcome(run),
           formatSeconds(runSeconds(run)),
           run.usd ? formatMoney(run.usd) : "",
-          share > 0 ? `${formatShare(share, 1)} saved` : "",
+          share > 0 ? `${formatShare(share, 1)} less context` : "",
         ]
           .filter(Boolean)
           .join(" · "),

@@ -12,17 +12,7 @@ const runFigures = (run, now) => {
   ].filter(Boolean);
 };
 
-/** Words for the reasons why a run ended: alone, and after the name of the run. */
-const REASON_WORDS = {
-  GOAL: ["Done", "reached its goal"],
-  ERROR: ["failed", "failed"],
-  LOST: ["lost", "was lost"],
-  TIMEOUT: ["time limit", "reached its time limit"],
-  MAX_TURNS: ["turn limit", "reached its limit of turns"],
-  BUDGET: ["budget used up", "reached its budget"],
-  CANCELLED: ["stopped", "was stopped"],
-  LOOP: ["repeated itself", "repeated itself and was stopped"],
-};
+/** Words for the reason why a run ended: alone, and after the name of the run. */
 const reasonWords = (reason) => REASON_WORDS[reason]?.[0] ?? reason;
 const reasonPredicate = (reason) => REASON_WORDS[reason]?.[1] ?? `ended with ${reason}`;
 
@@ -30,7 +20,8 @@ const runOutcome = (run) => {
   const state = displayState(run, app.live);
   if (!run.report) return state;
   const reason = reasonWords(run.report.reason);
-  const parts = [reason, run.report.recovered && "recovered", describeMerge(run)];
+  const outcome = reason[0].toUpperCase() + reason.slice(1);
+  const parts = [outcome, run.report.recovered && "with a summary", describeMerge(run)];
   return parts.filter(Boolean).join(", ");
 };
 

@@ -53,9 +53,11 @@ class Waterfall {
     this.list.set(this.shown);
     const selected = fold.runs.get(app.selection.run);
     this.rows.setAttribute("aria-activedescendant", `row-${selected?.lane[0].id ?? ""}`);
-    $("count").textContent = wanted
-      ? `${formatCount(this.shown.length)} of ${plural(fold.runs.size, "run")}`
-      : plural(fold.runs.size, "run");
+    const isEmpty = !fold.runs.size; // a scale of no time would mean nothing
+    $("axis").classList.toggle("blank", isEmpty);
+    const count = plural(fold.runs.size, "run");
+    if (isEmpty) $("count").textContent = "";
+    else $("count").textContent = wanted ? `${formatCount(this.shown.length)} of ${count}` : count;
     this.#drawAxis();
   }
 

@@ -6,65 +6,104 @@ import asyncio
 import socket
 from collections import deque
 from types import UnionType
-from typing import Any, Generic
+from typing import Any, Generic, cast
 
 import msgspec
 
 from ..._platform.programs import end_program, start_program
 from ..remote.frames import FrameDecoder, Received, encode_frame
 
-_READ_SIZE = 1 << 18
+_CLOSE_SECONDS = 2.0
 
 
-class Channel(Generic[Received]):
+class Channel(asyncio.Protocol, Generic[Received]):
     """One end of a connection between two processes.
+
+    Messages of one turn of the event loop are written together, so that the other process reads
+    them together: a wake-up costs it as much as several messages.
 
     Arguments:
         received: union type of the messages that arrive here.
     """
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, received: UnionType
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
+    def __init__(self, received: UnionType) -> None:
+        self._loop = asyncio.get_running_loop()
         self._decoder = FrameDecoder[Received](received)
         self._messages: deque[Received] = deque()
+        self._unread: list[bytes] = []
+        self._unsent: list[bytes] = []
+        self._waiting: asyncio.Future[None] | None = None
+        self._lost = self._loop.create_future()
+        self._transport: asyncio.Transport
 
     @classmethod
     async def open(cls, connection: socket.socket, received: UnionType) -> Channel[Received]:
         """Open a channel on a connected socket."""
-        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_READ_SIZE)
-        return cls(reader, writer, received)
+        loop = asyncio.get_running_loop()
+        _, channel = await loop.create_unix_connection(lambda: cls(received), sock=connection)
+        return channel
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
-        if self._writer.is_closing():
+        if self._transport.is_closing():
             return
-        self._writer.write(encode_frame(message))
+        if not self._unsent:
+            self._loop.call_soon(self._write)
+        self._unsent.append(encode_frame(message))
+
+    def _write(self) -> None:
+        if self._unsent and not self._transport.is_closing():
+            self._transport.write(b"".join(self._unsent))
+        self._unsent.clear()
 
     async def receive(self) -> Received | None:
         """Return the next message, None when the other end is closed."""
         while not self._messages:
-            try:
-                data = await self._reader.read(_READ_SIZE)
-            except ConnectionError:
+            if self._unread:
+                data = b"".join(self._unread)
+                self._unread.clear()
+                self._messages.extend(self._decoder.decode(data))
+            elif self._lost.done():
                 return None
-            if not data:
-                return None
-            self._messages.extend(self._decoder.decode(data))
+            else:
+                self._waiting = self._loop.create_future()
+                await self._waiting
         return self._messages.popleft()
 
     def check_lease(self) -> None:
         """Do nothing: the process ends when the socket is closed."""
 
-    async def close(self) -> None:
-        """Send all buffered messages and close this end."""
-        self._writer.close()
-        try:
-            await self._writer.wait_closed()
-        except ConnectionError:
-            return
+    async def close(self, seconds: float = _CLOSE_SECONDS) -> None:
+        """Send all buffered messages and close this end.
+
+        Arguments:
+            seconds: longest time to send; then what is left is dropped. A stopped process reads
+                nothing.
+        """
+        self._write()
+        self._transport.close()
+        if not (await asyncio.wait((self._lost,), timeout=seconds))[0]:
+            self._transport.abort()
+            await asyncio.shield(self._lost)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what the messages are written to."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what arrives for `receive`."""
+        self._unread.append(data)
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note the end of the connection, of whatever cause."""
+        if not self._lost.done():
+            self._lost.set_result(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
 
 async def start_connected(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -21,6 +22,8 @@ class ProcessTransport:
     Arguments:
         command: command line of a worker process; the number of its socket is added.
     """
+
+    kind = "process"
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -41,6 +44,8 @@ class ProcessConnection:
     """
 
     loss = ""
+    node = ""
+    sees_files = True
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -51,6 +56,11 @@ class ProcessConnection:
     def pid(self) -> int | None:
         """Process id, None before the start."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def host(self) -> str:
+        """Name of this machine."""
+        return platform.node()
 
     async def open(self, config: WorkerConfig) -> None:
         """Start the process and send it its config."""
@@ -66,6 +76,10 @@ class ProcessConnection:
         """Return the next message, None when the process has closed its socket."""
         assert self._channel is not None
         return await self._channel.receive()
+
+    async def read_lease(self) -> float | None:
+        """Return None: the process ends when the socket is closed."""
+        return None
 
     async def wait_until_stopped(self) -> None:
         """Wait for the end of the process; one that does not end is killed."""

@@ -16,7 +16,9 @@ from typing import Any, Generic, TypeAlias
 
 import msgspec
 
+from ..._core.tools import Tool
 from ..._platform.garbage_collector import collect_garbage_less_often
+from ..._platform.imports import extend_import_path, import_object
 from ..._platform.open_files import raise_open_file_limit
 from ..remote.frames import FrameDecoder, Received, encode_frame
 from ..remote.messages import ToWorker, WorkerConfig
@@ -113,6 +115,7 @@ class WorkerActor:
             python=platform.python_version(),
             code=compute_code_digest(),
             unseen=tuple(path for path, nonce in request.nonces.items() if not _has(path, nonce)),
+            unloaded=list_unloaded(request),
         )
         collect_garbage_less_often()
         raise_open_file_limit()
@@ -152,8 +155,7 @@ class WorkerActor:
         os._exit(0)
 
     def _load_program(self) -> Callable[[ToWorkerChannel], Coroutine[Any, Any, None]]:
-        module, _, name = self._program.partition(":")
-        return getattr(importlib.import_module(module), name)
+        return import_object(self._program)
 
     async def _serve(self, program: Coroutine[Any, Any, None]) -> None:
         assert self._channel is not None
@@ -164,6 +166,21 @@ class WorkerActor:
             traceback.print_exc()
             self._failure = f"{type(error).__name__}: {error}"
         self._channel.end_call()
+
+
+def list_unloaded(request: HelloRequest) -> tuple[str, ...]:
+    """Return the tools of a request that cannot be imported here, each with the reason."""
+    extend_import_path(request.import_path)
+    unloaded: list[str] = []
+    for reference in request.tools:
+        try:
+            value = import_object(reference)
+        except Exception as error:  # noqa: BLE001  a module may raise anything
+            unloaded.append(f"{reference} ({type(error).__name__}: {error})")
+        else:
+            if not isinstance(value, Tool):
+                unloaded.append(f"{reference} (no tool, but {type(value).__name__})")
+    return tuple(unloaded)
 
 
 def _has(path: str, nonce: str) -> bool:

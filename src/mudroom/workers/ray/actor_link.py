@@ -18,6 +18,7 @@ from .driver_messages import (
     FromActor,
     Hello,
     HelloRequest,
+    LeaseState,
     ToTransport,
 )
 from .in_order import InOrder
@@ -109,6 +110,7 @@ class ActorLink:
         self._send = send
         self._ray = ray
         self._read_clock = read_clock
+        self._lease_seconds = lease_seconds
         self._patience = lease_seconds + MARGIN_SECONDS
         self._handle: ActorHandle | None = None
         self._outgoing = bytearray()
@@ -138,6 +140,11 @@ class ActorLink:
         if not lost.is_gone:
             await asyncio.sleep(self._last_reply_at + self._patience - self._read_clock())
         self._send(ActorStopped(self._number))
+
+    def send_lease(self) -> None:
+        """Tell the session's process how long the actor may work without a further call."""
+        seconds = self._last_reply_at + self._lease_seconds - self._read_clock()
+        self._send(LeaseState(self._number, max(0.0, seconds)))
 
     def kill(self) -> None:
         """End the process of the actor; its commands end with it.
@@ -173,6 +180,8 @@ class ActorLink:
         if not self._calls or (self._outgoing and len(self._calls) < _MAX_CALLS):
             await asyncio.sleep(self._next_call_at - self._read_clock())
             self._call()
+            if self._outgoing and len(self._calls) < _MAX_CALLS:
+                return  # a call alone returns late: the next one ends its wait
         self._has_outgoing.clear()
         waiting: set[asyncio.Future[Any]] = set(self._calls)
         if len(self._calls) < _MAX_CALLS and not self._outgoing:

@@ -25,6 +25,7 @@ from ..process.channel import Channel
 from .actor import WorkerActor
 from .actor_link import ActorHandle, ActorLink
 from .driver_messages import (
+    AskLease,
     CloseActor,
     DriverConfig,
     DriverFailed,
@@ -91,6 +92,9 @@ class _Driver:
             elif isinstance(message, ToActor):
                 if link := self._links.get(message.number):  # else of an earlier driver
                     link.add_data(message.data)
+            elif isinstance(message, AskLease):
+                if link := self._links.get(message.number):
+                    link.send_lease()
             elif isinstance(message, CloseActor) and message.number in self._links:
                 self._tasks[message.number].cancel()
                 self._links[message.number].kill()

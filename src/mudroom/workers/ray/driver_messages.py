@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 
 class HelloRequest(Struct, frozen=True):
-    """Question to a new actor. `nonces`: texts of files that it must see, by path."""
+    """Question to a new actor.
+
+    Arguments:
+        nonces: texts of files that it must see, by path.
+        import_path, tools: see NodeRequirements.
+    """
 
     nonces: dict[str, str]
+    import_path: Sequence[str] = ()
+    tools: Sequence[str] = ()
 
 
 class Hello(Struct, frozen=True, kw_only=True):
@@ -18,6 +27,7 @@ class Hello(Struct, frozen=True, kw_only=True):
         node: id of its node in the cluster. host: name of that machine.
         python: version of Python. code: see `compute_code_digest`.
         unseen: files of the request that are not there or have another text.
+        unloaded: tools of the request that cannot be imported, each with the reason.
     """
 
     pid: int
@@ -26,6 +36,7 @@ class Hello(Struct, frozen=True, kw_only=True):
     python: str
     code: str
     unseen: tuple[str, ...]
+    unloaded: tuple[str, ...] = ()
 
 
 # From the session's process to the driver process.
@@ -67,7 +78,13 @@ class CloseActor(Struct, frozen=True, tag=True):
     number: int
 
 
-ToDriver = OpenActor | ToActor | CloseActor
+class AskLease(Struct, frozen=True, tag=True):
+    """Ask for the lease of an actor; the reply is a LeaseState."""
+
+    number: int
+
+
+ToDriver = OpenActor | ToActor | CloseActor | AskLease
 
 
 # From the driver process to the session's process.
@@ -113,4 +130,12 @@ class ActorStopped(Struct, frozen=True, tag=True):
     number: int
 
 
-ToTransport = DriverReady | DriverFailed | ActorReady | FromActor | ActorLost | ActorStopped
+class LeaseState(Struct, frozen=True, tag=True):
+    """Lease of an actor. `seconds`: at most this long it works without a further call."""
+
+    number: int
+    seconds: float
+
+
+FromLink = ActorReady | FromActor | ActorLost | ActorStopped | LeaseState
+ToTransport = DriverReady | DriverFailed | FromLink

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
-import secrets
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from ..._platform.private_files import make_private_folder, write_private_file
 from ..._platform.programs import end_program
 from ..._platform.scratch_dirs import ScratchDir
 from ...errors import UsageError
@@ -25,21 +22,27 @@ from .code_digest import compute_code_digest
 from .driver_messages import (
     ActorLost,
     ActorReady,
-    ActorStopped,
+    AskLease,
     CloseActor,
     DriverConfig,
     DriverFailed,
     DriverReady,
     FromActor,
+    FromLink,
     Hello,
     HelloRequest,
+    LeaseState,
     OpenActor,
     ToActor,
+    ToDriver,
     ToTransport,
 )
 from .lease import LEASE_SECONDS, MARGIN_SECONDS
+from .node_check import NodeRequirements, check_node, remove_files, write_nonces
 
 _COMMAND = (sys.executable, "-m", "mudroom.workers.ray.driver")
+_LEASE_REPLY_SECONDS = 1.0
+"""Longest wait for the driver to tell the lease of an actor."""
 _EXIT_SECONDS = 10.0
 """Seconds in which the driver process must end Ray."""
 _FOLDER = "MUDROOM_RAY_FOLDER"
@@ -54,22 +57,27 @@ class RayTransport:
     Arguments:
         program: "module:function" of the coroutine that executes runs on a channel.
         environ: variables for the driver process; a cluster on this machine inherits them.
-        folders: that each node must see; a file in each of them proves it.
+        requirements: what each node must have.
         lease_seconds: see `Lease`.
+
+    Attributes:
+        code: digest of the code that each node must have, too.
     """
+
+    kind = "ray"
 
     def __init__(
         self,
         program: str,
         environ: Mapping[str, str],
-        folders: Sequence[str],
+        requirements: NodeRequirements,
         lease_seconds: float = LEASE_SECONDS,
     ) -> None:
         self._program = program
         self._environ = environ
         self._address = {**os.environ, **environ}.get("RAY_ADDRESS", "")
-        self._folders = folders
-        self._code = compute_code_digest()
+        self._requirements = requirements
+        self.code = compute_code_digest()
         self.lease_seconds = lease_seconds
         self._scratch: ScratchDir | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -83,7 +91,7 @@ class RayTransport:
     def connect(self) -> RayConnection:
         """Return a connection to a new worker process."""
         self._count += 1
-        return RayConnection(self, self._count, self._folders, self._code)
+        return RayConnection(self, self._count, self._requirements)
 
     async def start(self) -> int:
         """Start the driver process and return the number of processors of the cluster.
@@ -136,7 +144,7 @@ class RayTransport:
         self._connections[connection.number] = connection
         self.send(OpenActor(connection.number, hello))
 
-    def send(self, message: OpenActor | ToActor | CloseActor) -> None:
+    def send(self, message: ToDriver) -> None:
         """Send a message to the driver process."""
         if self._channel is not None:
             self._channel.send(message)
@@ -202,24 +210,28 @@ class RayConnection:
     """The port WorkerConnection for an actor of Ray.
 
     Arguments:
-        number: of the actor. folders: see RayTransport. code: see `compute_code_digest`.
+        number: of the actor. requirements: see RayTransport.
     """
 
     def __init__(
-        self, transport: RayTransport, number: int, folders: Sequence[str], code: str
+        self, transport: RayTransport, number: int, requirements: NodeRequirements
     ) -> None:
         self.number = number
         self.pid: int | None = None
+        self.host = ""
+        self.node = ""
         self.loss = ""
+        self.sees_files = True
         self._transport = transport
-        self._folders = folders
-        self._code = code
+        self._requirements = requirements
         self._decoder = FrameDecoder[ToSession](ToSession)
         self._messages: deque[ToSession] = deque()
+        self._outgoing = bytearray()
         self._arrival = asyncio.Event()
         self._has_ended = False
         self._stopped = asyncio.Event()
         self._hello: asyncio.Future[Hello] | None = None
+        self._lease: asyncio.Future[float] | None = None
 
     async def open(self, config: WorkerConfig) -> None:
         """Start the actor and send it its config. Raises UsageError if its node is not fit.
@@ -230,27 +242,41 @@ class RayConnection:
         try:
             hello = await self._start(self._hello)
             self.pid = hello.pid
-            _check_node(hello, self._code)
+            self.host = hello.host
+            self.node = hello.node
+            files_travel = self._requirements.files_travel
+            check_node(hello, self._transport.code, files_travel=files_travel)
         except BaseException as error:
             self._hello.cancel()
             if isinstance(error, UsageError):
                 self.loss = self.loss or str(error)
             await self.close()
             raise
-        self.send(config)
+        self.sees_files = not hello.unseen
+        self.send(replace(config, has_own_files=not self.sees_files))
 
     async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
-        nonces = await asyncio.to_thread(_write_nonces, self._folders)
+        nonces = await asyncio.to_thread(write_nonces, self._requirements.folders)
         try:
-            await self._transport.open_actor(self, HelloRequest(nonces))
+            requirements = self._requirements
+            request = HelloRequest(nonces, requirements.import_path, requirements.tools)
+            await self._transport.open_actor(self, request)
             return await answer
         finally:
-            await asyncio.to_thread(_remove_files, nonces)
+            await asyncio.to_thread(remove_files, nonces)
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send a message to the actor."""
+        """Send a message to the actor, together with all others of this step of the event loop."""
+        if self._has_ended:
+            return
+        if not self._outgoing:
+            asyncio.get_running_loop().call_soon(self._send_outgoing)
+        self._outgoing += encode_frame(message)
+
+    def _send_outgoing(self) -> None:
         if not self._has_ended:
-            self._transport.send(ToActor(self.number, encode_frame(message)))
+            self._transport.send(ToActor(self.number, bytes(self._outgoing)))
+        self._outgoing.clear()
 
     async def receive(self) -> ToSession | None:
         """Return the next message, None when the actor is lost or closed."""
@@ -260,6 +286,14 @@ class RayConnection:
             self._arrival.clear()
             await self._arrival.wait()
         return self._messages.popleft()
+
+    async def read_lease(self) -> float | None:
+        """Return the seconds for which the actor may work without a call; None if not known."""
+        if self._lease is None or self._lease.done():
+            self._lease = asyncio.get_running_loop().create_future()
+            self._transport.send(AskLease(self.number))
+        done, _ = await asyncio.wait((self._lease,), timeout=_LEASE_REPLY_SECONDS)
+        return self._lease.result() if done else None
 
     async def wait_until_stopped(self) -> None:
         """Wait until the actor has ended, or its lease is over."""
@@ -272,7 +306,7 @@ class RayConnection:
         self._end()
         self._stopped.set()
 
-    def handle(self, message: ActorReady | FromActor | ActorLost | ActorStopped) -> None:
+    def handle(self, message: FromLink) -> None:
         """Handle a message of the driver."""
         if isinstance(message, FromActor):
             self._messages.extend(self._decoder.decode(message.data))
@@ -281,6 +315,9 @@ class RayConnection:
         elif isinstance(message, ActorReady):
             if self._hello and not self._hello.done():
                 self._hello.set_result(message.hello)
+        elif isinstance(message, LeaseState):
+            if self._lease and not self._lease.done():
+                self._lease.set_result(message.seconds)
         elif isinstance(message, ActorLost):
             self.loss = message.reason
             self._end()
@@ -318,53 +355,3 @@ async def _greet(channel: Channel[ToTransport], config: DriverConfig) -> int:
     except BaseException:
         await channel.close()
         raise
-
-
-def _check_node(hello: Hello, code: str) -> None:
-    """Raise UsageError if a node has other versions, or does not see the files."""
-    python = platform.python_version()
-    if hello.code != code or _get_minor(hello.python) != _get_minor(python):
-        raise UsageError(
-            f"the node {hello.host} has mudroom {hello.code} and Python {hello.python}; here are "
-            f"{code} and Python {python}",
-            where="worker",
-            remedy="Install the same version of mudroom and Python on all nodes.",
-        )
-    if hello.unseen:
-        folders = ", ".join(os.path.dirname(path) for path in hello.unseen)
-        raise UsageError(
-            f"the node {hello.host} does not see {folders} of this machine",
-            where="worker",
-            remedy='Mount it at the same path on all nodes, or use worker="process".',
-        )
-
-
-def _get_minor(version: str) -> str:
-    """Return the version without its last number."""
-    return version.rpartition(".")[0]
-
-
-def _write_nonces(folders: Sequence[str]) -> dict[str, str]:
-    """Write a file into each folder and return their texts by path. Raises UsageError."""
-    nonces: dict[str, str] = {}
-    try:
-        for folder in folders:
-            make_private_folder(Path(folder))
-            nonce = secrets.token_hex(16)
-            path = Path(folder, f".mudroom-check-{nonce[:8]}")
-            write_private_file(path, nonce.encode())
-            nonces[str(path)] = nonce
-    except OSError as error:
-        _remove_files(nonces)
-        raise UsageError(
-            f"cannot write the file that shows whether the nodes see a folder: {error}",
-            where="worker",
-            remedy='Make the folder writable, or use worker="process".',
-        ) from error
-    return nonces
-
-
-def _remove_files(paths: Mapping[str, str]) -> None:
-    for path in paths:
-        with suppress(OSError):
-            os.remove(path)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Limit, LimitState
 from ..._core.events import (
@@ -36,26 +37,47 @@ class AssignedRun:
         on_begin: called when the run has started, or continues in another process.
     """
 
+    __slots__ = (
+        "_admissions",
+        "_brief",
+        "_charges",
+        "_children",
+        "_estimate",
+        "_has_ended",
+        "_turns",
+        "_usage",
+        "_usd",
+        "_waiting",
+        "live",
+        "meter",
+        "on_begin",
+        "recorded",
+        "report",
+        "run_id",
+    )
+
     def __init__(self, brief: Brief, meter: Meter, past: dict[str, list[StoredEvent]]) -> None:
         self.run_id = brief.run_id
+        self._brief = brief
         self.meter = meter
         self.recorded = past
         self.live: set[str] = set()
         self.on_begin: Callable[[], None] | None = None
         self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
-        self._usage = Usage()
+        self._usage = NO_USAGE
         self._usd = 0.0
-        self._estimate = Usage()
+        self._estimate = NO_USAGE
         self._children = 0
         self._turns = 0
         self._charges = 0
-        self._admissions: dict[int, asyncio.Task[Permit | LimitState]] = {}
+        # A task takes a kilobyte: after its end only its outcome is kept.
+        self._admissions: dict[int, asyncio.Task[Permit | LimitState] | Permit | LimitState] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
 
     def add(self, events: Sequence[StoredEvent]) -> None:
         """Keep stored events."""
-        for event in events:
+        for event in map(self._share_brief, events):
             self.recorded.setdefault(event.run, []).append(event)
             if isinstance(event, RunStarted | RunResumed):
                 self.live.add(event.run)
@@ -68,6 +90,16 @@ class AssignedRun:
                 future = self._waiting.pop((event.run, event.message.id), None)
                 if future is not None:
                     future.set_result(True)
+
+    def use_brief(self, brief: Brief) -> None:
+        """Share this brief, with which the run is sent, with the events of the run."""
+        self._brief = brief
+
+    def _share_brief(self, event: StoredEvent) -> StoredEvent:
+        """Return an event that has the brief which this process has, not an equal one."""
+        if isinstance(event, RunStarted) and event.brief == self._brief:
+            return replace(event, brief=self._brief)
+        return event
 
     async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
         """Wait until the journal has a message; return False if its run ends without it."""
@@ -131,9 +163,9 @@ class AssignedRun:
         self.meter.add_usage(usage, -self._usd, -self._children, _negate(self._estimate))
         self._add_turns(-self._turns)
         self._end_requests()
-        self._usage = Usage()
+        self._usage = NO_USAGE
         self._usd = 0.0
-        self._estimate = Usage()
+        self._estimate = NO_USAGE
         self._children = 0
         self._charges = 0
 
@@ -147,6 +179,8 @@ class AssignedRun:
         task = asyncio.create_task(applying)
         self._admissions[request.id] = task
         outcome = await task
+        if request.id in self._admissions:
+            self._admissions[request.id] = outcome
         if isinstance(outcome, LimitState):
             return Admission(refusal=outcome)
         if request.is_own and not request.plan.is_summary:
@@ -155,10 +189,11 @@ class AssignedRun:
 
     def end_request(self, number: int) -> None:
         """End a request, or give up its admission."""
-        task = self._admissions.pop(number, None)
-        if task is None or task.cancel() or task.cancelled():
-            return
-        outcome = task.result()
+        outcome = self._admissions.pop(number, None)
+        if isinstance(outcome, asyncio.Task):
+            if outcome.cancel() or outcome.cancelled():
+                return
+            outcome = outcome.result()
         if isinstance(outcome, Permit):
             outcome.end()
 

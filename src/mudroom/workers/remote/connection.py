@@ -36,8 +36,23 @@ class WorkerConnection(Protocol):
         ...
 
     @property
+    def host(self) -> str:
+        """Name of its machine, "" before the start."""
+        ...
+
+    @property
+    def node(self) -> str:
+        """Id of its node in a cluster, "" if there is none."""
+        ...
+
+    @property
     def loss(self) -> str:
         """Why the connection has ended, in words for the report of a run; "" if not known."""
+        ...
+
+    @property
+    def sees_files(self) -> bool:
+        """True if the process sees the folders of the session; known after `open`."""
         ...
 
     async def open(self, config: WorkerConfig) -> None:
@@ -52,6 +67,10 @@ class WorkerConnection(Protocol):
         """Return the next message, None when the connection has ended."""
         ...
 
+    async def read_lease(self) -> float | None:
+        """Return the seconds for which the process may work without a call; None for no lease."""
+        ...
+
     async def wait_until_stopped(self) -> None:
         """Wait until the worker process does nothing more; its connection has ended before."""
         ...
@@ -63,6 +82,11 @@ class WorkerConnection(Protocol):
 
 class WorkerTransport(Protocol):
     """The way to start worker processes."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the way, as the option `worker` has it."""
+        ...
 
     def connect(self) -> WorkerConnection:
         """Return a connection to a new worker process, not started."""

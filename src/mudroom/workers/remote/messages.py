@@ -13,11 +13,12 @@ from ..._core.budgets import Budget, Grant, Limit, LimitState
 from ..._core.compaction import CompactionOptions
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.listings import ListingLimits
-from ..._core.messages import AssistantMessage, Message, Usage
+from ..._core.messages import AssistantMessage, Usage
 from ..._core.ports import RetryNotice, StreamChunk
 from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.meters.request_plan import RequestPlan
 from ...projections.trace_ids import TraceIds
+from .model_messages import ModelAppend, ModelCancel, ModelForget, ModelRequest, ModelStart
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
@@ -45,8 +46,14 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
             agent has, encoded; empty without servers.
         trace_ids: see SessionServices.
         versions_folder: see FileVersions; "" if earlier contents of files are not kept.
+        server_agents: agents with servers of their own.
         compaction: when the engine shortens conversations.
         max_returns: see SessionServices.
+        import_path: folders in which modules of the caller are found.
+        tool_references: tools of the caller that the process imports: "module:name".
+        session_tools: tools of the caller that the session's process executes, encoded.
+        has_own_files: the process does not see `folder` and `home` of the session; runs get files.
+        node_folder: folder for these files. The process chooses it.
     """
 
     session: str
@@ -83,8 +90,14 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     versions_folder: str = ""
     board_offer: BoardOffer = ""
     servers: bytes = b""
+    server_agents: tuple[str, ...] = ()
     compaction: CompactionOptions = CompactionOptions()
     max_returns: int = 1
+    import_path: tuple[str, ...] = ()
+    tool_references: tuple[str, ...] = ()
+    session_tools: bytes = b""
+    has_own_files: bool = False
+    node_folder: str = ""
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):
@@ -108,14 +121,6 @@ class ErrorInfo(Struct, frozen=True, tag=True):
         if kind is errors.UnknownName or not issubclass(kind, errors.MudroomError):
             kind = errors.UsageError if kind is errors.UnknownName else errors.MudroomError
         return kind(self.message, where=self.where, remedy=self.remedy)
-
-
-class ToolSpec(Struct, frozen=True):
-    """The part of a tool that a model reads."""
-
-    name: str
-    description: str
-    parameters: dict[str, Any]
 
 
 class ParentMeterState(Struct, frozen=True, tag=True):
@@ -183,6 +188,10 @@ class StopCommand(Struct, frozen=True, tag=True):
     work_id: str
 
 
+class AskMemory(Struct, frozen=True, tag=True):
+    """Ask a worker process for its memory; the reply is a MemoryReport."""
+
+
 class CallReply(Struct, frozen=True, tag=True):
     """Reply to a message with an id: the encoded result, or the exception."""
 
@@ -208,10 +217,25 @@ ToWorker = (
     | CallReply
     | ModelItem
     | ParentMeterState
+    | AskMemory
 )
 
 
 # From a worker process to the session's process.
+
+
+class AppendEvents(Struct, frozen=True, tag=True):
+    """Store events, then show them to the watchers of the session.
+
+    The reply is a `CallReply` with the position of the last one.
+
+    Arguments:
+        shown: how many of the first were shown before, by `ShowEvent`.
+    """
+
+    id: int
+    events: tuple[StoredEvent, ...]
+    shown: int
 
 
 class CallSession(Struct, frozen=True, tag=True):
@@ -223,7 +247,7 @@ class CallSession(Struct, frozen=True, tag=True):
 
 
 class ShowEvent(Struct, frozen=True, tag=True):
-    """Show an event to the watchers of the session."""
+    """Show an event to the watchers of the session before it is stored, or streamed text."""
 
     event: AnyEvent
 
@@ -313,47 +337,6 @@ class AddChild(Struct, frozen=True, tag=True):
     run_id: str
 
 
-class ModelStart(Struct, frozen=True, tag=True):
-    """Start a conversation with a bridged model."""
-
-    conversation: int
-    model: str
-    system: str
-    tools: list[ToolSpec]
-    temperature: float | None
-    top_p: float | None
-    max_tokens: int | None
-    server_tools: tuple[str, ...] = ()
-
-
-class ModelAppend(Struct, frozen=True, tag=True):
-    """Append a message to a conversation with a bridged model."""
-
-    conversation: int
-    message: Message
-
-
-class ModelRequest(Struct, frozen=True, tag=True):
-    """Request the next answer of a bridged model."""
-
-    id: int
-    conversation: int
-    tools: bool
-    max_tokens: int | None = None
-
-
-class ModelCancel(Struct, frozen=True, tag=True):
-    """Stop an answer of a bridged model."""
-
-    id: int
-
-
-class ModelForget(Struct, frozen=True, tag=True):
-    """Forget the conversation of a run that ended."""
-
-    conversation: int
-
-
 class RunReply(Struct, frozen=True, tag=True):
     """A run has ended with a report, or with an exception."""
 
@@ -362,8 +345,21 @@ class RunReply(Struct, frozen=True, tag=True):
     error: ErrorInfo | None = None
 
 
+class StartFailed(Struct, frozen=True, tag=True):
+    """The worker process cannot build its services, and ends. `reason`: why."""
+
+    reason: str
+
+
+class MemoryReport(Struct, frozen=True, tag=True):
+    """Memory of a worker process, in bytes; 0 if it is not known."""
+
+    size: int
+
+
 ToSession = (
-    CallSession
+    AppendEvents
+    | CallSession
     | ShowEvent
     | Charge
     | RequestAdmission
@@ -380,4 +376,6 @@ ToSession = (
     | ModelCancel
     | ModelForget
     | RunReply
+    | MemoryReport
+    | StartFailed
 )

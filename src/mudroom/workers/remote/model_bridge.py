@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from ..._core.ports import Model, ModelConversation, RequestConfig
 from ..._core.tools import Tool, ToolResult
-from .messages import (
-    ErrorInfo,
+from .messages import ErrorInfo, ModelItem
+from .model_messages import (
     ModelAppend,
     ModelCancel,
     ModelForget,
-    ModelItem,
     ModelRequest,
     ModelStart,
     ToolSpec,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from itertools import count
 
 import msgspec
@@ -27,23 +27,26 @@ from .frames import encode
 from .messages import (
     AcquireSlot,
     AddChild,
+    AppendEvents,
     CallReply,
     CallSession,
     Charge,
     EndAdmission,
     ErrorInfo,
-    ModelAppend,
-    ModelCancel,
-    ModelForget,
     ModelItem,
-    ModelRequest,
-    ModelStart,
     ParentMeterState,
     Pause,
     RequestAdmission,
     ShowEvent,
-    ToolSpec,
     ToWorker,
+)
+from .model_messages import (
+    ModelAppend,
+    ModelCancel,
+    ModelForget,
+    ModelRequest,
+    ModelStart,
+    ToolSpec,
 )
 
 _decode = msgspec.msgpack.decode
@@ -67,7 +70,7 @@ class SessionLink:
         return await self.request(CallSession(self.make_id(), name, encode(arguments)))
 
     async def request(
-        self, message: CallSession | RequestAdmission | AddChild | AcquireSlot
+        self, message: AppendEvents | CallSession | RequestAdmission | AddChild | AcquireSlot
     ) -> bytes:
         """Send a message to the session's process and return the encoded result."""
         future: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
@@ -117,7 +120,19 @@ class RemoteJournal:
 
     async def append(self, *events: StoredEvent) -> int:
         """Append events in order. Return the position of the last one. Raises JournalError."""
-        position = await self._link.call("append", *events)
+        return await self._append(events, shown=len(events))
+
+    async def append_and_show(self, events: Sequence[StoredEvent], shown: int) -> None:
+        """Append events in order, and show them. Raises JournalError.
+
+        Arguments:
+            shown: how many of the first were shown before.
+        """
+        await self._append(tuple(events), shown)
+
+    async def _append(self, events: tuple[StoredEvent, ...], shown: int) -> int:
+        message = AppendEvents(self._link.make_id(), events, shown)
+        position = await self._link.request(message)
         # What follows may be an effect, and this process may have been stopped for a while.
         self._link.channel.check_lease()
         return _decode(position, type=int)
@@ -126,10 +141,9 @@ class RemoteJournal:
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
         """Yield the events that the session's process reads."""
-        events = _decode(await self._link.call("read", after), type=list[StoredEvent])
-        for event in events:
-            if not types or type(event) in types:
-                yield event
+        names = tuple(kind.__name__ for kind in types)
+        for event in _decode(await self._link.call("read", after, names), type=list[StoredEvent]):
+            yield event
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
         """Yield the events so far."""

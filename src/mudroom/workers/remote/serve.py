@@ -6,14 +6,17 @@ import asyncio
 
 from ..._core.ports import RunHandle
 from ..._engine.session_context import SessionServices
+from ..._platform.processes import read_memory
 from ...projections.past_events import PastEvents
 from ..local import LocalWorker
 from .connection import MessageChannel
 from .messages import (
+    AskMemory,
     CallReply,
     Cancel,
     Detach,
     ErrorInfo,
+    MemoryReport,
     ModelItem,
     ParentMeterState,
     RunReply,
@@ -61,6 +64,8 @@ class RunServer:
                 parent_meter.update(message)
         elif isinstance(message, StartRun):
             self._start(message)
+        elif isinstance(message, AskMemory):
+            self._link.channel.send(MemoryReport(read_memory()))
         elif handle := self._worker.find(message.run_id):
             _control(handle, message)
 

@@ -1,10 +1,10 @@
-"""Tools of servers in worker processes: the session's process has the servers and calls them."""
+"""Calls of tools that the session's process executes for runs in worker processes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from ..._engine.call_context import CallContext
 from ..._engine.recorder import Recorder
 from ..._engine.server_tools.user_input import ask_approver
 from ..._engine.session_context import SessionServices
+from ..._engine.tool_calls.execution import run_tool
 from ..._platform.private_files import write_private_file
 from .remote_services import SessionLink
 
@@ -33,6 +34,7 @@ class ServerToolSpec(Struct, frozen=True):
     description: str
     parameters: dict[str, Any]
     effect: Effect
+    is_parallel: bool
     confirmation_reason: str
 
 
@@ -62,7 +64,12 @@ def describe_servers(servers: ToolServers) -> ServersState:
         dict(servers.instructions),
         tuple(
             ServerToolSpec(
-                tool.name, tool.description, tool.parameters, tool.effect, tool.confirmation_reason
+                tool.name,
+                tool.description,
+                tool.parameters,
+                tool.effect,
+                tool.is_parallel,
+                tool.confirmation_reason,
             )
             for tool in servers.tools.values()
         ),
@@ -137,6 +144,7 @@ class ServerCalls:
     def __init__(self, services: SessionServices) -> None:
         self._services = services
         self._tasks: dict[str, asyncio.Task[ToolResult]] = {}
+        self._is_closed = False
 
     async def load(self, patterns: tuple[str, ...]) -> LoadedTools:
         """Learn the tools that patterns name."""
@@ -145,9 +153,12 @@ class ServerCalls:
         return LoadedTools(missing, describe_servers(self._services.servers))
 
     async def call(self, place: CallPlace, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """Call a tool."""
-        assert self._services.servers
-        tool = self._services.servers.tools.get(name)
+        """Call a tool of a server, or one of the caller."""
+        if self._is_closed:
+            return ToolResult(f"{name} was not called: the worker process has ended.", error=True)
+        servers = self._services.servers
+        tool = servers.tools.get(name) if servers else None
+        tool = tool or self._services.toolbox.get(name)
         if tool is None:
             return ToolResult(f"{name} does not exist any more.", error=True)
         try:
@@ -155,7 +166,7 @@ class ServerCalls:
         except ValueError as error:
             return ToolResult(f"Invalid arguments for {name}: {error}", error=True)
         context = cast("ToolContext", _CallContext(self._services, place, name))
-        task = asyncio.ensure_future(tool.run(context, parsed))
+        task = asyncio.create_task(run_tool(tool, context, parsed))
         self._tasks[place.key] = task
         try:
             return await task
@@ -167,6 +178,31 @@ class ServerCalls:
         """Cancel a call."""
         if task := self._tasks.get(key):
             task.cancel()
+
+    async def close(self) -> None:
+        """Cancel all calls, and wait for their end. No further call is made."""
+        self._is_closed = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def make_remote_run(
+    name: str, link: SessionLink
+) -> Callable[[ToolContext, dict[str, Any]], Awaitable[ToolResult]]:
+    """Return a function for `Tool.run` that has the session's process call a tool of this name."""
+
+    async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        place = _describe_place(context)
+        try:
+            result = await link.call(CALL_TOOL, place, name, arguments)
+        except asyncio.CancelledError:
+            link.send_call(CANCEL_TOOL, place.key)
+            raise
+        return msgspec.msgpack.decode(result, type=ToolResult)
+
+    return run
 
 
 class RemoteServers:
@@ -194,22 +230,14 @@ class RemoteServers:
         self.tools: Mapping[str, Tool] = {spec.name: self._make_tool(spec) for spec in state.tools}
 
     def _make_tool(self, spec: ServerToolSpec) -> Tool:
-        async def run(context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-            place = _describe_place(context)
-            try:
-                result = await self._link.call(CALL_TOOL, place, spec.name, arguments)
-            except asyncio.CancelledError:
-                self._link.send_call(CANCEL_TOOL, place.key)
-                raise
-            return msgspec.msgpack.decode(result, type=ToolResult)
-
         return Tool(
             name=spec.name,
             description=spec.description,
             parameters=spec.parameters,
             parse=dict,
-            run=run,
+            run=make_remote_run(spec.name, self._link),
             effect=spec.effect,
+            is_parallel=spec.is_parallel,
             confirmation_reason=spec.confirmation_reason,
         )
 

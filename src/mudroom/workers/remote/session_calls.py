@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from ..._core.events import StoredEvent
 from ..._core.json_values import make_binary_decoder
 from ..._core.messages import ToolCallBlock
-from ..._core.ports import ApprovalRequest, Hooks, Journal, ToolHookDecision
+from ..._core.ports import ApprovalRequest, Hooks, Journal, MessageHookDecision, ToolHookDecision
 from ..._core.runs import Brief, Report
 from ..._core.tools import ToolResult
 from ..._engine.session_context import SessionServices
@@ -19,8 +19,10 @@ from ..._engine.structured_output import OutputChecks, OutputRefusal
 from ..._engine.team_registry import TeamReply, TeamRequest, Teams
 from .frames import encode
 from .messages import CallReply, CallSession, ErrorInfo
+from .own_files import TravellingFiles
 from .remote_services import SessionLink
 from .server_calls import CALL_TOOL, CANCEL_TOOL, LOAD_TOOLS, CallPlace, ServerCalls
+from .tree_transfer import TREE_ARGUMENTS, list_targets
 
 Target = Callable[..., Awaitable[Any]]
 """A service of the session."""
@@ -29,10 +31,10 @@ _decode = msgspec.msgpack.decode
 _FIND_REFUSAL = "find_refusal"
 _SEND_TO_TEAM = "send_to_team"
 _ARGUMENTS: dict[str, Any] = {
-    "append": tuple[StoredEvent, ...],
-    "read": tuple[int],
+    "read": tuple[int, tuple[str, ...]],
     "decide": tuple[ApprovalRequest],
     "on_prompt": tuple[Brief],
+    "on_message": tuple[Brief, str],
     "on_run_start": tuple[Brief],
     "on_run_end": tuple[Brief, Report[dict[str, Any]]],
     "on_permission_request": tuple[Brief, ToolCallBlock, str],
@@ -43,50 +45,60 @@ _ARGUMENTS: dict[str, Any] = {
     "on_child_end": tuple[Brief, Brief, Report[dict[str, Any]]],
     "before_finish": tuple[Brief, str],
     "before_compaction": tuple[Brief],
+    "after_compaction": tuple[Brief],
     _FIND_REFUSAL: tuple[str, dict[str, Any]],
     _SEND_TO_TEAM: tuple[TeamRequest],
     LOAD_TOOLS: tuple[tuple[str, ...]],
     CALL_TOOL: tuple[CallPlace, str, dict[str, Any]],
     CANCEL_TOOL: tuple[str],
+    **TREE_ARGUMENTS,
 }
 _DECODERS = {name: make_binary_decoder(types) for name, types in _ARGUMENTS.items()}
 
 
-def list_targets(
-    services: SessionServices, append: Callable[..., Awaitable[int]]
-) -> dict[str, Target]:
-    """Return the services that a worker process may call, without hooks.
+class SessionCalls:
+    """Calls of one worker process to services of the session.
 
     Arguments:
-        append: stores events.
+        files: the files of runs if the process does not see the folder.
+        owns: tells whether the process executes a run, or one above it.
     """
-    calls = ServerCalls(services)
-    return {
-        LOAD_TOOLS: calls.load,
-        CALL_TOOL: calls.call,
-        CANCEL_TOOL: calls.cancel,
-        "append": append,
-        "read": partial(_read, services.journal),
-        "decide": services.approver.decide,
-        _FIND_REFUSAL: services.output_checks.find_refusal,
-        _SEND_TO_TEAM: services.teams.send,
-    }
+
+    def __init__(
+        self, services: SessionServices, files: TravellingFiles, owns: Callable[[str], bool]
+    ) -> None:
+        self.files = files
+        self._services = services
+        self._tools = ServerCalls(services)
+        self._targets: dict[str, Target] = {
+            LOAD_TOOLS: self._tools.load,
+            CALL_TOOL: self._tools.call,
+            CANCEL_TOOL: self._tools.cancel,
+            "read": partial(_read, services.journal),
+            "decide": services.approver.decide,
+            _FIND_REFUSAL: services.output_checks.find_refusal,
+            _SEND_TO_TEAM: services.teams.send,
+            **list_targets(files.transfers, owns, self),
+        }
+
+    async def execute(self, call: CallSession) -> CallReply:
+        """Call the service that the worker process asks for."""
+        try:
+            target = self._targets.get(call.name) or getattr(self._services.hooks, call.name)
+            arguments = _DECODERS[call.name].decode(call.arguments)
+            return CallReply(call.id, encode(await target(*arguments)))
+        except Exception as error:  # noqa: BLE001  the run in the worker process must end
+            return CallReply(call.id, error=ErrorInfo.of(error))
+
+    async def close_tools(self) -> None:
+        """Cancel the calls of tools, and wait for their end. No further one is made."""
+        self.files.transfers.end_reads(self)
+        await self._tools.close()
 
 
-async def call_service(
-    targets: Mapping[str, Target], hooks: Hooks | None, call: CallSession
-) -> CallReply:
-    """Call the service that a worker process asks for. `targets`: see `list_targets`."""
-    try:
-        target = targets.get(call.name) or getattr(hooks, call.name)
-        arguments = _DECODERS[call.name].decode(call.arguments)
-        return CallReply(call.id, encode(await target(*arguments)))
-    except Exception as error:  # noqa: BLE001  the run in the worker process must end
-        return CallReply(call.id, error=ErrorInfo.of(error))
-
-
-async def _read(journal: Journal, after: int) -> list[StoredEvent]:
-    return [event async for event in journal.read(after)]
+async def _read(journal: Journal, after: int, names: tuple[str, ...]) -> list[StoredEvent]:
+    types = [kind for kind in get_args(StoredEvent) if kind.__name__ in names]
+    return [event async for event in journal.read(after, types=types)]
 
 
 class RemoteHooks(Hooks):
@@ -98,6 +110,12 @@ class RemoteHooks(Hooks):
     async def on_prompt(self, brief: Brief) -> str:
         """Call the hook in the session's process."""
         return _decode(await self._link.call("on_prompt", brief), type=str)
+
+    async def on_message(self, brief: Brief, text: str) -> MessageHookDecision | None:
+        """Call the hook in the session's process."""
+        return _decode(
+            await self._link.call("on_message", brief, text), type=MessageHookDecision | None
+        )
 
     async def on_run_start(self, brief: Brief) -> str:
         """Call the hook in the session's process."""
@@ -149,6 +167,10 @@ class RemoteHooks(Hooks):
     async def before_compaction(self, brief: Brief) -> str:
         """Call the hook in the session's process."""
         return _decode(await self._link.call("before_compaction", brief), type=str)
+
+    async def after_compaction(self, brief: Brief) -> str:
+        """Call the hook in the session's process."""
+        return _decode(await self._link.call("after_compaction", brief), type=str)
 
 
 class RemoteOutputChecks(OutputChecks):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from ..._core.budgets import Grant
-from ..._core.events import StoredEvent
+from ..._core.events import AnyEvent
 from ..._core.ports import RateLimiter
-from ..._core.run_ids import find_parent_id
+from ..._core.run_ids import find_parent_id, make_sort_key
 from ..._core.runs import Brief, Report
 from ..._engine.session_context import SessionServices
 from ...errors import UsageError
@@ -20,52 +20,73 @@ from .connection import WorkerConnection
 from .frames import encode
 from .messages import (
     AddChild,
+    AppendEvents,
+    AskMemory,
     CallReply,
     CallSession,
     Charge,
     EndAdmission,
+    ErrorInfo,
+    MemoryReport,
     Pause,
     RequestAdmission,
     RunReply,
     ShowEvent,
+    StartFailed,
     StartRun,
-    ToSession,
     WorkerConfig,
 )
 from .model_bridge import ModelBridge, ModelMessage
+from .own_files import NEEDS_FOLDER, TravellingFiles
 from .rate_limits import LimitedRequests, LimiterMessage
-from .session_calls import call_service, list_targets
+from .session_calls import SessionCalls
 
 
 class WorkerLost(Exception):
     """The worker process ended while it executed a run, or could not execute it. It says why."""
 
 
+_MEMORY_SECONDS = 1.0
+"""Longest wait for the memory of a worker process; one that is busy for longer has none."""
+
+
 class WorkerHandle:
     """Handle of one worker process: starts it, gives it runs, and serves its requests.
 
     Arguments:
+        number: counts the worker processes of the session.
         connection: the process, not started.
         get_rate_limiter: returns the rate limiter of a provider, by name.
+        files: the files of runs if the process does not see the folder.
+
+    Attributes:
+        is_draining: the process gets no further runs, and ends after those that it has.
     """
 
     def __init__(
         self,
+        number: int,
         connection: WorkerConnection,
         config: WorkerConfig,
         services: SessionServices,
         get_rate_limiter: Callable[[str], RateLimiter],
+        files: TravellingFiles,
     ) -> None:
+        self.number = number
         self._connection = connection
         self._config = config
         self._services = services
-        self._targets = list_targets(services, self._append)
+        self._calls = SessionCalls(services, files, lambda run_id: self.find(run_id) is not None)
         self._limited = LimitedRequests(get_rate_limiter, self.send)
         self._runs: dict[str, AssignedRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._appends: set[asyncio.Task[None]] = set()
         self._bridge: ModelBridge | None = None
         self._starting = asyncio.Lock()
+        self._becomes_idle: asyncio.Future[None] | None = None
+        self._memory: asyncio.Future[int] | None = None
+        self._failure = ""
+        self.is_draining = False
         self.is_lost = False
 
     @property
@@ -77,6 +98,47 @@ class WorkerHandle:
     def pid(self) -> int | None:
         """Process id, None before the first run."""
         return self._connection.pid
+
+    @property
+    def host(self) -> str:
+        """Name of the machine of the process, "" before the first run."""
+        return self._connection.host
+
+    @property
+    def node(self) -> str:
+        """Id of the node of the process in a cluster, "" if there is none."""
+        return self._connection.node
+
+    @property
+    def sees_files(self) -> bool | None:
+        """Whether the process sees the folders of the session; None before its start."""
+        return None if self._bridge is None else self._connection.sees_files
+
+    def list_runs(self) -> tuple[tuple[str, ...], int]:
+        """Return the ids of the runs that work, with those below them, and how many wait."""
+        live = [run_id for assigned in self._runs.values() for run_id in assigned.live]
+        waiting = sum(run_id not in assigned.live for run_id, assigned in self._runs.items())
+        return tuple(sorted(live, key=make_sort_key)), waiting
+
+    async def read_lease(self) -> float | None:
+        """Return the seconds for which the process may work without a call; None for no lease."""
+        return None if self.pid is None or self.is_lost else await self._connection.read_lease()
+
+    async def read_memory(self) -> int | None:
+        """Return the bytes of memory of the process; None if it does not answer."""
+        if self._bridge is None or self.is_lost:
+            return None
+        if self._memory is None or self._memory.done():
+            self._memory = asyncio.get_running_loop().create_future()
+            self.send(AskMemory())
+        done, _ = await asyncio.wait((self._memory,), timeout=_MEMORY_SECONDS)
+        return self._memory.result() or None if done else None
+
+    async def wait_until_idle(self) -> None:
+        """Wait until the process has no runs."""
+        if self._runs:
+            self._becomes_idle = asyncio.get_running_loop().create_future()
+            await self._becomes_idle
 
     async def run(
         self,
@@ -90,7 +152,8 @@ class WorkerHandle:
         Arguments:
             on_start: called when the process has received the run.
 
-        Raises WorkerLost if the process ends first, and the exceptions of the run.
+        Raises WorkerLost if the process ends first or cannot execute the run, FilesNotReadyError if
+        its files cannot be sent, and the exceptions of the run.
         """
         self._runs[assigned.run_id] = assigned
         assigned.report = asyncio.get_running_loop().create_future()
@@ -100,12 +163,20 @@ class WorkerHandle:
             except UsageError as error:
                 raise WorkerLost(str(error)) from error
             if self.is_lost:
-                raise WorkerLost(self._connection.loss)
-            self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), assigned.recorded))
+                raise WorkerLost(self._failure or self._connection.loss)
+            past = assigned.recorded
+            if not self._connection.sees_files:
+                if reason := self._calls.files.explain_need(brief, past.get(brief.run_id, ())):
+                    raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
+                brief, past = await self._calls.files.prepare(brief, past, self.host)
+                assigned.use_brief(brief)
+            self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
             on_start()
             return await assigned.report
         finally:
             del self._runs[assigned.run_id]
+            if self._becomes_idle and not self._runs and not self._becomes_idle.done():
+                self._becomes_idle.set_result(None)
 
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
@@ -135,6 +206,8 @@ class WorkerHandle:
             except BaseException:
                 self.is_lost = True
                 raise
+            if not self._connection.sees_files:
+                self._calls.files.announce(self.host)
             self._bridge = ModelBridge(self._services.get_model, self.send)
             self._start_task(self._serve(self._bridge), self._tasks)
 
@@ -152,67 +225,84 @@ class WorkerHandle:
         return task
 
     async def _serve(self, bridge: ModelBridge) -> None:
+        handlers = self._make_handlers(bridge)
         while (message := await self._connection.receive()) is not None:
-            self._handle(message)
+            handlers[type(message)](message)
         self.is_lost = True
         self._limited.close()
         bridge.close()
+        # The runs continue in another process, or end: no call of theirs may have an effect then.
+        await self._calls.close_tools()
         # First store all events that the process has sent: a run continues from them.
         await asyncio.gather(*self._appends)
         await self._connection.wait_until_stopped()
         for run in self._runs.values():
             if run.report is not None and not run.report.done():
-                run.report.set_exception(WorkerLost(self._connection.loss))
+                run.report.set_exception(WorkerLost(self._failure or self._connection.loss))
 
-    def _handle(self, message: ToSession) -> None:
-        if isinstance(message, CallSession):
-            is_append = message.name == "append"
-            self._start_task(self._reply(message), self._appends if is_append else self._tasks)
-        elif isinstance(message, RequestAdmission):
-            self._start_task(self._admit(message), self._tasks)
-        elif isinstance(message, AddChild):
-            if run := self._runs.get(message.run_id):
-                self.send(CallReply(message.id, encode(run.add_child())))
-        elif isinstance(message, LimiterMessage):
-            self._limited.handle(message)
-        elif isinstance(message, ModelMessage):
-            assert self._bridge is not None
-            self._bridge.handle(message)
-        else:
-            self._handle_notification(message)
+    def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
+        """Return the function that handles the messages of each class."""
+        return {
+            AppendEvents: lambda message: self._start_task(self._append(message), self._appends),
+            CallSession: lambda message: self._start_task(self._reply(message), self._tasks),
+            RequestAdmission: lambda message: self._start_task(self._admit(message), self._tasks),
+            EndAdmission: self._end_request,
+            AddChild: self._add_child,
+            **dict.fromkeys(get_args(LimiterMessage), self._limited.handle),
+            **dict.fromkeys(get_args(ModelMessage), bridge.handle),
+            ShowEvent: lambda message: self._show(message.event),
+            Charge: self._charge,
+            Pause: self._set_paused,
+            RunReply: self._end,
+            MemoryReport: self._note_memory,
+            StartFailed: self._note_failure,
+        }
 
-    def _handle_notification(
-        self, message: ShowEvent | Charge | EndAdmission | Pause | RunReply
-    ) -> None:
-        """Handle a message that has no answer."""
-        if isinstance(message, ShowEvent):
-            for watch in self._services.watchers:
-                watch(message.event)
-        elif isinstance(message, Charge):
-            self._charge(message)
-        elif isinstance(message, RunReply):
-            self._end(message)
-        elif isinstance(message, EndAdmission):
-            if run := self._runs.get(message.run_id):
-                run.end_request(message.id)
-        elif (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
+    def _note_memory(self, message: MemoryReport) -> None:
+        if self._memory and not self._memory.done():
+            self._memory.set_result(message.size)
+
+    def _note_failure(self, message: StartFailed) -> None:
+        self._failure = message.reason
+
+    def _end_request(self, message: EndAdmission) -> None:
+        if run := self._runs.get(message.run_id):
+            run.end_request(message.id)
+
+    def _add_child(self, message: AddChild) -> None:
+        if run := self._runs.get(message.run_id):
+            self.send(CallReply(message.id, encode(run.add_child())))
+
+    def _set_paused(self, message: Pause) -> None:
+        if (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
             run.meter.parent.set_paused(message.paused)
 
     async def _reply(self, call: CallSession) -> None:
-        self.send(await call_service(self._targets, self._services.hooks, call))
+        self.send(await self._calls.execute(call))
 
     async def _admit(self, request: RequestAdmission) -> None:
         if run := self._runs.get(request.run_id):
             admission = await run.admit(self._services.meters.gate, request)
             self.send(CallReply(request.id, encode(admission)))
 
-    async def _append(self, *events: StoredEvent) -> int:
-        position = await self._services.journal.append(*events)
-        if events and (run := self.find(events[0].run)):
-            run.add(events)
-        for event in events:
-            self._services.teams.observe(event)
-        return position
+    async def _append(self, message: AppendEvents) -> None:
+        events = message.events
+        try:
+            position = await self._services.journal.append(*events)
+            if events and (run := self.find(events[0].run)):
+                run.add(events)
+            for event in events:
+                self._services.teams.observe(event)
+        except Exception as error:  # noqa: BLE001  the run in the worker process must end
+            self.send(CallReply(message.id, error=ErrorInfo.of(error)))
+            return
+        self.send(CallReply(message.id, encode(position)))
+        for event in events[message.shown :]:
+            self._show(event)
+
+    def _show(self, event: AnyEvent) -> None:
+        for watch in self._services.watchers:
+            watch(event)
 
     def _charge(self, message: Charge) -> None:
         if run := self._runs.get(message.run_id):

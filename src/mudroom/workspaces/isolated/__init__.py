@@ -7,6 +7,9 @@ open_store.py           the choice of the store: with git, or without it
 store.py                trees of files, and kept work
 git_store.py            trees as git objects; the user's repository is only read
 plain_store.py          trees as plain files, without the program git
+packs.py                files with which a tree travels to another store
+received_store.py       trees of a session on a machine that does not see its folder
+node_workspaces.py      the workspaces of a session on such a machine
 trees.py                values of trees
 git.py                  runs the program git without settings of repositories or users
 repository.py           the git repository that a folder belongs to

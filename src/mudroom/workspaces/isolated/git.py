@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
+from typing import BinaryIO
 
 from msgspec import Struct
 
@@ -78,11 +79,20 @@ class Git(Struct, frozen=True):
     files: str = ""
     prefix: str = ""
 
-    def run(self, *arguments: str, data: bytes = b"", codes: Sequence[int] = (0,)) -> bytes:
+    def run(
+        self,
+        *arguments: str,
+        data: bytes = b"",
+        codes: Sequence[int] = (0,),
+        read_from: BinaryIO | None = None,
+        write_to: BinaryIO | None = None,
+    ) -> bytes:
         """Run a command and return its output.
 
         Arguments:
             data: standard input. codes: exit codes that are no error.
+            read_from: file for the standard input, in place of `data`.
+            write_to: file for the output; then b"" is returned.
 
         Raises WorkspaceError if git is missing, fails, or takes longer than TIMEOUT.
         """
@@ -95,8 +105,10 @@ class Git(Struct, frozen=True):
         try:
             result = subprocess.run(
                 ["git", *arguments],
-                input=data,
-                capture_output=True,
+                input=None if read_from else data,
+                stdin=read_from,
+                stdout=write_to or subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 cwd=os.path.join(self.files or self.directory, self.prefix),
                 env=environment,
                 timeout=TIMEOUT,
@@ -116,7 +128,7 @@ class Git(Struct, frozen=True):
                 f"git {arguments[0]} failed: {reason or f'exit code {result.returncode}'}",
                 where=self.files or self.directory,
             )
-        return result.stdout
+        return result.stdout or b""
 
     def read_line(self, *arguments: str, data: bytes = b"") -> str:
         """Run a command and return its output without the line end."""

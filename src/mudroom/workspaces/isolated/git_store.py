@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .git import Git, remove_stale_lock, split_at_nul
+from .packs import add_pack, has_tree, write_pack
 from .recent_files import forget_recent_files, trust_index
-from .repository import find_repository
+from .repository import Repository, find_repository
 from .store import MAX_FILE_BYTES, SOURCE_INDEX, UNFINISHED, TreeStore, check_size
 from .trees import FileChange, StoredFiles, TreeEntry, WorkingFiles, is_link, list_parents
 
@@ -36,19 +37,27 @@ class GitStore(TreeStore):
         self._measured = ("", 0)
         self._forced: dict[str, tuple[tuple[int, ...], list[str]]] = {}
         self._known: dict[str, tuple[tuple[int, ...], StoredFiles]] = {}
-        super().__init__(directory, source, excluded, find_repository(os.path.realpath(source)))
+        repository = self._find_repository(os.path.realpath(source))
+        super().__init__(directory, source, excluded, repository)
         if "sha256" in Path(directory, "config").read_text():
             self.algorithm = "sha256"
+
+    def _find_repository(self, folder: str) -> Repository | None:
+        """Return the user's repository that a folder belongs to, None without one."""
+        return find_repository(folder)
+
+    def _find_object_format(self) -> str:
+        """Return the hash of ids: that of the user's repository."""
+        if self.repository is None:
+            return "sha1"
+        return Git(self.repository.directory).read_line("rev-parse", "--show-object-format")
 
     def _create(self) -> None:
         """Make the git folder."""
         temporary = f"{self.directory}.{os.urandom(6).hex()}{UNFINISHED}"
         os.makedirs(temporary, mode=0o700)
         names = Git(temporary)
-        object_format = "sha1"
-        if self.repository:
-            user_git = Git(self.repository.directory)
-            object_format = user_git.read_line("rev-parse", "--show-object-format")
+        object_format = self._find_object_format()
         names.run("init", "--quiet", "--bare", "--template=", f"--object-format={object_format}")
         info = Path(temporary, "info")
         info.mkdir(exist_ok=True)
@@ -180,6 +189,18 @@ class GitStore(TreeStore):
         output = self.git.run("diff", *options, before, after)
         return output.decode("utf-8", "backslashreplace")
 
+    def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
+        """Write a file with the objects of trees, for another store."""
+        write_pack(self.git, trees, known, path)
+
+    def unpack_trees(self, trees: Sequence[str], path: str) -> None:
+        """Add the objects of trees from a file of `pack_trees`."""
+        add_pack(self.git, trees, path)
+
+    def has_tree(self, tree: str) -> bool:
+        """Return whether the store has a tree with all its objects."""
+        return has_tree(self.git, tree)
+
     def list_ignored_folders(self) -> list[str]:
         """Return the folders of the source that git ignores, without those inside them."""
         paths = self._list_ignored("--directory", "--exclude-standard")
@@ -222,6 +243,8 @@ class GitStore(TreeStore):
         for path in Path(self.directory, "objects").glob("tmp_objdir*"):
             shutil.rmtree(path, ignore_errors=True)
         for path in Path(self.directory, "objects").glob("*/tmp_obj_*"):
+            path.unlink(missing_ok=True)
+        for path in Path(self.directory, "objects").glob("pack/tmp_*"):
             path.unlink(missing_ok=True)
         for path in Path(self.directory).parent.glob(f"*{UNFINISHED}"):
             shutil.rmtree(path, ignore_errors=True)

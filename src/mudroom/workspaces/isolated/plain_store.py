@@ -21,8 +21,10 @@ from msgspec import Struct
 
 from ..._core.json_values import get_decoder
 from ..._platform.binary_files import is_binary
+from ...errors import WorkspaceError
 from .._ignore import IgnoreRules
 from .._listing import read_rules_above
+from .packs import NO_PACKS, NO_PACKS_REMEDY
 from .repository import find_repository
 from .store import MAX_FILE_BYTES, TreeStore, check_size, write_durably
 from .trees import (
@@ -188,6 +190,18 @@ class PlainStore(TreeStore):
                 self.read(change.after),
             )
         )
+
+    def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
+        """Refuse: the form of the file is that of git."""
+        raise WorkspaceError(NO_PACKS, where=self.source, remedy=NO_PACKS_REMEDY)
+
+    def unpack_trees(self, trees: Sequence[str], path: str) -> None:
+        """Refuse: the form of the file is that of git."""
+        raise WorkspaceError(NO_PACKS, where=self.source, remedy=NO_PACKS_REMEDY)
+
+    def has_tree(self, tree: str) -> bool:
+        """Refuse: no tree comes from another store."""
+        raise WorkspaceError(NO_PACKS, where=self.source, remedy=NO_PACKS_REMEDY)
 
     def list_ignored_folders(self) -> list[str]:
         """Return the folders of the source that git ignores, without those inside them."""

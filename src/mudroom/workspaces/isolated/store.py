@@ -263,6 +263,26 @@ class TreeStore(ABC):
         """Return the differences between two trees in the unified format."""
 
     @abstractmethod
+    def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
+        """Write a file with the objects of trees, for another store.
+
+        Arguments:
+            known: trees that the other store has. Those that this store lacks are no help.
+            path: of the new file.
+        """
+
+    @abstractmethod
+    def unpack_trees(self, trees: Sequence[str], path: str) -> None:
+        """Add the objects of trees from a file of `pack_trees`.
+
+        Raises WorkspaceError if the file is damaged, or if an object of a tree is missing then.
+        """
+
+    @abstractmethod
+    def has_tree(self, tree: str) -> bool:
+        """Return whether the store has a tree with all its objects."""
+
+    @abstractmethod
     def list_ignored_folders(self) -> list[str]:
         """Return the folders of the source that git ignores, without those inside them."""
 

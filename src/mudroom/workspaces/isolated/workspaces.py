@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -109,9 +109,13 @@ class IsolatedWorkspaces:
         record = folder / SOURCE_FILE
         if not record.exists():
             replace_private_file(record, os.fsencode(self.source))
-        store = open_store(self.directory, self.source, [self._home])
+        store = self._make_store()
         store.max_bytes = self._quota.max_bytes
         return store
+
+    def _make_store(self) -> TreeStore:
+        """Make the store, or open it."""
+        return open_store(self.directory, self.source, [self._home])
 
     def _lock_folder(self) -> None:
         """Keep clean-ups of other processes away while this object exists."""
@@ -209,6 +213,22 @@ class IsolatedWorkspaces:
             if folder is None:
                 return self.store.store_source()
             return self.store.store_files(folder.files, run_id)
+
+    def has_files(self, run_id: str) -> bool:
+        """Return whether the files of a run are here, in its folder or stored."""
+        return self.find(run_id) is not None or self.find_stored(run_id) is not None
+
+    def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
+        """Return a tree without some files. `is_hidden`: tells them by their path."""
+        entries = self.store.list_entries(tree)
+        kept = {path: entry for path, entry in entries.items() if not is_hidden(path)}
+        return tree if len(kept) == len(entries) else self.store.write_tree(kept)
+
+    def add_work(self, run_id: str, work: Work, path: str) -> None:
+        """Store work from a file that another machine sent; see `TreeStore.unpack_trees`."""
+        self.store.unpack_trees((work.base, work.tree), path)
+        self.store.expect_marks()  # it may have begun with them there
+        self.store.keep(run_id, work)
 
     def find_stored(self, run_id: str) -> Work | None:
         """Return the work of a run that was stored, None if there is none."""

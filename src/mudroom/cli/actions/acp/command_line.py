@@ -6,19 +6,25 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ....servers.acp.setup import CommandLine, FilePrompt, RecordedSession
+from ....servers.acp.setup import CommandLine, RecordedSession, ServerCommand
 
 if TYPE_CHECKING:
     from ...._core.ports import Approver
     from ....servers.acp.setup import PlannedSession, SessionPlan
+    from ....servers.file_prompts import FilePrompt
     from ....session import Session
 
 _MAX_LISTED = 200
 """Sessions of a list; each needs a look into its record."""
 
 
-def make_command_line(flags: Mapping[str, object]) -> CommandLine:
-    """Return the functions. `flags`: settings given as flags, for all sessions."""
+def make_command_line(flags: Mapping[str, object], *, reads_unsaved: bool = False) -> CommandLine:
+    """Return the functions.
+
+    Arguments:
+        flags: settings given as flags, for all sessions.
+        reads_unsaved: whether `read` shows texts that are not saved in the editor.
+    """
 
     def prepare(plan: SessionPlan, approver: Approver) -> PlannedSession:
         from .prepare_session import prepare_session
@@ -35,11 +41,14 @@ def make_command_line(flags: Mapping[str, object]) -> CommandLine:
     return CommandLine(
         prepare=prepare,
         load_prompts=_load_prompts,
+        list_server_prompts=list_server_prompts,
+        fetch_server_prompt=fetch_server_prompt,
         list_models=_list_models,
         list_sessions=_list_sessions,
         delete_session=_delete_session,
         has_model=has_model,
         preload=_preload,
+        reads_unsaved=reads_unsaved,
     )
 
 
@@ -62,17 +71,29 @@ def _preload() -> None:
 
 
 def _load_prompts(session: Session) -> Sequence[FilePrompt]:
+    from ..prompts.prompt_files import list_file_prompts
+
+    return list_file_prompts(session)
+
+
+def list_server_prompts(session: Session) -> Sequence[ServerCommand]:
+    """Return the prompts of MCP servers that an open session knows."""
+    if not session.mcp_servers:
+        return ()
     from ....projections.safe_text import sanitize_line
-    from ..prompts.prompt_files import load_prompt_files
+    from ..prompts.server_prompts import describe_arguments
 
     return [
-        FilePrompt(
-            name=file.name.removeprefix("/"),
-            description=sanitize_line(file.source.description),
-            format_prompt=file.format_prompt,
-        )
-        for file in load_prompt_files(session.cwd, session.plugins).values()
+        ServerCommand(prompt.name, sanitize_line(prompt.description), describe_arguments(prompt))
+        for prompt in session.mcp_prompts
     ]
+
+
+async def fetch_server_prompt(session: Session, command: str, words: str) -> str | None:
+    """Return the text of a server's prompt; see `fetch_prompt`."""
+    from ..prompts.server_prompts import fetch_prompt
+
+    return await fetch_prompt(session, command, words)
 
 
 def _list_models() -> Sequence[str]:

@@ -45,6 +45,7 @@ def prepare_session(
         mcp_servers=servers,
         approver=approver,
         prices=True,
+        tools=plan.tools,
         **options,
     )
     notices = select_new_notices(settings.home, plan.cwd, session.notices)

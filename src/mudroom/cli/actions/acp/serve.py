@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ...._platform.event_loop import run_event_loop
 from ....servers.acp.server import AcpServer
+from ....servers.acp.setup import CommandLine
 from ....servers.line_input import LineInput
 from ....servers.line_output import LineOutput
 from ...output.notices.log import show_log
@@ -15,16 +16,18 @@ from ...output.signals import handle_signals
 from .command_line import make_command_line
 
 
-def serve_acp(flags: Mapping[str, object], *, quiet: bool) -> int:
+def serve_acp(flags: Mapping[str, object], *, reads_unsaved: bool, quiet: bool) -> int:
     """Serve one editor until it closes its end; return the exit code.
 
     Arguments:
         flags: settings given as flags; they hold for all sessions.
+        reads_unsaved: whether `read` shows texts that are not saved in the editor.
     """
-    return run_event_loop(_serve(flags, quiet=quiet))
+    command_line = make_command_line(flags, reads_unsaved=reads_unsaved)
+    return run_event_loop(_serve(command_line, quiet=quiet))
 
 
-async def _serve(flags: Mapping[str, object], *, quiet: bool) -> int:
+async def _serve(command_line: CommandLine, *, quiet: bool) -> int:
     shown: set[str] = set()
 
     def notify(text: str) -> None:
@@ -42,7 +45,7 @@ async def _serve(flags: Mapping[str, object], *, quiet: bool) -> int:
         server.stop()
 
     output = LineOutput(sys.stdout.fileno(), on_closed)
-    server = AcpServer(make_command_line(flags), output.write, notify)
+    server = AcpServer(command_line, output.write, notify)
     with handle_signals(stop, exits_after=True) as signals, show_log(notify):
         try:
             await server.serve(LineInput(sys.stdin.fileno()).read())

@@ -6,12 +6,14 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from ...._core.agents import Agent
 from ...._platform.event_loop import run_event_loop
+from ....servers.agent_sdk.chosen_servers import choose_servers
 from ....servers.agent_sdk.server import AgentSdkServer
 from ....servers.agent_sdk.setup import (
     PlannedSession,
@@ -29,6 +31,7 @@ from ..load_permissions import load_permissions
 from ..open_session import create_session
 from ..parse_json_flags import load_json_schema, parse_inline_agents
 from ..programs.load_programs import load_programs
+from ..prompts.prompt_files import list_file_prompts
 from ..session_start import SessionStart, StartOptions
 from ..session_store import delete_expired_sessions
 from .flag_values import SdkValues, parse_sdk_values
@@ -79,6 +82,8 @@ async def _serve(
 ) -> int:
     parse_notices: list[str] = []
     values = parse_sdk_values(flags, options.cwd, parse_notices)
+    if "--resume-session-at" in flags and not options.start.resume:
+        parse_notices.append("not used by mudroom: --resume-session-at without --resume")
     for notice in parse_notices:
         printer.show(notice)
     planner = _SessionPlanner(
@@ -97,6 +102,7 @@ async def _serve(
         home=options.settings.home,
         user_home=os.environ.get("HOME", "/"),
         resumes=bool(options.start.resume),
+        resumes_at=flags.get("--resume-session-at", [""])[-1] if options.start.resume else "",
     )
     if notice := await delete_expired_sessions(options.settings):
         printer.show(notice)
@@ -158,16 +164,17 @@ class _SessionPlanner:
         )
         rules = (*loaded.permissions.rules, *values.rules, *plan.rules)
         permissions = replace(loaded.permissions, rules=rules)
-        notices = list(self._notices)
+        servers = choose_servers(plan, self._servers, folder=self._options.cwd, environ=os.environ)
+        notices = [*self._notices, *servers.notices]
         session = create_session(
             settings,
             self._options.cwd,
             loaded._replace(permissions=permissions),
             self._make_start(plan),
             programs=self._programs,
-            tool_sources=parts.sources,
+            tool_sources=plan.sources,
             hooks=parts.hooks or None,
-            **self._make_options(plan, notices),
+            **self._make_options(plan, servers.used, notices),
             **({"approver": parts.approver} if self.asks_host else {}),
         )
         home = self._options.settings.home
@@ -176,9 +183,12 @@ class _SessionPlanner:
         outputs = plan.setup.json_schema
         if outputs is None and settings.json_schema:
             outputs = load_json_schema(settings.json_schema)
-        scopes = {server.name: server.scope for server in self._servers}
         return PlannedSession(
-            session=session, permissions=permissions, outputs=outputs, server_scopes=scopes
+            session=session,
+            permissions=permissions,
+            outputs=outputs,
+            servers=servers,
+            load_prompts=partial(list_file_prompts, session) if values.reads_files else tuple,
         )
 
     def _load_servers(self, notices: list[str]) -> list[ServerSpec]:
@@ -203,7 +213,9 @@ class _SessionPlanner:
             return SessionStart(resume=plan.resume, folder=start.folder)
         return replace(start, id=plan.id or start.id)
 
-    def _make_options(self, plan: SessionPlan, notices: list[str]) -> dict[str, Any]:
+    def _make_options(
+        self, plan: SessionPlan, chosen: Sequence[ServerSpec], notices: list[str]
+    ) -> dict[str, Any]:
         """Return the session options that the host and the flags of the SDKs change."""
         setup = plan.setup
         settings = self._options.settings
@@ -213,7 +225,7 @@ class _SessionPlanner:
         if not self._values.reads_files:
             options["agent_files"] = False
         agents: list[Agent] = []
-        servers = [*self._servers]
+        servers = [*chosen]
         if settings.agents:  # its notices and servers are those of the settings
             agents += parse_inline_agents(settings.agents, self._options.cwd, []).agents
         if setup.agents:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -15,18 +14,17 @@ from msgspec import Struct
 
 from ...._core.budgets import Budget
 from ...._core.counts import count_noun
-from ...._core.events import StoredEvent
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
 from ...._platform.private_files import make_private_folder
 from ....batches.batch import Batch, BatchPlan
 from ....batches.control import BatchFolder
 from ....batches.input_file import InputFacts, InputFile
-from ....batches.recorded_results import RECORD_TYPES, BatchRecord, read_record
-from ....batches.results import ResultFile, ResultFormat, sort_results
+from ....batches.results import ResultFormat, sort_results
+from ....batches.saved_record import SavedRecord
 from ....config import Settings
 from ....errors import UnknownName, UsageError
-from ....journals.sessions import stream_events
+from ....journals.sessions import require_no_writer
 from ....session import Session
 from ...output.batch_progress import BatchScreen, format_counts
 from ...output.notices.log import show_log
@@ -37,6 +35,7 @@ from ..open_session import create_session
 from ..programs.load_programs import list_server_names, load_programs
 from ..session_start import NEW_SESSION, SessionStart
 from ..user_store import open_store
+from .past_results import make_saved_record, open_results
 from .signals import handle_batch_signals
 
 _LINE_LIMITS = "the key budget of a line and the budget of its agent limit the line"
@@ -56,6 +55,8 @@ _UNUSED_SETTINGS = {
 _POLL_SECONDS = 0.25
 """Seconds between two looks at the changes that other processes ask for."""
 _POLLS_PER_STATUS = 4
+_SAVE_SECONDS = 5.0
+"""Minimum seconds between two saves of the record."""
 
 
 class BatchFlags(Struct, frozen=True, kw_only=True):
@@ -108,23 +109,24 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
     name = name_session(output)
     start = await _find_session(settings, name, output)
     facts = source.check(with_keys=bool(start.resume))
+    kind = cast("ResultFormat", flags.kind)
+    continued = None
+    if start.resume:
+        saved = make_saved_record(settings.home, start.resume)
+        continued = await saved.read(facts.keys, again, output, kind)
     screen = BatchScreen(quiet=flags.quiet, plain=settings.screen == "plain")
-    async with _create_session(settings, cwd, flags, start) as session:
+    new_session = _create_session(settings, cwd, flags, start)
+    new_session.past_events = continued.events if continued else None
+    async with new_session as session:
         if not start.resume:
             await open_store(settings.home).rename(session.id, name)
+        saved = make_saved_record(settings.home, session.id, continued)
         for notice in [*session.notices, *_list_notices(facts, settings)]:
             screen.print_line(notice)
         _check_names(session, source, facts, flags)
-        kind = cast("ResultFormat", flags.kind)
-        make_results = partial(ResultFile, output)
-
-        def read_events() -> AsyncIterator[StoredEvent]:
-            return stream_events(open_store(settings.home), session.id, RECORD_TYPES)
-
-        record, results = BatchRecord(), make_results()
-        if start.resume:
-            results.close()
-            record, results = await read_record(read_events, facts.keys, again, make_results, kind)
+        record, results = await open_results(
+            settings.home, start.resume, facts, again, output, kind, continued
+        )
         plan = BatchPlan(
             total=facts.total,
             lines=source.read,
@@ -138,7 +140,9 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
             results.publish()
             batch = Batch(session, plan, record, results)
             folder = BatchFolder(settings.home, session.id)
-            received = await _run_with_screen(batch, folder, screen)
+            received = await _run_with_screen(batch, folder, screen, saved)
+            if len(received) < 2:
+                await saved.save_if_due(batch.done)
     if flags.is_ordered:
         sort_results(output, (line.id for line in source.read()))
     return _end(batch, screen, received)
@@ -159,9 +163,15 @@ def _find_input(file: str, output: Path, home: str) -> Path:
 
 
 async def _find_session(settings: Settings, name: str, output: Path) -> SessionStart:
-    """Return the session that wrote this output before, or a new one. Raises UsageError."""
+    """Return the session that wrote this output before, or a new one.
+
+    Raises UsageError, and JournalBusy if another process writes the session.
+    """
+    store = open_store(settings.home)
     with suppress(UnknownName):
-        return SessionStart(resume=await open_store(settings.home).find(name))
+        session = await store.find(name)
+        await require_no_writer(store, session)
+        return SessionStart(resume=session)
     if output.exists() and output.stat().st_size:
         raise UsageError(
             "the output exists, and no batch that is still recorded has written it",
@@ -222,23 +232,54 @@ def _check_name(session: Session, where: str, **names: Any) -> None:
         raise UsageError(error.message, where=where, remedy=error.remedy) from error
 
 
-async def _run_with_screen(batch: Batch, folder: BatchFolder, screen: BatchScreen) -> list[int]:
-    """Run a batch, show its status, carry out changes; return the received signals."""
+async def _run_with_screen(
+    batch: Batch, folder: BatchFolder, screen: BatchScreen, saved: SavedRecord
+) -> list[int]:
+    """Run a batch, show its status, carry out changes, save its record.
+
+    Return the received signals.
+    """
 
     def stop() -> None:
         batch.stop("stopped by a signal")
         screen.print_line("no further lines start; Ctrl-C again stops those that run")
 
+    async def save() -> None:
+        await saved.save_if_due(batch.done)
+
+    received: list[int] = []
+    stopped = asyncio.Event()
     watching = asyncio.create_task(_watch(batch, folder, screen))
+    saving = asyncio.create_task(save_until(stopped, save))
     try:
         with handle_batch_signals(stop, batch.cancel) as received, show_log(screen.print_line):
             await batch.run()
     finally:
         watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        stopped.set()
+        if len(received) > 1:
+            saving.cancel()  # the user does not want to wait, and no other save follows
+        await asyncio.gather(watching, saving, return_exceptions=True)
         screen.clear()
         folder.write_status(batch.make_status(has_ended=True))
     return received
+
+
+async def save_until(
+    stopped: asyncio.Event, save: Callable[[], Awaitable[None]], seconds: float = _SAVE_SECONDS
+) -> None:
+    """Save again and again. When stopped, wait for the end of the last save.
+
+    A cancel would not end the thread that writes, and the next save writes the same file.
+
+    Arguments:
+        seconds: pause before each save.
+    """
+    while not stopped.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stopped.wait(), seconds)
+            return
+        await save()
 
 
 async def _watch(batch: Batch, folder: BatchFolder, screen: BatchScreen) -> None:

@@ -1,6 +1,7 @@
 """`mudroom doctor`: what this machine has.
 
-It changes nothing and prints no key. Requests go only to servers on this machine.
+It changes nothing and prints no key. Models get a request only on this machine. MCP servers that a
+session here would use are started, wherever they are.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-
-from msgspec import Struct, field
 
 from .... import config
 from ...._core.counts import count_noun, format_size
@@ -32,6 +31,8 @@ from ...output.listing import print_entry, print_rows
 from ..load_permissions import load_permissions
 from ..load_settings import describe_unknown_variables, load_settings
 from ..user_store import open_store, use_store
+from .check import Check
+from .mcp import check_mcp_package, check_servers
 from .providers import ProviderRow, list_providers
 
 CHECKED_SESSIONS = 20
@@ -45,41 +46,30 @@ _REQUEST_SECONDS = 60
 _REQUEST_MAX_TOKENS = 16
 
 
-class Check(Struct, frozen=True):
-    """The result of one check.
-
-    `field(name=...)` is the key in the JSON output; it never changes.
-
-    Arguments:
-        name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
-        result: one sentence. remedy: what to do about it, "" for nothing.
-    """
-
-    name: str
-    state: str
-    result: str = field(name="found")
-    remedy: str = ""
-
-
 def print_checks(*, as_json: bool) -> int:
     """Print all checks; return 1 if one failed, else 0."""
-    checks = run_checks()
+    checks: list[Check] = []
+    for check in run_checks(os.environ, starts_servers=True):
+        checks.append(check)
+        if not as_json:
+            _print_check(check)
     if as_json:
         print_json({"version": __version__, "checks": checks})
-    else:
-        for check in checks:
-            print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
-            if check.remedy:
-                print_rows([("    ", check.remedy)])
     return int(any(check.state == "fail" for check in checks))
 
 
-def run_checks() -> list[Check]:
-    """Run all checks."""
-    return list(_run_checks(os.environ))
+def _print_check(check: Check) -> None:
+    print_entry(f"{STATE_LABELS[check.state]}  {check.name}: {check.result}", indent=6)
+    if check.remedy:
+        print_rows([("    ", check.remedy)])
 
 
-def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
+def run_checks(environ: Mapping[str, str], *, starts_servers: bool) -> Iterator[Check]:
+    """Run all checks, one after another.
+
+    Arguments:
+        starts_servers: start each MCP server that a session here would use, once.
+    """
     yield Check("mudroom", "ok", __version__)
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
     yield Check("platform", "ok", platform.platform())
@@ -93,7 +83,8 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield from _check_child_models(environ)
     yield from _check_learnt_windows(home)
     yield _check_permissions()
-    yield from _check_programs()
+    yield from _check_programs(starts_servers=starts_servers)
+    yield check_mcp_package()
     yield from _check_traces()
     yield _check_sandbox(environ)
     rg = find_ripgrep(os.getcwd())
@@ -292,12 +283,17 @@ def _check_permissions() -> Check:
     return Check("permissions", "ok", result)
 
 
-def _check_programs() -> Iterator[Check]:
-    """Check the files of MCP servers and hooks, and plugins; no row for what there is not."""
+def _check_programs(*, starts_servers: bool) -> Iterator[Check]:
+    """Check MCP servers and the files of them and hooks, and plugins; no row for what there is not.
+
+    Arguments:
+        starts_servers: start each server that is used.
+    """
     from ..programs.load_programs import require_programs
 
     try:
-        programs = require_programs(load_settings("."), ".")
+        settings = load_settings(".")
+        programs = require_programs(settings, ".")
     except MudroomError as error:
         yield Check("MCP servers and hooks", "fail", str(error))
         return
@@ -314,6 +310,8 @@ def _check_programs() -> Iterator[Check]:
             is_untrusted = any(item.spec in programs.untrusted for item in unused)
             state = "warn" if is_untrusted else "ok"
             yield Check(name, state, result, f"mudroom {command} lists them all." if unused else "")
+    if starts_servers:
+        yield from check_servers(programs.servers, settings, os.getcwd())
     if plugins := programs.listed_plugins:
         result = f"{count_noun(len(plugins), 'plugin')} turned on"
         lost = [item for item in plugins if item.plugin is None]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
+from msgspec.structs import asdict
 
 from ...._platform.event_loop import run_event_loop
 from ....errors import UsageError
 from ....servers.http.records.state_file import StateFile
 from ....servers.http.records.tokens import TokenRecords
-from ....servers.http.server import HttpServer, ServerAddress
+from ....servers.http.server import HttpServer
 from ....servers.http.setup import ServerOptions
+from ....servers.listening import ListenFlags, ServerAddress, make_listen_options
 from ...output.notices.log import show_log
 from ...output.progress import print_notice
 from ...output.signals import handle_signals
@@ -27,24 +28,23 @@ _OWN_PART = 0.75
 DEFAULT_WORKSPACE = "default"
 
 
-class ServeFlags(Struct, frozen=True, kw_only=True):
+class ServeFlags(ListenFlags, frozen=True, kw_only=True):
     """Flags of `mudroom serve` that are no settings.
 
     Arguments:
-        listen: HOST:PORT. workspaces: NAME=DIR each.
+        workspaces: NAME=DIR each.
         per_owner: None for a part of `parallel`.
         is_quiet: print errors only.
     """
 
-    listen: str
     workspaces: Sequence[str]
     parallel: int
     per_owner: int | None
     drain_seconds: float
-    tls_cert: str
-    tls_key: str
-    is_behind_proxy: bool
-    host_names: tuple[str, ...]
+    login_header: str
+    login_networks: tuple[str, ...]
+    login_usd_per_day: float | None
+    login_tokens_per_day: int | None
     is_quiet: bool
 
 
@@ -57,19 +57,17 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
     Raises UsageError.
     """
     settings = load_settings(cwd, **flags)
-    host, port = parse_address(chosen.listen)
     per_owner = chosen.per_owner or max(1, int(chosen.parallel * _OWN_PART))
     options = ServerOptions(
+        **asdict(make_listen_options(chosen)),
         home=settings.home,
         user_home=os.environ.get("HOME", "/"),
         workspaces=parse_workspaces(cwd, chosen.workspaces),
         limits=to_budget(settings),
-        host=host,
-        port=port,
-        tls_cert=chosen.tls_cert,
-        tls_key=chosen.tls_key,
-        is_behind_proxy=chosen.is_behind_proxy,
-        host_names=tuple(name.lower() for name in chosen.host_names),
+        login_header=chosen.login_header,
+        login_networks=chosen.login_networks,
+        login_usd_per_day=chosen.login_usd_per_day,
+        login_tokens_per_day=chosen.login_tokens_per_day,
         parallel=chosen.parallel,
         per_owner=per_owner,
         drain_seconds=chosen.drain_seconds,
@@ -93,19 +91,8 @@ def serve_http(cwd: str, flags: Mapping[str, object], chosen: ServeFlags) -> int
             await server.serve(show_address)
         return 128 + signals[0] if signals else 0
 
-    is_usable = has_tokens(settings.home)
+    is_usable = bool(chosen.login_header) or has_tokens(settings.home)
     return run_event_loop(serve())
-
-
-def parse_address(text: str) -> tuple[str, int]:
-    """Return the host and the port of HOST:PORT. Raises UsageError."""
-    host, colon, port = text.rpartition(":")
-    is_number = port.isascii() and port.isdecimal() and len(port) < 6
-    if not (colon and host and is_number and int(port) < 65_536):
-        raise UsageError(
-            f"{text!r} is no address", where="--listen", remedy="Use HOST:PORT, 127.0.0.1:8700."
-        )
-    return host.strip("[]"), int(port)
 
 
 def parse_workspaces(cwd: str, texts: Sequence[str]) -> dict[str, str]:

@@ -125,6 +125,12 @@ def _make_entry(
     variables: Sequence[str],
     headers: Sequence[str],
 ) -> dict[str, Any]:
+    if target.startswith("-"):
+        raise UsageError(
+            "a command or an address must follow the name of the server",
+            where=target,
+            remedy="Write options before the name. See: mudroom mcp add --help",
+        )
     is_address = target.startswith(("http://", "https://"))
     kind = transport or ("http" if is_address else "stdio")
     if (kind == "stdio") == is_address:

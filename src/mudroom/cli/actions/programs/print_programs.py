@@ -181,6 +181,7 @@ def _encode_details(item: ListedServer) -> dict[str, Any]:
         "call timeout": f"{spec.call_timeout:g} s",
         "headers": list(spec.headers),
         "trusts annotations": spec.is_trusted,
+        "parallel calls": spec.is_parallel,
         "always loaded": spec.always_load,
     }
 

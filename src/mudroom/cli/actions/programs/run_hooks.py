@@ -13,7 +13,7 @@ from ...._core.messages import ToolCallBlock
 from ...._core.tool_names import normalize_tool_name
 from ....errors import UnknownName, UsageError
 from ....integrations.hook_programs.event_rules import RULES
-from ....integrations.hook_programs.hook_set import HookSet
+from ....integrations.hook_programs.hook_set import HookSet, is_selected
 from ....integrations.hook_programs.outcome import HookOutcome
 from ....integrations.hook_programs.run_log import HookRun, RunLog
 from ....integrations.hook_programs.tool_shapes import ToolInput, from_hook_input
@@ -27,9 +27,13 @@ from ...output.notices.log import show_log
 from ..load_settings import load_settings
 from .load_programs import require_programs
 
+_NEEDS_SESSION = "(type mcp_tool: its server works in a session only)"
+
 
 def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool) -> int:
     """Run the used hooks of an event, print input and outcome, and return the exit code.
+
+    Hooks of type mcp_tool are listed and not run: their servers work in a session only.
 
     Arguments:
         tool: of the example call, for events of tools.
@@ -44,8 +48,14 @@ def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool
     programs = require_programs(settings, cwd)
     fields = _make_fields(event, folder, get_claude_name(tool), _parse_input(input_text))
     run_log = RunLog(settings.home)
+    matcher_text = str(fields.get(RULES[event].subject, ""))
+    left_out = [
+        hook.shown
+        for hook in programs.hooks
+        if hook.kind == "mcp_tool" and hook.event == event and is_selected(hook, matcher_text)
+    ]
     hooks = HookSet(
-        programs.hooks,
+        [hook for hook in programs.hooks if hook.kind != "mcp_tool"],
         {},
         session=fields["session_id"],
         folder=folder,
@@ -58,12 +68,14 @@ def run_hooks(cwd: str, event: str, tool: str, input_text: str, *, as_json: bool
         outcome = asyncio.run(_fire(hooks, event, fields, folder))
     runs = [run for run in run_log.read() if run.session == fields["session_id"]]
     if as_json:
-        print_json({"input": fields, "runs": runs, "outcome": _describe(outcome)})
+        tried = {"input": fields, "runs": runs, "not_run": left_out}
+        print_json(tried | {"outcome": _describe(outcome)})
         return 0
     print_rows(
         [
             ("input", escape_line(msgspec.json.encode(fields).decode())),
             *((_format_run(run), escape_line(run.hook)) for run in runs),
+            *(("not run here", f"{escape_line(shown)} {_NEEDS_SESSION}") for shown in left_out),
             *((name, escape_line(str(value))) for name, value in _describe(outcome).items()),
         ]
     )

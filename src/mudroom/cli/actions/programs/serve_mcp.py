@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from functools import partial
 
 from ...._core.budgets import Budget
 from ...._core.ports import Approver
 from ...._platform.event_loop import run_event_loop
 from ....errors import UsageError
 from ....integrations.mcp_servers.server_process import NESTING_VARIABLE
+from ....servers.http.records.state_file import StateFile
+from ....servers.http.records.tokens import TokenRecords
+from ....servers.listening import ListenFlags, ListenOptions, ServerAddress, make_listen_options
 from ....servers.mcp.host_tasks import DEFAULT_PARALLEL
+from ....servers.mcp.host_tokens import find_owner
 from ....servers.mcp.server import McpServer, ServerOptions, require_package
 from ....session import Session
 from ...output.notices.log import show_log
@@ -24,31 +30,37 @@ from ..session_store import delete_expired_sessions
 from .load_programs import list_server_names, load_programs
 
 
-def serve_mcp(
-    cwd: str,
-    flags: Mapping[str, object],
-    *,
-    parallel: int | None,
-    total_tokens: int | None,
-    total_usd: float | None,
-    quiet: bool,
-) -> int:
-    """Serve the host at stdin and stdout; return the exit code.
+class McpServeFlags(ListenFlags, frozen=True, kw_only=True):
+    """Flags of `mudroom mcp serve` that are no settings. `listen`: "" for stdin and stdout.
+
+    Arguments:
+        parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
+        is_quiet: print errors only.
+    """
+
+    parallel: int | None
+    total_tokens: int | None
+    total_usd: float | None
+    is_quiet: bool
+
+
+def serve_mcp(cwd: str, flags: Mapping[str, object], chosen: McpServeFlags) -> int:
+    """Serve the host at stdin and stdout, or hosts over HTTP; return the exit code.
 
     Arguments:
         flags: settings given as flags.
-        parallel: tasks at the same time. total_tokens, total_usd: limits of all tasks together.
 
-    Raises UsageError without the package `mcp`.
+    Raises UsageError for wrong flags, and without the package `mcp`.
     """
     require_package()
+    listening = _find_listen_options(chosen)
     settings = load_settings(cwd, **flags)
     programs = load_programs(settings, cwd)
     loaded = load_permissions(settings, cwd, can_ask=True, servers=list_server_names(programs))
     nesting = _read_nesting(os.environ)
     options = ServerOptions(
         limits=to_budget(settings),
-        parallel=parallel or DEFAULT_PARALLEL,
+        parallel=chosen.parallel or DEFAULT_PARALLEL,
         permissions=loaded.permissions,
         cwd=os.path.realpath(cwd),
         home=settings.home,
@@ -63,13 +75,13 @@ def serve_mcp(
             loaded,
             programs=programs,
             approver=approver,
-            budget=Budget(total_tokens=total_tokens, usd=total_usd),
+            budget=Budget(total_tokens=chosen.total_tokens, usd=chosen.total_usd),
             prices=True,
             environ={**os.environ, NESTING_VARIABLE: str(nesting + 1)},
         )
 
     def show(text: str) -> None:
-        if not quiet:
+        if not chosen.is_quiet:
             print_notice(text)
 
     async def serve() -> int:
@@ -78,10 +90,36 @@ def serve_mcp(
         server = McpServer(make_session, options, show)
         server.select_notices = lambda notices: select_new_notices(settings.home, cwd, notices)
         with handle_signals(server.stop, exits_after=True) as signals, show_log(show):
-            await server.serve_stdio()
+            if listening:
+                await _serve_http(server, listening, settings.home, show)
+            else:
+                await server.serve_stdio()
         return 128 + signals[0] if signals else 0
 
     return run_event_loop(serve())
+
+
+def _find_listen_options(chosen: McpServeFlags) -> ListenOptions | None:
+    """Return where the server listens, None for stdin and stdout. Raises UsageError."""
+    if chosen.listen:
+        return make_listen_options(chosen)
+    if chosen.has_details:
+        raise UsageError("these flags are for HTTP", remedy="Add --listen HOST:PORT.")
+    return None
+
+
+async def _serve_http(
+    server: McpServer, options: ListenOptions, home: str, show: Callable[[str], object]
+) -> None:
+    def show_address(address: ServerAddress) -> None:
+        print(address.url, flush=True)
+        show("Serving. Press Ctrl+C to stop.")
+        if not tokens.list():
+            show("no host can use it yet: mudroom serve token add OWNER makes a token")
+
+    with closing(StateFile(home)) as state:
+        tokens = TokenRecords(state)
+        await server.serve_http(options, partial(find_owner, tokens), show_address)
 
 
 def _read_nesting(environ: Mapping[str, str]) -> int:

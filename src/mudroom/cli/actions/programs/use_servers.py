@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -16,8 +16,10 @@ from ...._core.ports import ApprovalDecision, ServerStatus, ToolContext
 from ...._core.ports.input_forms import InputForm
 from ...._core.tool_names import make_server_pattern, make_server_tool_name
 from ...._core.tools import Tool
+from ....config import Settings
 from ....errors import UnknownName, UsageError
 from ....integrations.mcp_servers.servers import McpServers
+from ....integrations.mcp_servers.spec import ServerSpec
 from ....projections.safe_text import escape_line, sanitize, sanitize_line
 from ...output.listing import print_rows
 from ...output.progress import print_notice
@@ -135,17 +137,25 @@ async def _call_tool(servers: McpServers, name: str, arguments: dict[str, Any]) 
 
 def _open_servers(cwd: str, name: str) -> McpServers:
     """Return the servers that a session in the folder would use, or one of them."""
-    from ....tools._image_files import parse_image
-
     settings = load_settings(cwd)
     specs = require_programs(settings, cwd).servers
     if name and name not in (known := {spec.name for spec in specs}):
         raise UnknownName("MCP server", name, known, remedy="See why one is not used: mudroom mcp.")
+    return make_servers([spec for spec in specs if name in ("", spec.name)], settings, cwd)
+
+
+def make_servers(specs: Sequence[ServerSpec], settings: Settings, cwd: str) -> McpServers:
+    """Return servers for one command. It must show why one cannot be used: the log does not."""
+    from ....output_filters.redaction import Redactor
+    from ....tools._image_files import parse_sendable_image
+
     return McpServers(
-        [replace(spec, agent="") for spec in specs if name in ("", spec.name)],
+        [replace(spec, agent="") for spec in specs],
         folder=os.path.realpath(cwd),
         environ=os.environ,
         cache_folder=os.path.join(settings.home, "mcp"),
         is_allowed=lambda _: True,
-        parse_image=parse_image,
+        parse_image=parse_sendable_image,
+        make_redact=Redactor,
+        logs_failures=False,
     )

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from ...._core.runs import Report
 from ...._core.tool_names import SERVER_PREFIX
+from ...._platform.lazy_pattern import compile_later
 from ....config import Settings
+from ....errors import UnknownName, suggest_names
 from ..load_permissions import LoadedPermissions
 from . import prepare_prompt, run_prepared
 
@@ -21,10 +23,23 @@ if TYPE_CHECKING:
     from .prompt_calls import FilledPrompt, PromptCall
 
 
+HINT = (
+    "mudroom -p calls commands of files, skills, and prompts of MCP servers. For all others start "
+    "mudroom and type them."
+)
+
+_AS_TEXT = "A space before the slash makes it text for the model."
+
+_COMMAND = compile_later(rf"/(?!{SERVER_PREFIX})[A-Za-z][\w:-]*")
+
+
 def find_call(
     words: str, settings: Settings, cwd: str, programs: UsablePrograms | None
 ) -> PromptCall | None:
-    """Return the call that a prompt is; None if no command or skill has its first word."""
+    """Return the call that a prompt is; None for text, and for a prompt of an MCP server.
+
+    Raises UnknownName if the first word looks like a command and is neither one nor a path.
+    """
     if not words.startswith("/"):
         return None
     from .prompt_calls import make_call  # slow to import, as is the next one
@@ -32,8 +47,14 @@ def find_call(
 
     name, _, arguments = words.partition(" ")
     plugins = programs.plugins if programs else ()
-    file = find_prompt_file(load_prompt_files(os.path.realpath(cwd), plugins), name)
-    return make_call(file, arguments.strip(), settings, cwd) if file else None
+    files = load_prompt_files(os.path.realpath(cwd), plugins)
+    file = find_prompt_file(files, name)
+    if file:
+        return make_call(file, arguments.strip(), settings, cwd)
+    if _COMMAND.fullmatch(name) and not os.path.lexists(name):
+        remedy = suggest_names(name, files, otherwise=HINT)
+        raise UnknownName("command", name, files, remedy=f"{remedy} {_AS_TEXT}")
+    return None
 
 
 def add_rules(call: PromptCall | None, loaded: LoadedPermissions) -> LoadedPermissions:

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from ...._core.ports import ApprovalRequest, Approver
 from ...._core.runs import Report
-from ....agent_files.prompt_template import PromptTemplate, ShellText
+from ....agent_files.prompt_pieces import ShellText
+from ....agent_files.prompt_template import PromptTemplate
 from ....config import Settings
 from ....errors import UsageError
 from ....model_registry import explain_unusable
@@ -134,7 +135,8 @@ async def fill_call(
         prompt.outputs[mark] = await ShellEscape(session, settings.home).run(piece.command)
         prompt.line += mark
     if not prompt.line.strip():
-        raise UsageError("the file is empty or cannot be read", where=call.file.source.path)
+        problem = call.template.problem or "the prompt is empty"
+        raise UsageError(problem, where=call.file.source.path)
     prompt.line = call.file.enclose(prompt.line)
     return prompt
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,6 +12,10 @@ from ....agent_files import load_commands, load_skills
 from ....agent_files.commands import CommandFile, find_by_name
 from ....agent_files.skills import Skill
 from ....integrations.plugins.spec import Plugin
+
+if TYPE_CHECKING:
+    from ....servers.file_prompts import FilePrompt
+    from ....session import Session
 
 
 class PromptFile(Struct, frozen=True):
@@ -29,6 +34,10 @@ class PromptFile(Struct, frozen=True):
         pieces = self.source.load_template().fill(arguments)
         text = "".join(piece if isinstance(piece, str) else piece.source for piece in pieces)
         return self.enclose(text) if text.strip() else ""
+
+    def find_problem(self) -> str:
+        """Return why the prompt is empty."""
+        return self.source.load_template().problem or "the prompt is empty"
 
     def enclose(self, text: str) -> str:
         """Return a prompt; that of a skill names the skill and its folder."""
@@ -53,6 +62,23 @@ def load_prompt_files(folder: str, plugins: Iterable[Plugin] = ()) -> dict[str, 
         for name, source in sources.items()
         if source.load_template().is_callable
     }
+
+
+def list_file_prompts(session: Session) -> list[FilePrompt]:
+    """Return the prompts of files of an open session, for the clients of servers."""
+    from ....projections.safe_text import sanitize_line
+    from ....servers.file_prompts import FilePrompt
+
+    return [
+        FilePrompt(
+            name=file.name.removeprefix("/"),
+            description=sanitize_line(file.source.description),
+            hint=sanitize_line(file.source.load_template().argument_hint),
+            format_prompt=file.format_prompt,
+            find_problem=file.find_problem,
+        )
+        for file in load_prompt_files(session.cwd, session.plugins).values()
+    ]
 
 
 def find_prompt_file(files: Mapping[str, PromptFile], name: str) -> PromptFile | None:

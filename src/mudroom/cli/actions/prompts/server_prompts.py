@@ -58,12 +58,18 @@ def _assign(prompt: ServerPrompt, words: str) -> dict[str, str]:
     given = _split(words, len(names))
     missing = [name for name in names[len(given) :] if name in prompt.required]
     if missing or (words.strip() and not names):
-        form = " ".join(
-            name.upper() if name in prompt.required else f"[{name.upper()}]" for name in names
-        )
+        form = describe_arguments(prompt)
         problem = f"{missing[0]} is missing" if missing else "the prompt takes no arguments"
         raise UsageError(problem, where=prompt.name, remedy=f"Write: /{prompt.name} {form}".strip())
     return dict(zip(names, given, strict=False))
+
+
+def describe_arguments(prompt: ServerPrompt) -> str:
+    """Return the arguments of a prompt as the user writes them, such as `TOPIC [TONE]`."""
+    return " ".join(
+        name.upper() if name in prompt.required else f"[{name.upper()}]"
+        for name in prompt.arguments
+    )
 
 
 def _split(words: str, count: int) -> Sequence[str]:

@@ -35,6 +35,7 @@ class Choice:
         free_text: accept a typed line as the answer, too.
         body: lines between the title and the answers; they scroll if they do not fit.
         is_searchable: typed text selects the items that contain all its words.
+        explains_keys: say below the answers how to answer, if there is a row left.
 
     `result` is set to the value of the chosen item, the typed line, or None. `hint` is a line below
     the answers, for a typed line that is no answer.
@@ -48,8 +49,10 @@ class Choice:
         free_text: bool = False,
         body: Sequence[Line] = (),
         is_searchable: bool = False,
+        explains_keys: bool = False,
     ) -> None:
         self.title = title
+        self.explains_keys = explains_keys
         self.is_searchable = is_searchable
         self._all_items = items
         self.items = items
@@ -99,6 +102,9 @@ class Choice:
         body = self._format_body(columns, height - len(answers))
         if not answers:
             answers = [[("  nothing matches the typed text", "yellow")]]
+        if self.explains_keys and not hint and len(body) + len(answers) < height:
+            keys = f"Type 1-{len(self.items)}, or use the arrow keys and Enter"
+            hint = [[(truncate(keys, columns, glyphs.more), "dim")]]
         return [*title, *body, *answers, *hint]
 
     def _format_answers(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _AGENT_PATHS = (
     ".agents",
+    ".mudroom",
     ".claude",
     ".codex",
     ".gemini",

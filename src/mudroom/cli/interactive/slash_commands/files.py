@@ -13,11 +13,15 @@ from ...._platform.binary_files import is_binary
 from ....errors import UsageError, WorkspaceError
 from ....projections.differences import diff_texts
 from ....projections.file_changes import FileChange
+from ....projections.run_view import RunView
 from ....projections.safe_text import sanitize, sanitize_line
 from ...actions.prompts.attachments import remove_attachments
 from ...output.text import Line, split_line
 from ...output.tool_call_lines import DIFFERENCE_STYLES
 from ..conversation import Conversation
+
+YES, NO, FILES = "yes", "no", "files"
+"""Answers to the question whether to restore files."""
 
 MAX_LINES = 400
 """Lines shown of the differences; the rest is counted."""
@@ -80,32 +84,37 @@ def _format_change(conversation: Conversation, change: FileChange, only_prompt: 
 
 
 async def rewind(conversation: Conversation, number: str) -> None:
-    """Remove an earlier prompt and all after it; restore the files that changed since, or not."""
+    """Remove an earlier prompt and all after it, restore the files that changed since, or both."""
     if conversation.session.interrupted_run:
         raise UsageError(
             "the last prompt is interrupted, and has not ended",
             remedy="Press Ctrl-C twice to end it with its background work, then rewind.",
         )
-    runs = [run for run in conversation.tree.roots if run.report]
+    runs = _list_prompts(conversation)
     titles = {run.run_id: sanitize_line(run.title) for run in reversed(runs)}
     if not titles:
         conversation.print_text("There is no earlier prompt to rewind to.")
         return
     chosen = number or await conversation.ui.choose(
-        "Remove which prompt and all after it?", list(titles.items())
+        "Remove which prompt and all after it?",
+        [(run_id, f"prompt {run_id}: {title}") for run_id, title in titles.items()],
     )
     if not chosen:
         return
     if chosen not in titles:
         raise UsageError(
-            f"no prompt has the number {chosen}",
+            f"no prompt of the conversation has the number {chosen}",
             remedy=f"The prompts are {', '.join(reversed(titles))}.",
         )
-    outcome = await _restore_if_wanted(conversation, int(chosen))
-    if outcome is None:
+    choice, outcome = await _restore_if_wanted(conversation, int(chosen))
+    if choice == FILES:
+        text = f"Files were restored to their content before prompt {chosen}. {outcome}"
+        conversation.add_to_prompt(f"(By the user: {text})")
+        conversation.print_text(f"{text} The conversation stays.", "dim")
+    if choice in (None, FILES):
         return
     conversation.session.rewind(chosen)
-    conversation.status.receipts.rewind(chosen)
+    conversation.status.rewind(chosen)
     conversation.tree.rewind(chosen)
     run = conversation.tree.runs[chosen]
     conversation.ui.prefill("" if run.description else remove_attachments(run.prompt))
@@ -114,28 +123,41 @@ async def rewind(conversation: Conversation, number: str) -> None:
 
 async def undo(conversation: Conversation, _: str) -> None:
     """Remove the last prompt and its answer; restore the files, or not."""
-    runs = [run for run in conversation.tree.roots if run.report]
+    runs = _list_prompts(conversation)
     await rewind(conversation, runs[-1].run_id if runs else "")
 
 
-async def _restore_if_wanted(conversation: Conversation, first: int) -> str | None:
-    """Ask whether to restore the files, and do so; return the outcome, None to cancel all."""
+def _list_prompts(conversation: Conversation) -> list[RunView]:
+    """Return the prompts of the conversation that have ended, oldest first."""
+    return [run for run in conversation.tree.list_conversation() if run.report]
+
+
+async def _restore_if_wanted(conversation: Conversation, first: int) -> tuple[str | None, str]:
+    """Ask whether to restore the files, and do so; return the answer and the outcome.
+
+    The answer is None to cancel all.
+    """
     changes = conversation.file_changes.list_changes(first)
     observed = conversation.file_changes.list_observed(first)
     if not changes:
         names = ", ".join(map(sanitize_line, observed))
-        return f"Commands may have changed: {names}." if names else "No file was changed."
+        return NO, f"Commands may have changed: {names}." if names else "No file was changed."
     files = count_noun(len(changes), "file")
     choice = await conversation.ui.choose(
         f"Restore {files} to the content before this prompt?",
-        [("yes", f"yes, restore {files}"), ("no", "no, only the conversation")],
+        [
+            (YES, f"yes, restore {files}"),
+            (NO, "no, only the conversation"),
+            (FILES, f"restore only {files}, and keep the conversation"),
+        ],
         body=[[(f"  {sanitize_line(change.path)}", "")] for change in changes],
     )
-    if choice is None:
-        return None
-    if choice == "no":
-        return "Files were not changed."
-    return await asyncio.to_thread(_restore_files, conversation, changes, observed)
+    if choice == NO:
+        return choice, "Files were not changed."
+    outcome = ""
+    if choice:
+        outcome = await asyncio.to_thread(_restore_files, conversation, changes, observed)
+    return choice, outcome or "The files have that content already."
 
 
 def _restore_files(

@@ -6,19 +6,13 @@ import asyncio
 import os
 
 from ...._core.counts import count_noun
-from ...._core.events import StoredEvent
-from ...._core.run_ids import is_child_id
 from ...._core.token_counts import estimate_tokens
-from ....conversation_state import ConversationState
 from ....errors import UnknownName
-from ....journals.sessions import stream_events
 from ....projections.context_size.receipt import describe_receipt, parse_turn_name
-from ....projections.context_size.shares import ContextShares
 from ....projections.current_team import describe_state, list_idle
 from ....projections.ledger import describe_hook_text, describe_ledger
 from ....projections.run_view import RunView, format_name
 from ....projections.safe_text import sanitize_line
-from ...actions.user_store import open_store
 from ...output.text import format_tokens, truncate
 from ...output.tree_lines import describe_outcome, format_figures
 from ..conversation import Conversation
@@ -40,7 +34,7 @@ async def context(conversation: Conversation, place: str) -> None:
         load_context_files, session.cwd, user_home=os.path.expanduser("~")
     )
     rows = [("context", _describe_context_size(conversation))]
-    rows.extend(await _list_shares(conversation))
+    rows.extend(_list_shares(conversation))
     rows.extend(describe_receipt(conversation.status.receipts.find()))
     for file in files.files:
         size = format_tokens(estimate_tokens(file.text))
@@ -53,23 +47,11 @@ async def context(conversation: Conversation, place: str) -> None:
     conversation.ui.scrollback.write_table(rows)
 
 
-async def _list_shares(conversation: Conversation) -> list[tuple[str, str]]:
+def _list_shares(conversation: Conversation) -> list[tuple[str, str]]:
     """Return a row for each part of the conversation's context, the largest first."""
     if not conversation.status.context_tokens:
         return []
-    state = ConversationState()
-    shares = ContextShares()
-    events: list[StoredEvent] = []
-    store = open_store(conversation.settings.home)
-    try:
-        async for event in stream_events(store, conversation.session.id):
-            shares.apply(event)
-            if not is_child_id(event.run):
-                events.append(event)
-    except UnknownName:  # a session that is kept in memory
-        return []
-    state.load(events)
-    sizes = shares.measure(state.latest_run, state.messages)
+    sizes = conversation.status.shares.measure()
     total = sum(size for _, size in sizes)
     return [
         (f"  {name}", f"{_format_share(size, total)}, ~{format_tokens(size)} tokens")
@@ -197,10 +179,13 @@ def _format_run(run: RunView) -> str:
 
 async def doctor(conversation: Conversation, _: str) -> None:
     """Check the machine and the configuration."""
-    from ...actions.doctor import STATE_LABELS, run_checks
+    from ...actions.doctor import STATE_LABELS, Check, run_checks
+
+    def collect() -> list[Check]:
+        return list(run_checks(os.environ, starts_servers=False))  # /mcp shows those of the session
 
     styles = {"ok": "", "warn": "yellow"}
-    for check in await asyncio.to_thread(run_checks):
+    for check in await asyncio.to_thread(collect):
         text = f"{STATE_LABELS[check.state]}  {check.name}: {check.result}"
         conversation.print_text(text, styles.get(check.state, "red"))
         if check.remedy:

@@ -26,7 +26,7 @@ async def clear(conversation: Conversation, _: str) -> NextStep:
     conversation.print_text(
         "Started a new session. The previous one is saved (mudroom runs).", "dim"
     )
-    return NextStep()
+    return NextStep(is_cleared=True)
 
 
 async def exit_prompt(conversation: Conversation, _: str) -> NextStep:

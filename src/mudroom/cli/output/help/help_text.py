@@ -20,7 +20,7 @@ mudroom splits a large task into small ones, each with its own clean context.
   --permission-mode M     default, acceptEdits, plan, dontAsk, bypassPermissions
 
 sessions  runs show resume rename delete export record replay journal view
-tasks     agents plugins batch board workspaces serve
+tasks     agents plugins batch fleet board workspaces serve
 settings  init config models mcp acp hooks permissions trust doctor completion
 
 mudroom --help-all      every flag; mudroom help COMMAND explains one command,

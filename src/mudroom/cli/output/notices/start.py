@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...._platform.private_files import make_private_folder, write_private_file
 from ....agent_catalog import AGENTS_NOTICE
-from ....build import OFFLINE_NOTICE
+from ....model_registry import OFFLINE_NOTICE
 from ....session import Session
 
 OFFLINE_LINE = "Model: offline, which follows rules. For a real one see: mudroom models"

@@ -11,6 +11,11 @@ from typing import Any, Literal, cast
 
 import httpx2
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider, OAuthTokenError
+from mcp.client.auth.utils import (
+    extract_field_from_www_auth,
+    extract_scope_from_www_auth,
+    union_scopes,
+)
 from mcp.shared.auth import (
     OAuthClientInformationFull,
     OAuthClientMetadata,
@@ -28,6 +33,10 @@ from .stored_logins import LoginFile, StoredLogin
 
 NO_PORT = "http://127.0.0.1/callback"
 """Redirect address of a session, which never opens a browser."""
+_REQUEST_SECONDS = 60.0
+"""Time for each request of a login; the 5 seconds of the package are too few for a busy server."""
+_LACKING = "insufficient_scope"
+"""Error of a server whose call needs more rights (RFC 6750)."""
 _EXPIRED = 1.0
 """A time in the past, for tokens that the server does not accept any more."""
 
@@ -73,6 +82,16 @@ class _Storage:
             )
         )
 
+    def note_lacking_rights(self, scope: str) -> None:
+        """Keep for the next login that a call lacked rights. `scope`: "" if not named."""
+        stored = self.load()
+        needed = union_scopes(stored.needed_scope, scope) or ""
+        self.file.store(replace(stored, lacks_rights=True, needed_scope=needed))
+
+    def forget_lacking_rights(self) -> None:
+        """Drop the noted rights: a login has asked for them."""
+        self.file.store(replace(self.load(), lacks_rights=False, needed_scope=""))
+
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the client: that of the configuration, else the registered one."""
         settings = self._spec.oauth
@@ -115,7 +134,7 @@ class LoginProvider(OAuthClientProvider):
         wait_for_code: WaitForCode | None = None,
     ) -> None:
         scopes = spec.oauth.get("scopes")
-        scope = (
+        self._scope = (
             " ".join(map(str, cast("list[object]", scopes))) if isinstance(scopes, list) else None
         )
         self._storage = _Storage(spec, file)
@@ -128,7 +147,7 @@ class LoginProvider(OAuthClientProvider):
                 software_version=__version__,
                 redirect_uris=[AnyUrl(redirect)],
                 token_endpoint_auth_method="none",
-                scope=scope,
+                scope=self._scope,
             ),
             self._storage,
             self._begin_login if show_address else self._refuse,
@@ -163,6 +182,11 @@ class LoginProvider(OAuthClientProvider):
             resource = ProtectedResourceMetadata.model_validate(stored.resource)
             self.context.protected_resource_metadata = resource
 
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        """Store the tokens of a login. A refresh gives no more rights, so it is not here."""
+        await super()._handle_token_response(response)
+        self._storage.forget_lacking_rights()
+
     async def _handle_refresh_response(self, response: httpx2.Response) -> bool:
         """Keep the tokens if the authorization server only has trouble for a while."""
         if response.status_code >= 500 or response.status_code == 429:
@@ -178,6 +202,7 @@ class LoginProvider(OAuthClientProvider):
         """Run the flow; first lock the tokens if they must be refreshed.
 
         If the server refuses a token that has not expired, try a refresh before a new login.
+        A session that lacks rights notes them for the next login.
         """
         has_refreshed = await self._prepare_refresh()
         flow = super()._auth_flow(request)
@@ -199,12 +224,44 @@ class LoginProvider(OAuthClientProvider):
                     flow = super()._auth_flow(request)
                     outgoing = await anext(flow)
                 else:
+                    if outgoing is request:
+                        response = self._ask_for_scopes(response)
                     outgoing = await flow.asend(response)
         except StopAsyncIteration:
             return
         finally:
             await flow.aclose()  # it holds a lock of this task
             await self._lock.aclose()
+
+    def _ask_for_scopes(self, response: httpx2.Response) -> httpx2.Response:
+        """Return an answer as the flow must see it.
+
+        A login asks for the rights of the configuration and those that calls lacked, also if the
+        server accepts the present token. With the latter it asks for those that it had, too. If
+        the server did not name what a call lacked, the package asks for all that is published.
+        Raises LoginNeeded for a session that lacks rights.
+        """
+        lacking = find_lacking_scope(response)
+        if self._show_address is None:
+            if lacking is None:
+                return response
+            self._storage.note_lacking_rights(lacking)
+            raise make_rights_error(self._spec, lacking)
+        stored = self._storage.load()
+        needed = stored.needed_scope
+        needs_login = stored.lacks_rights or needed  # earlier versions stored `needed` alone
+        granted = (stored.tokens or {}).get("scope") if needed else None
+        wanted = union_scopes(union_scopes(self._scope, granted), needed)
+        if response.status_code == 401 and wanted:
+            challenge = response.headers.get("WWW-Authenticate", "")
+            response.headers["WWW-Authenticate"] = put_scope_first(challenge, wanted)
+        elif needs_login and lacking is None and response.status_code != 401:
+            challenge = f'Bearer error="{_LACKING}"'
+            if needed:
+                challenge += f', scope="{needed}"'
+            headers = {"WWW-Authenticate": challenge}
+            return httpx2.Response(403, headers=headers, request=response.request)
+        return response
 
     async def _prepare_refresh(self, refused: OAuthToken | None = None) -> bool:
         """Lock the tokens if they must be refreshed, unless another session has done so.
@@ -224,6 +281,53 @@ class LoginProvider(OAuthClientProvider):
             await self._lock.aclose()
             return False
         return True
+
+
+def find_lacking_scope(response: httpx2.Response) -> str | None:
+    """Return the rights that a refused request lacks, "" if the server does not name them.
+
+    None if the server refuses it for another reason, or not at all.
+    """
+    if response.status_code != 403:
+        return None
+    if extract_field_from_www_auth(response, "error") != _LACKING:
+        return None
+    return extract_scope_from_www_auth(response) or ""
+
+
+def make_rights_error(spec: ServerSpec, scope: str) -> LoginNeeded:
+    """Return the error for a call that needs more rights than the login has."""
+    rights = f": {scope}" if scope else ""
+    return LoginNeeded(
+        f"server {spec.name} wants a login with more rights{rights}",
+        where=spec.origin,
+        remedy=make_login_remedy(spec.name, scope),
+    )
+
+
+def make_login_remedy(server: str, scope: str | None) -> str:
+    """Return the command that logs in, and what helps if the server did not name the scope.
+
+    Arguments:
+        scope: that a call lacked, "" if the server did not name it; None if it lacked none.
+    """
+    remedy = f"Run: mudroom mcp login {server}"
+    if scope != "":
+        return remedy
+    return f"{remedy}. If that is not enough, name the rights in `scopes` of its `oauth`"
+
+
+def put_scope_first(challenge: str, scope: str) -> str:
+    """Return the header WWW-Authenticate with a challenge in front that names other rights.
+
+    The package reads the first `scope=` of the header, also one inside a quoted text. So the header
+    itself stays as it is.
+
+    Arguments:
+        challenge: the header of the server, "" if it sent none.
+    """
+    first = f'Bearer scope="{scope}"'
+    return f"{first}, {challenge}" if challenge else first
 
 
 def _dump(value: Any) -> dict[str, Any] | None:  # noqa: ANN401  a model of the package
@@ -260,13 +364,15 @@ async def log_in(
     probe: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {}}
     accept = {"Accept": "application/json, text/event-stream"}
     try:
-        async with httpx2.AsyncClient(auth=provider, headers=dict(spec.headers)) as http:
+        async with httpx2.AsyncClient(
+            auth=provider, headers=dict(spec.headers), timeout=_REQUEST_SECONDS
+        ) as http:
             response = await http.post(spec.url, json=probe, headers=accept)
     except MudroomError:
         raise
     except Exception as error:
         raise LoginNeeded(
-            f"the login to server {spec.name} failed: {error or type(error).__name__}",
+            f"the login to server {spec.name} failed: {str(error) or type(error).__name__}",
             where=spec.origin,
             remedy=f"Check its address, and whether it runs: mudroom mcp get {spec.name}",
         ) from error

@@ -29,6 +29,8 @@ class StoredLogin(Struct, frozen=True):
         expires_at: seconds since 1970; None if the access token does not expire.
         client: the client as it is registered.
         metadata, resource: what the authorization server and the MCP server publish.
+        lacks_rights: whether a call lacked rights since the last login.
+        needed_scope: those rights as far as the server named them; words with spaces between.
     """
 
     url: str
@@ -38,6 +40,17 @@ class StoredLogin(Struct, frozen=True):
     client: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
     resource: dict[str, Any] | None = None
+    lacks_rights: bool = False
+    needed_scope: str = ""
+
+    def list_secrets(self) -> dict[str, str]:
+        """Return its tokens and the secret of the client, as variables with a secret name."""
+        values = {**(self.tokens or {}), **(self.client or {})}
+        return {
+            f"LOGIN_{name.upper()}": value
+            for name, value in values.items()
+            if name.endswith(("_token", "_secret")) and isinstance(value, str)
+        }
 
 
 class LoginFile:

@@ -12,11 +12,11 @@ import msgspec
 from ...._core.events import AnyEvent, RunFinished
 from ...._core.runs import Reason, Report
 from ....journals.sessions import stream_events
-from ..errors import RequestError
+from ..errors import RequestError, make_wrong_request
 from ..feed import SessionFeed
 from ..hosted_session import HostedSession, ServerParts
 from ..hosted_sessions import HostedSessions
-from ..records.inputs import Input
+from ..records.inputs import Input, InputResult
 from ..records.sessions import SessionRecord
 from .run_text import RunText
 
@@ -105,7 +105,8 @@ class PromptFollower:
                 piece = text.add(self._events.popleft())
                 if piece and not self._has_outputs:
                     yield piece
-            is_working = host is not None and host.current == self._item.number
+            is_here = host is not None and self._hosts.find(self._record.id) is host
+            is_working = is_here and host is not None and host.current == self._item.number
             if not is_working and await self._has_ended():
                 return
             if self._closing.is_set():
@@ -125,7 +126,7 @@ class PromptFollower:
         if item.state != "done":
             return False
         if item.result.error:
-            raise make_failure(item.result.reason, item.result.error)
+            raise convert_result(item.result)
         self._report = await read_report(self._parts, self._record.id, item.result.run)
         check_report(self._report)
         return True
@@ -148,6 +149,13 @@ def check_report(report: Report[Any]) -> None:
     if report.reason is Reason.GOAL or (report.reason in _CUT and report.text):
         return
     raise make_failure(report.reason.value, report.error or f"the run ended: {report.reason}")
+
+
+def convert_result(result: InputResult) -> RequestError:
+    """Return the error for a prompt that could not be used."""
+    if result.is_wrong:
+        return make_wrong_request(result.error)
+    return make_failure(result.reason, result.error)
 
 
 def make_failure(reason: str, message: str) -> RequestError:

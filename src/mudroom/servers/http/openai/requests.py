@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta, Struct
 
 from ....errors import quote_value
-from ..bodies import NewSession, Text, check_prompt, parse_body
+from ..bodies import (
+    ImagePart,
+    NewSession,
+    PromptBody,
+    Text,
+    TextPart,
+    check_prompt,
+    parse_body,
+)
 from ..errors import make_wrong_request
 
 _ROLES = ("system", "developer", "user", "assistant")
 _TEXT_PARTS = ("text", "input_text", "output_text")
+_IMAGE_PARTS = ("image_url", "input_image")
 _REFUSED = {
     "tools": "The agent has its own tools.",
     "functions": "The agent has its own tools.",
@@ -61,7 +71,7 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """
 
     agent: str
-    prompt: str
+    prompt: PromptBody
     outputs: dict[str, Any] | None
     unused: tuple[str, ...]
 
@@ -74,7 +84,7 @@ def parse_chat(data: bytes) -> tuple[ChatRequest, Wanted]:
     """Return a request for /v1/chat/completions. Raises RequestError."""
     request = parse_body(ChatRequest, data)
     unused = list_unused(data, ChatRequest)
-    prompt = join_messages(request.messages, "messages")
+    prompt = join_pieces(list_pieces(request.messages, "messages"))
     return request, make_wanted(request.model, prompt, request.response_format, unused)
 
 
@@ -82,15 +92,17 @@ def parse_response(data: bytes) -> tuple[ResponseRequest, Wanted]:
     """Return a request for /v1/responses. Raises RequestError."""
     request = parse_body(ResponseRequest, data)
     unused = list_unused(data, ResponseRequest)
-    text = request.input
-    prompt = text if isinstance(text, str) else join_messages(text, "input")
+    given = request.input
+    is_text = isinstance(given, str)
+    pieces: list[str | ImagePart] = [given] if is_text else list_pieces(given, "input")
     if request.instructions:
-        prompt = f"{request.instructions}\n\n{prompt}"
+        pieces.insert(0, request.instructions)
+    prompt = join_pieces(pieces)
     form = (request.text or {}).get("format")
     return request, make_wanted(request.model, prompt, form, unused)
 
 
-def make_wanted(agent: str, prompt: str, form: object, unused: tuple[str, ...]) -> Wanted:
+def make_wanted(agent: str, prompt: PromptBody, form: object, unused: tuple[str, ...]) -> Wanted:
     """Return a request, checked. Raises RequestError."""
     outputs = find_schema(form)
     check_prompt(prompt, outputs)
@@ -107,18 +119,41 @@ def list_unused(data: bytes, kind: type[Struct]) -> tuple[str, ...]:
     return tuple(sorted(name for name in fields if name not in known and name.isprintable()))
 
 
-def join_messages(messages: list[dict[str, Any]], field: str) -> str:
-    """Return messages as one prompt. Raises RequestError.
+def list_pieces(messages: list[dict[str, Any]], field: str) -> list[str | ImagePart]:
+    """Return the texts and images of messages as those of one prompt. Raises RequestError.
 
     A single message is the prompt itself. In a longer conversation, each has its role before it.
     """
-    texts = [(get_role(message, field), join_parts(message, field)) for message in messages]
-    if not any(role == "user" for role, _ in texts):
+    parts = [(get_role(message, field), list_parts(message, field)) for message in messages]
+    if not any(role == "user" for role, _ in parts):
         raise make_wrong_request("there is no message of the user", field)
-    if not any(role == "assistant" for role, _ in texts):
-        return "\n\n".join(text for _, text in texts)
-    shown = [f"{role}: {text}" for role, text in texts[:-1]]
-    return "\n\n".join(["The conversation so far:", *shown, "Now answer this:", texts[-1][1]])
+    if not any(role == "assistant" for role, _ in parts):
+        return [piece for _, pieces in parts for piece in pieces]
+    shown = [piece for role, pieces in parts[:-1] for piece in add_role(role, pieces)]
+    return ["The conversation so far:", *shown, "Now answer this:", *parts[-1][1]]
+
+
+def add_role(role: str, pieces: list[str | ImagePart]) -> list[str | ImagePart]:
+    """Return the pieces of a message with its role before them."""
+    first = pieces[0] if pieces else ""
+    if isinstance(first, str):
+        return [f"{role}: {first}", *pieces[1:]]
+    return [f"{role}:", *pieces]
+
+
+def join_pieces(pieces: list[str | ImagePart]) -> PromptBody:
+    """Return one text, or with images a list of parts."""
+    joined: list[TextPart | ImagePart] = []
+    for piece in pieces:
+        if isinstance(piece, ImagePart):
+            joined.append(piece)
+        elif joined and isinstance(joined[-1], TextPart):
+            joined[-1] = TextPart(f"{joined[-1].text}\n\n{piece}")
+        else:
+            joined.append(TextPart(piece))
+    if len(joined) == 1 and isinstance(joined[0], TextPart):
+        return joined[0].text
+    return joined
 
 
 def get_role(message: dict[str, Any], field: str) -> str:
@@ -130,21 +165,41 @@ def get_role(message: dict[str, Any], field: str) -> str:
     return role
 
 
-def join_parts(message: dict[str, Any], field: str) -> str:
-    """Return the text of a message. Raises RequestError."""
+def list_parts(message: dict[str, Any], field: str) -> list[str | ImagePart]:
+    """Return the texts and images of a message. Raises RequestError."""
     content = message.get("content")
     if isinstance(content, str):
-        return content
+        return [content]
     if not isinstance(content, list):
         raise make_wrong_request("a message has no content", field)
-    texts: list[str] = []
+    pieces: list[str | ImagePart] = []
     for part in cast("list[Any]", content):
         fields = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         text = fields.get("text")
-        if fields.get("type") not in _TEXT_PARTS or not isinstance(text, str):
-            raise make_wrong_request("a message has a part that is no text", field)
-        texts.append(text)
-    return "\n\n".join(texts)
+        if fields.get("type") in _IMAGE_PARTS:
+            pieces.append(parse_image_part(fields, field))
+        elif fields.get("type") in _TEXT_PARTS and isinstance(text, str):
+            pieces.append(text)
+        else:
+            raise make_wrong_request("a message has a part that is no text and no image", field)
+    return pieces
+
+
+def parse_image_part(fields: dict[str, Any], field: str) -> ImagePart:
+    """Return the image of a part of a message. Raises RequestError."""
+    source = fields.get("image_url")
+    url = cast("dict[str, Any]", source).get("url") if isinstance(source, dict) else source
+    start, comma, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    if not (comma and start.startswith("data:") and start.endswith(";base64")):
+        raise make_wrong_request(
+            "an image is no data URL. Send it as data:image/png;base64,...: the server fetches no "
+            "addresses",
+            field,
+        )
+    try:
+        return ImagePart(b64decode(data, validate=True))
+    except ValueError:
+        raise make_wrong_request("an image is not in base64", field) from None
 
 
 def find_schema(form: object) -> dict[str, Any] | None:

@@ -9,16 +9,16 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ..bodies import UserMessage
+from ..bodies import DEFAULT_AGENT, UserMessage
 from ..errors import RequestError, make_not_found, make_wrong_request
 from ..hosted_session import ServerParts
 from ..hosted_sessions import HostedSessions
 from ..records.inputs import PROMPT, Input
 from ..records.sessions import SessionRecord
 from ..route import Call
-from ..session_routes import DEFAULT_AGENT, SessionRoutes, read_idempotency_key, respond
+from ..session_routes import SessionRoutes, read_idempotency_key, respond
 from .chat import UNUSED_HEADER, send_stream
-from .prompt_follower import PromptFollower, check_report, make_failure, read_report
+from .prompt_follower import PromptFollower, check_report, convert_result, read_report
 from .requests import ResponseRequest, Wanted, parse_response
 from .response_object import (
     ResponseEvents,
@@ -87,7 +87,7 @@ class ResponseRoutes:
         result = item.result
         try:
             if result.error:
-                raise make_failure(result.reason, result.error)
+                raise convert_result(result)
             report = await read_report(self._parts, record.id, result.run)
             check_report(report)
         except RequestError as error:

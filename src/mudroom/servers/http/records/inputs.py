@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...._core.json_values import get_decoder
 from .state_file import StateFile
@@ -15,6 +17,10 @@ from .state_file import StateFile
 State = Literal["waiting", "working", "done"]
 _COLUMNS = "number, session, key, digest, type, body, state, runs_before, result"
 PROMPT = "user.message"
+BATCH = "batch"
+"""Type of the one event of a batch: its session runs the lines."""
+WORK_TYPES = (PROMPT, BATCH)
+"""Types of events that start runs."""
 
 
 class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -25,12 +31,16 @@ class InputResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
         reason: why the run ended; "" without a run.
         is_applied: of an event that is no prompt: false if there was nothing to act on.
         error: why it could not be used, "" if it was.
+        is_wrong: true if another prompt must be sent, such as one without an image.
+        ended: when this was noted, seconds since 1970; 0 before.
     """
 
     run: str = ""
     reason: str = ""
     is_applied: bool | None = None
     error: str = ""
+    is_wrong: bool = False
+    ended: float = 0.0
 
 
 class Input(Struct, frozen=True, kw_only=True):
@@ -64,18 +74,13 @@ class InputRecords:
         self, session: str, key: str, digest: bytes, type: str, body: dict[str, Any]
     ) -> tuple[Input, bool]:
         """Store an event unless one has the key; return it, and whether it is new."""
-        text = msgspec.json.encode(body).decode()
 
         def insert(connection: sqlite3.Connection) -> tuple[tuple[Any, ...], bool]:
-            cursor = connection.execute(
-                "INSERT OR IGNORE INTO inputs (session, key, digest, type, body, state)"
-                " VALUES (?, ?, ?, ?, ?, 'waiting')",
-                (session, key, digest, type, text),
-            )
+            is_new = insert_input(connection, session, key, digest, type, body)
             row = connection.execute(
                 f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND key = ?", (session, key)
             ).fetchone()
-            return row, cursor.rowcount == 1
+            return row, is_new
 
         row, is_new = await self._state.run(insert)
         return _make_input(row), is_new
@@ -102,12 +107,12 @@ class InputRecords:
         return [session for (session,) in rows]
 
     async def count_waiting(self, owner: str) -> int:
-        """Return the number of prompts of an owner that are not done."""
+        """Return the number of prompts and batches of an owner that are not done."""
         row = await self._state.read(
             lambda connection: connection.execute(
                 "SELECT count(*) FROM inputs JOIN sessions ON sessions.id = inputs.session"
-                " WHERE owner = ? AND state <> 'done' AND type = ?",
-                (owner, PROMPT),
+                " WHERE owner = ? AND state <> 'done' AND type IN (?, ?)",
+                (owner, *WORK_TYPES),
             ).fetchone()
         )
         return row[0]
@@ -122,12 +127,12 @@ class InputRecords:
         return _make_input(row) if row else None
 
     async def find_last_prompt(self, session: str) -> Input | None:
-        """Return the last prompt of a session, None if there is none."""
+        """Return the last prompt or the batch of a session, None if there is none."""
         row = await self._state.read(
             lambda connection: connection.execute(
-                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type = ?"
+                f"SELECT {_COLUMNS} FROM inputs WHERE session = ? AND type IN (?, ?)"
                 " ORDER BY number DESC LIMIT 1",
-                (session, PROMPT),
+                (session, *WORK_TYPES),
             ).fetchone()
         )
         return _make_input(row) if row else None
@@ -143,12 +148,29 @@ class InputRecords:
 
     async def finish(self, number: int, result: InputResult) -> None:
         """Note what became of an event."""
-        text = msgspec.json.encode(result).decode()
+        text = msgspec.json.encode(replace(result, ended=time.time())).decode()
         await self._state.run(
             lambda connection: connection.execute(
                 "UPDATE inputs SET state = 'done', result = ? WHERE number = ?", (text, number)
             )
         )
+
+
+def insert_input(
+    connection: sqlite3.Connection,
+    session: str,
+    key: str,
+    digest: bytes,
+    type: str,
+    body: dict[str, Any],
+) -> bool:
+    """Store an event unless one has the key; return whether it is new."""
+    cursor = connection.execute(
+        "INSERT OR IGNORE INTO inputs (session, key, digest, type, body, state)"
+        " VALUES (?, ?, ?, ?, ?, 'waiting')",
+        (session, key, digest, type, msgspec.json.encode(body).decode()),
+    )
+    return cursor.rowcount == 1
 
 
 def _make_input(row: tuple[Any, ...]) -> Input:

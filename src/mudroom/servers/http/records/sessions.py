@@ -13,7 +13,7 @@ from ...._core.budgets import Budget
 from ...._core.json_values import get_decoder
 from .state_file import StateFile
 
-_COLUMNS = "number, id, owner, digest, body, created, usd, tokens"
+_COLUMNS = "number, id, owner, digest, body, created, usd, tokens, asking"
 
 
 class SessionChoices(Struct, frozen=True, kw_only=True):
@@ -24,6 +24,7 @@ class SessionChoices(Struct, frozen=True, kw_only=True):
         mode: permission mode, "" for that of the server.
         budget: limits of each prompt; each can only lower a limit of the server.
         usd_per_day, tokens_per_day: limits of the token that created it.
+        is_batch: true for the session of a batch.
     """
 
     agent: str = ""
@@ -32,6 +33,7 @@ class SessionChoices(Struct, frozen=True, kw_only=True):
     budget: Budget = Budget()
     usd_per_day: float | None = None
     tokens_per_day: int | None = None
+    is_batch: bool = False
 
 
 class SessionRecord(Struct, frozen=True, kw_only=True):
@@ -41,6 +43,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
         number: place in the list of all sessions.
         digest: of the request that created it.
         usd, tokens: amounts that its runs have spent.
+        asking: JSON of the questions of the process at work, "" for none.
     """
 
     number: int
@@ -51,6 +54,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     created: float
     usd: float = 0.0
     tokens: int = 0
+    asking: str = ""
 
 
 class SessionRecords:
@@ -63,18 +67,9 @@ class SessionRecords:
         self, id: str, owner: str, digest: bytes, choices: SessionChoices
     ) -> tuple[SessionRecord, bool]:
         """Store a session unless one has the id; return it, and whether it is new."""
-        body = msgspec.json.encode(choices).decode()
-
-        def insert(connection: sqlite3.Connection) -> bool:
-            values = (id, owner, digest, body, time.time())
-            cursor = connection.execute(
-                "INSERT OR IGNORE INTO sessions (id, owner, digest, body, created)"
-                " VALUES (?, ?, ?, ?, ?)",
-                values,
-            )
-            return cursor.rowcount == 1
-
-        is_new = await self._state.run(insert)
+        is_new = await self._state.run(
+            lambda connection: insert_session(connection, id, owner, digest, choices)
+        )
         record = await self.read(id)
         assert record
         return record, is_new
@@ -108,18 +103,39 @@ class SessionRecords:
         )
         return [_make_record(row) for row in rows]
 
+    async def note_questions(self, id: str, asking: str) -> None:
+        """Note the open questions of a session. `asking`: JSON, "" for none."""
+        await self._state.run(
+            lambda connection: connection.execute(
+                "UPDATE sessions SET asking = ? WHERE id = ?", (asking, id)
+            )
+        )
+
     async def delete(self, id: str) -> None:
-        """Remove a session and its inputs."""
+        """Remove a session, its inputs and its batch."""
 
         def remove(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM sessions WHERE id = ?", (id,))
             connection.execute("DELETE FROM inputs WHERE session = ?", (id,))
+            connection.execute("DELETE FROM batches WHERE session = ?", (id,))
 
         await self._state.run(remove)
 
 
-def _make_record(row: tuple[int, str, str, bytes, str, float, float, int]) -> SessionRecord:
-    number, session, owner, digest, body, created, usd, tokens = row
+def insert_session(
+    connection: sqlite3.Connection, id: str, owner: str, digest: bytes, choices: SessionChoices
+) -> bool:
+    """Store a session unless one has the id; return whether it is new."""
+    body = msgspec.json.encode(choices).decode()
+    cursor = connection.execute(
+        "INSERT OR IGNORE INTO sessions (id, owner, digest, body, created) VALUES (?, ?, ?, ?, ?)",
+        (id, owner, digest, body, time.time()),
+    )
+    return cursor.rowcount == 1
+
+
+def _make_record(row: tuple[int, str, str, bytes, str, float, float, int, str]) -> SessionRecord:
+    number, session, owner, digest, body, created, usd, tokens, asking = row
     return SessionRecord(
         number=number,
         id=session,
@@ -129,4 +145,5 @@ def _make_record(row: tuple[int, str, str, bytes, str, float, float, int]) -> Se
         created=created,
         usd=usd,
         tokens=tokens,
+        asking=asking,
     )

@@ -16,7 +16,7 @@ from ....errors import MudroomError
 _T = TypeVar("_T")
 
 FILE_NAME = "serve.sqlite3"
-_VERSION = 1
+_VERSION = 3
 _BUSY_SECONDS = 10.0
 """Seconds that a change waits for another process."""
 
@@ -43,6 +43,26 @@ CREATE TABLE spending (
     PRIMARY KEY (owner, day)
 ) STRICT;
 """
+_BATCH_TABLES = """
+CREATE TABLE files (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
+    name TEXT NOT NULL, purpose TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL
+) STRICT;
+CREATE INDEX files_of_owner ON files (owner, number);
+CREATE TABLE batches (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
+    digest BLOB NOT NULL, body TEXT NOT NULL, progress TEXT NOT NULL DEFAULT '{}',
+    created REAL NOT NULL, cancelled REAL NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX batches_of_owner ON batches (owner, number);
+"""
+_ASKING_COLUMN = "ALTER TABLE sessions ADD COLUMN asking TEXT NOT NULL DEFAULT ''"
+_CHANGES = (_TABLES, _BATCH_TABLES, _ASKING_COLUMN)
+"""What each version adds."""
+
+
+class StateError(MudroomError):
+    """The file cannot be read or written now. The same work may work later."""
 
 
 class StateFile:
@@ -51,7 +71,7 @@ class StateFile:
     Arguments:
         home: mudroom's state folder.
 
-    Raises MudroomError if the file cannot be used.
+    Raises StateError if the file cannot be used, MudroomError for one of a newer version.
     """
 
     def __init__(self, home: str) -> None:
@@ -65,13 +85,13 @@ class StateFile:
     async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a function in a transaction, which is durable when this returns.
 
-        Raises MudroomError.
+        Raises StateError.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self.run_now, work)
 
     def run_now(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run a function in a transaction, and block. Raises MudroomError."""
+        """Run a function in a transaction, and block. Raises StateError."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -86,11 +106,11 @@ class StateFile:
         return value
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run a function that changes nothing. Raises MudroomError."""
+        """Run a function that changes nothing. Raises StateError."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.read_now, work)
 
     def read_now(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run a function that changes nothing, and block. Raises MudroomError."""
+        """Run a function that changes nothing, and block. Raises StateError."""
         try:
             return work(self._connection)
         except sqlite3.Error as error:
@@ -135,12 +155,10 @@ class StateFile:
                 where=str(self.path),
                 remedy="Update mudroom.",
             )
-        if version == 0:
-            for statement in filter(str.strip, _TABLES.split(";")):
+        for change in _CHANGES[version:]:
+            for statement in filter(str.strip, change.split(";")):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {_VERSION}")
+        connection.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def _make_error(self, error: Exception) -> MudroomError:
-        return MudroomError(
-            f"the state of the server cannot be used: {error}", where=str(self.path)
-        )
+    def _make_error(self, error: Exception) -> StateError:
+        return StateError(f"the state of the server cannot be used: {error}", where=str(self.path))

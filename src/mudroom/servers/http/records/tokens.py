@@ -63,7 +63,7 @@ class TokenRecords:
 
         Raises UsageError for a wrong name of an owner.
         """
-        if not owner.isprintable() or not owner.strip() or len(owner) > 100:
+        if not is_owner_name(owner):
             raise UsageError(
                 f"{quote_value(owner)} is no name of an owner",
                 remedy="Use up to 100 characters in one line.",
@@ -125,6 +125,16 @@ class TokenRecords:
         else:
             self._known[id] = (now, known)
         return known
+
+
+def is_owner_name(text: str) -> bool:
+    """Return whether a text can be the name of an owner."""
+    return text.isprintable() and bool(text.strip()) and len(text) <= 100
+
+
+def is_token(text: str) -> bool:
+    """Return whether a text has the form of a token, which may be removed or wrong."""
+    return text.startswith(f"{_PREFIX}_")
 
 
 def _compute_digest(secret: str) -> bytes:

@@ -1,4 +1,4 @@
-"""FairSlots: places for prompts that work at the same time, shared fairly between owners."""
+"""FairSlots: places for work at the same time, shared fairly between owners."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 class FairSlots:
     """The places of one server process.
 
-    A free place goes to the owner with the fewest working prompts; of several such owners, to the
-    one whose last place is the longest ago. So many prompts of one owner do not delay those of
-    others.
+    Each prompt or task holds one. A free place goes to the owner that holds the fewest; of several
+    such owners, to the one whose last place is the longest ago. So much work of one owner does not
+    delay that of others.
 
     Arguments:
         total: all places. per_owner: places of one owner at most.
@@ -32,12 +32,12 @@ class FairSlots:
 
     @property
     def working(self) -> int:
-        """Number of prompts that work."""
+        """Number of places that are held."""
         return self._working.total()
 
     @property
     def waiting(self) -> int:
-        """Number of prompts that wait."""
+        """Number of places that are waited for."""
         return sum(map(len, self._waiting.values()))
 
     def close(self) -> None:
@@ -45,7 +45,7 @@ class FairSlots:
         self._is_closed = True
 
     async def wait_until_idle(self) -> None:
-        """Wait until no prompt works."""
+        """Wait until no place is held."""
         await self._idle.wait()
 
     @asynccontextmanager

@@ -1,49 +1,51 @@
-"""Environments of runs: their files, their sandbox and their permission policy."""
+"""Environments of runs: their files, their sandbox and their permission policy.
+
+node.py   those of a session on a machine that does not see its folder
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
     ExitStack,
     asynccontextmanager,
-    suppress,
 )
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.agents import WorkspaceKind, WorkspaceSpec
-from ._core.merge_events import Overlap
-from ._core.ports import NO_CHOICE, Environment, MergeChoice, MergePlan, Sandbox, Workspace
-from ._core.runs import Work
-from .errors import UsageError, WorkspaceError
-from .permissions.policy import RulePolicy
-from .permissions.rules import Permissions
-from .tools import make_builtin_tools
+from .._core.agents import WorkspaceKind, WorkspaceSpec
+from .._core.merge_events import Overlap
+from .._core.ports import (
+    NO_CHOICE,
+    Environment,
+    FilesLostError,
+    MergeChoice,
+    MergePlan,
+    Sandbox,
+    SourceFacts,
+    Workspace,
+)
+from .._core.runs import Work
+from .._platform.event_loop import finish_in_thread
+from ..errors import UsageError
+from ..permissions.policy import RulePolicy
+from ..permissions.rules import Permissions
+from ..tools import make_builtin_tools
 
 if TYPE_CHECKING:
-    from .workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
+    from ..workspaces.isolated.workspaces import IsolatedFolder, IsolatedWorkspaces
 
-T = TypeVar("T")
-
-
-def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:
-    """Open a folder as a workspace.
-
-    Arguments:
-        readable: folders outside it. copied_from: see SharedWorkspace.
-    """
-    from .workspaces.shared import SharedWorkspace
-
-    return SharedWorkspace(folder, readable=readable, copied_from=copied_from)
-
+LOST_FILES = (
+    "run {run} changed files on another machine, and they are not here; it began on {machine} with "
+    "the tree {tree}"
+)
 
 OpenIsolated = Callable[[], "IsolatedWorkspaces"]
 """Function that returns the isolated workspaces of a session, always the same object."""
@@ -52,40 +54,15 @@ OpenTree = Callable[[str], AbstractAsyncContextManager[Sandbox]]
 """Function that opens a sandbox with the files of a tree."""
 
 
-def make_isolated_opener(home: str, session: str, folder: str, max_bytes: int) -> OpenIsolated:
-    """Return the function that opens the isolated workspaces of a session on its first call.
+def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:
+    """Open a folder as a workspace.
 
     Arguments:
-        home: mudroom's state folder. folder: the user's folder.
-        max_bytes: disk space that the workspaces may take.
+        readable: folders outside it. copied_from: see SharedWorkspace.
     """
+    from ..workspaces.shared import SharedWorkspace
 
-    _clean_up_isolated(home)
-
-    @cache
-    def open_isolated() -> IsolatedWorkspaces:
-        from .workspaces.isolated.workspaces import IsolatedWorkspaces
-
-        directory = os.path.join(home, "isolated", session)
-        return IsolatedWorkspaces(directory, folder, home, max_bytes)
-
-    return open_isolated
-
-
-@cache
-def _clean_up_isolated(home: str) -> None:
-    """Store and remove the isolated workspaces that killed processes left, in another thread."""
-    folder = os.path.join(home, "isolated")
-    if not os.path.isdir(folder):
-        return
-
-    def clean_up() -> None:
-        from .workspaces.isolated.kept_work import remove_abandoned
-
-        with suppress(WorkspaceError):  # `mudroom doctor` says why they cannot be listed
-            remove_abandoned(home)
-
-    threading.Thread(target=clean_up, name="workspace clean-up", daemon=True).start()
+    return SharedWorkspace(folder, readable=readable, copied_from=copied_from)
 
 
 class FolderView(Struct, frozen=True):
@@ -143,7 +120,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         workspace = workspace or open_workspace(folder, *self.readable, copied_from=original)
         policy = RulePolicy(
             self.permissions,
-            workspace=original if spec.owner else workspace.root,
+            workspace=original if spec.owner or spec.tree else workspace.root,
             user_home=self.user_home,
             tools=make_builtin_tools(),
             tier=lambda: sandbox.tier,
@@ -155,7 +132,7 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     def _open_sandbox(
         self, mode: str, folder: str, notices: list[str], view: FolderView | None
     ) -> Sandbox:
-        from .sandboxes.choose import SandboxRequest, choose_sandbox
+        from ..sandboxes.choose import SandboxRequest, choose_sandbox
 
         request = SandboxRequest(
             workspace=folder,
@@ -178,6 +155,21 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
         return self.open(folder, [], spec=spec, view=FolderView(original))
 
 
+class Opening(Struct, frozen=True):
+    """The opening of the environment of one run.
+
+    Arguments:
+        spec: what the run needs. factory: opens folders with the options of the session.
+        stack: closes what was opened, when the run ends.
+        stop: set when nobody waits for the files any more.
+    """
+
+    spec: WorkspaceSpec
+    factory: EnvironmentFactory
+    stack: ExitStack
+    stop: threading.Event
+
+
 class SessionEnvironments:
     """The port Environments for one session.
 
@@ -187,6 +179,8 @@ class SessionEnvironments:
             only the shared one.
         open_isolated: returns the isolated workspaces; None if the session has none.
     """
+
+    sees_folder = True
 
     def __init__(
         self,
@@ -213,7 +207,7 @@ class SessionEnvironments:
         The copy of a run is removed when the run ends. So are the files of an isolated workspace
         when they are stored. Raises WorkspaceError if files cannot be made.
         """
-        if spec.kind is WorkspaceKind.SHARED:
+        if spec.kind is WorkspaceKind.SHARED or (spec.is_snapshot and self.sees_folder):
             yield self.shared
             return
         if self._factory is None:
@@ -221,62 +215,57 @@ class SessionEnvironments:
                 "this session cannot copy its folder",
                 remedy="Use an agent that works in the shared folder.",
             )
-        stack = ExitStack()
-        stop = threading.Event()
+        opening = Opening(spec, self._factory, ExitStack(), threading.Event())
         try:
-            prepare = asyncio.to_thread(self._prepare, spec, self._factory, stack, stop)
-            yield await _finish_in_thread(prepare, stop)
+            prepare = asyncio.to_thread(self._prepare, opening)
+            yield await finish_in_thread(prepare, opening.stop)
         finally:
-            await asyncio.to_thread(stack.close)
+            await asyncio.to_thread(opening.stack.close)
 
-    def _prepare(
-        self,
-        spec: WorkspaceSpec,
-        factory: EnvironmentFactory,
-        stack: ExitStack,
-        stop: threading.Event,
-    ) -> Environment:
+    def _prepare(self, opening: Opening) -> Environment:
         """Make the files of a run if the spec asks for new ones, and open the environment."""
-        if spec.owner:
-            environment = self._open_isolated(spec, factory, stack)
-        else:
-            environment = self._open_copy(spec, factory, stack, stop)
-        stack.callback(environment.sandbox.close)
+        is_isolated = bool(opening.spec.owner)
+        environment = self._open_isolated(opening) if is_isolated else self._open_copy(opening)
+        opening.stack.callback(environment.sandbox.close)
         return environment
 
-    def _open_copy(
-        self,
-        spec: WorkspaceSpec,
-        factory: EnvironmentFactory,
-        stack: ExitStack,
-        stop: threading.Event,
-    ) -> Environment:
+    def _open_copy(self, opening: Opening) -> Environment:
+        spec = opening.spec
         folder = spec.root
         missing = ""
         shared = self.shared.workspace
         if spec.kind is WorkspaceKind.COPY:
-            from .workspaces.copy import make_temporary_copy
+            from ..workspaces.copy import make_temporary_copy
 
             source = open_workspace(spec.root) if spec.root else shared
-            folder, missing = stack.enter_context(make_temporary_copy(source, stop))
-        return replace(factory.open_copy(folder, shared.root), missing=missing)
+            copy = make_temporary_copy(source, opening.stop)
+            folder, missing = opening.stack.enter_context(copy)
+        return replace(opening.factory.open_copy(folder, self.original), missing=missing)
 
-    def _open_isolated(
-        self, spec: WorkspaceSpec, factory: EnvironmentFactory, stack: ExitStack
-    ) -> Environment:
+    def _open_isolated(self, opening: Opening) -> Environment:
+        spec = opening.spec
         if self._open_workspaces is None:
             raise UsageError(
                 "this session cannot isolate a run",
                 remedy="Use an agent that works in the shared folder.",
             )
         workspaces = self._open_workspaces()
+        if spec.has_changes and not workspaces.has_files(spec.owner):
+            raise FilesLostError(
+                LOST_FILES.format(run=spec.owner, machine=spec.machine, tree=spec.tree)
+            )
         start = (spec.base, spec.tree) if spec.tree else None
         folder = workspaces.open(
             spec.owner, spec.parent, start=start, same_path=self._has_same_path
         )
         if spec.kind is WorkspaceKind.ISOLATED:
-            stack.callback(workspaces.remove_if_stored, spec.owner)
-        return self._add_isolation(self._open_folder(folder, factory))
+            opening.stack.callback(workspaces.remove_if_stored, spec.owner)
+        return self._add_isolation(self._open_folder(folder, opening.factory))
+
+    @property
+    def original(self) -> str:
+        """Absolute path of the folder of the session; folders of its runs stand for it."""
+        return self.shared.workspace.root
 
     @property
     def _has_same_path(self) -> bool:
@@ -285,12 +274,16 @@ class SessionEnvironments:
 
     def _open_folder(self, folder: IsolatedFolder, factory: EnvironmentFactory) -> Environment:
         """Open a folder that stands for that of the session."""
-        original = self.shared.workspace.root
-        shown_at = original if self._has_same_path else ""
-        place = folder.files.folder
-        spec = WorkspaceSpec(WorkspaceKind.FOLDER, place, folder.run_id)
-        view = FolderView(original, shown_at, folder.read_only)
-        environment = factory.open(place, [], spec=spec, view=view)
+        spec = WorkspaceSpec(WorkspaceKind.FOLDER, folder.files.folder, folder.run_id)
+        return self._open_as(spec, folder, factory)
+
+    def _open_as(
+        self, spec: WorkspaceSpec, folder: IsolatedFolder, factory: EnvironmentFactory
+    ) -> Environment:
+        """Open a folder that stands for that of the session. `spec`: of runs that share it."""
+        shown_at = self.original if self._has_same_path else ""
+        view = FolderView(self.original, shown_at, folder.read_only)
+        environment = factory.open(folder.files.folder, [], spec=spec, view=view)
         return replace(environment, missing=", ".join(folder.missing), folder=shown_at)
 
     @asynccontextmanager
@@ -299,7 +292,7 @@ class SessionEnvironments:
         stack = ExitStack()
         try:
             prepare = asyncio.to_thread(self._prepare_tree, tree, stack)
-            yield await _finish_in_thread(prepare, threading.Event())
+            yield await finish_in_thread(prepare, threading.Event())
         finally:
             await asyncio.to_thread(stack.close)
 
@@ -341,6 +334,24 @@ class IsolatedFiles:
         """Store the present files; return the id of their tree."""
         return self._open_workspaces().store_present(self._owner).tree
 
+    def leave_out(self, tree: str, is_hidden: Callable[[str], bool]) -> str:
+        """Return a tree without some files."""
+        return self._open_workspaces().leave_out(tree, is_hidden)
+
+    def describe_source(self) -> SourceFacts:
+        """Return the facts about the folder of the session."""
+        from ..workspaces.isolated.received_store import describe_source
+
+        return describe_source(self._open_workspaces().store)
+
+    def pack_trees(self, trees: Sequence[str], known: Sequence[str], path: str) -> None:
+        """Write a file with which trees travel to another machine."""
+        self._open_workspaces().store.pack_trees(trees, known, path)
+
+    def add_work(self, run_id: str, work: Work, path: str) -> None:
+        """Store work that another machine sent."""
+        self._open_workspaces().add_work(run_id, work, path)
+
     def find_work(self, run_id: str) -> Work | None:
         """Return the stored work of a run."""
         return self._open_workspaces().find_stored(run_id)
@@ -376,23 +387,10 @@ class IsolatedFiles:
         self, works: Mapping[str, Work], conflicts: Mapping[str, str]
     ) -> Sequence[Overlap]:
         """Return the files that at least two runs changed."""
-        from .workspaces.isolated.overlap import find_overlaps
+        from ..workspaces.isolated.overlap import find_overlaps
 
         return find_overlaps(self._open_workspaces().store, works, conflicts)
 
     def find_id(self, data: bytes) -> str:
         """Return the id of a content."""
         return self._open_workspaces().find_id(data)
-
-
-async def _finish_in_thread(work: Coroutine[Any, Any, T], stop: threading.Event) -> T:
-    """Wait for work in a thread. When cancelled, stop the work and wait for the thread to end."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        stop.set()
-        await asyncio.wait((task,))
-        if not task.cancelled():
-            task.exception()  # read it, or asyncio logs it as never retrieved
-        raise

@@ -1,0 +1,99 @@
+"""One measured session: `python -m benchmarks.fleet_subject local|ray URL FOLDER PROMPT`.
+
+It prints its cost as JSON. `main` has the CPU seconds of the thread with the event loop, `cpu`
+those of the session's process, `driver` those of the process that is connected to Ray, and
+`workers` those of the worker processes. `peak` and the like are in KiB. `lag` is as in
+`benchmarks.crowd_subject`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.crowd_subject import LagSampler, find_percentile
+from mudroom import Session
+from mudroom._platform.garbage_collector import collect_garbage_less_often
+from mudroom.workers.remote.worker import RemoteWorker
+
+_ACTORS = 2
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def _read_cpu_time(pids: Sequence[int]) -> float:
+    """Return the CPU seconds of processes."""
+    ticks = 0
+    for pid in pids:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICKS
+
+
+def _read_peak(pids: Sequence[int]) -> float:
+    """Return the highest memory of processes, in KiB each, added."""
+    lines = [
+        line
+        for pid in pids
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+        if line.startswith("VmHWM:")
+    ]
+    return sum(float(line.split()[1]) for line in lines)
+
+
+def _list_driver() -> list[int]:
+    """Return the child processes of this process."""
+    pid = os.getpid()
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _list_workers(session: Session) -> Sequence[int]:
+    worker = session._require_open().resources.worker  # pyright: ignore[reportPrivateUsage]
+    return worker.pids if isinstance(worker, RemoteWorker) else ()
+
+
+async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, object]:
+    children, turns = (int(part) for part in prompt.split(":")[3:5])
+    os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}
+    sampler = LagSampler()
+    gc.callbacks.append(sampler.observe_collection)
+    async with Session(
+        model="anthropic:bench",
+        cwd=folder,
+        child_turns=turns + 2,
+        max_children=children,
+        worker=f"ray:{_ACTORS}" if which == "ray" else "local",
+    ) as session:
+        workers, driver = _list_workers(session), _list_driver() if which == "ray" else []
+        far = {"driver": _read_cpu_time(driver), "workers": _read_cpu_time(workers)}
+        near = {"main": time.thread_time(), "cpu": time.process_time()}
+        wall = time.perf_counter()
+        sampling = asyncio.create_task(sampler.sample())
+        report = await session.run(prompt)
+        wall = time.perf_counter() - wall
+        sampling.cancel()
+        return {
+            "wall": wall,
+            "main": time.thread_time() - near["main"],
+            "cpu": time.process_time() - near["cpu"],
+            "driver": _read_cpu_time(driver) - far["driver"],
+            "workers": _read_cpu_time(workers) - far["workers"],
+            "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            "driver_peak": _read_peak(driver),
+            "workers_peak": _read_peak(workers),
+            "lag": find_percentile(sampler.lags),
+            "text": report.text,
+        }
+
+
+if __name__ == "__main__":
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    collect_garbage_less_often()
+    print(json.dumps(asyncio.run(_measure(*sys.argv[1:]))))

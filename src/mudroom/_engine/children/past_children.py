@@ -1,0 +1,67 @@
+"""Ends of children that an earlier process left unfinished and that did not continue."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from ..._core.agents import WorkspaceSpec
+from ..._core.events import RunFinished, RunResumed, RunStarted
+from ..._core.run_ids import find_parent_id
+from ..phase import RunControl
+from ..recorded_conversations import find_report
+from ..resume import restore_run
+from ..run_context import RunContext
+
+
+async def end_past_children(
+    run: RunContext, finish: Callable[[RunContext], Awaitable[object]]
+) -> None:
+    """End each such child of a run that is stopped (S10). What it spent is charged.
+
+    A run that is stopped right after it is resumed has not continued its children.
+
+    Arguments:
+        finish: ends a run that was cancelled.
+    """
+    past = run.services.past_events
+    unfinished = [
+        each
+        for each in past.walk_below(run.run_id)
+        if find_parent_id(each) == run.run_id and not find_report(past[each])
+    ]
+    if not unfinished:
+        return
+    ends = run.services.journal.read(types=(RunFinished,))
+    ended = {event.run async for event in ends}
+    for child in unfinished:
+        if child not in ended:
+            await _end_child(run, child, finish)
+
+
+async def _end_child(
+    run: RunContext, child: str, finish: Callable[[RunContext], Awaitable[object]]
+) -> None:
+    services = run.services
+    events = services.past_events[child]
+    first = events[0]
+    if not isinstance(first, RunStarted):
+        return
+    # It does nothing any more, and has no files of its own to store.
+    brief = replace(first.brief, workspace=WorkspaceSpec())
+    control = RunControl()
+    control.cancel(run.control.stop_reason)
+    grant = services.meters.open(child, brief.budget, run.meter)
+    try:
+        meter = services.meters.get(grant)
+        context = RunContext(
+            brief, meter, services, run.background.worker, control, run.environment
+        )
+        await restore_run(context, events)
+        await context.recorder.record(
+            context.recorder.make_event(RunResumed, head=context.describe_head())
+        )
+        await finish(context)
+    finally:
+        services.meters.close(grant)

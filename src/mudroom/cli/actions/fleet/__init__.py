@@ -1,0 +1,1 @@
+"""Actions for the worker processes of running sessions."""

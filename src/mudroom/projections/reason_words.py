@@ -1,0 +1,36 @@
+"""Words for the reasons why runs ended. All screens use them; machine formats have the names."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .._core.runs import Reason
+
+
+class ReasonWords(NamedTuple):
+    """Words for one reason.
+
+    Arguments:
+        outcome: stands alone, as in a list.
+        predicate: stands after the name of a run.
+    """
+
+    outcome: str
+    predicate: str
+
+
+REASON_WORDS = {
+    Reason.GOAL: ReasonWords("done", "reached its goal"),
+    Reason.ERROR: ReasonWords("failed", "failed"),
+    Reason.TIMEOUT: ReasonWords("time limit", "reached its time limit"),
+    Reason.MAX_TURNS: ReasonWords("turn limit", "reached its turn limit"),
+    Reason.BUDGET: ReasonWords("budget limit", "reached its budget limit"),
+    Reason.CANCELLED: ReasonWords("stopped", "was stopped"),
+    Reason.LOOP: ReasonWords("repeated itself", "repeated itself and was stopped"),
+    Reason.LOST: ReasonWords("lost", "was lost"),
+}
+
+
+def describe_reason(reason: str) -> str:
+    """Return the words for a reason, or its name if it is one of a newer version."""
+    return REASON_WORDS[Reason(reason)].outcome if reason in REASON_WORDS else reason

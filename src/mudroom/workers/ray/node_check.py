@@ -1,0 +1,94 @@
+"""Check of a node: its versions, the files that it sees, and the tools that it can import."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from ..._platform.private_files import make_private_folder, write_private_file
+from ...errors import UsageError
+from .driver_messages import Hello
+
+
+class NodeRequirements(Struct, frozen=True):
+    """What each node must have.
+
+    Arguments:
+        folders: that the node must see; a file in each of them proves it.
+        import_path: folders in which modules of the caller are found.
+        tools: tools of the caller that the node must be able to import: "module:name".
+        files_travel: false if the node must see the folders, because files cannot be sent to it.
+    """
+
+    folders: Sequence[str] = ()
+    import_path: Sequence[str] = ()
+    tools: Sequence[str] = ()
+    files_travel: bool = False
+
+
+def check_node(hello: Hello, code: str, *, files_travel: bool = False) -> None:
+    """Raise UsageError if a node has other versions, or does not see the files.
+
+    Arguments:
+        files_travel: see NodeRequirements.
+    """
+    python = platform.python_version()
+    if hello.code != code or _get_minor(hello.python) != _get_minor(python):
+        raise UsageError(
+            f"the node {hello.host} has mudroom {hello.code} and Python {hello.python}; here are "
+            f"{code} and Python {python}",
+            where="worker",
+            remedy="Install the same version of mudroom and Python on all nodes.",
+        )
+    if hello.unseen and not files_travel:
+        folders = ", ".join(os.path.dirname(path) for path in hello.unseen)
+        raise UsageError(
+            f"the node {hello.host} does not see {folders} of this machine",
+            where="worker",
+            remedy="Mount it at the same path on all nodes, install git here, or use "
+            'worker="process".',
+        )
+    if hello.unloaded:
+        raise UsageError(
+            f"the node {hello.host} cannot import tools: {'; '.join(hello.unloaded)}",
+            where="tools",
+            remedy="Install the module on all nodes, or give the tool as an object.",
+        )
+
+
+def _get_minor(version: str) -> str:
+    """Return the version without its last number."""
+    return version.rpartition(".")[0]
+
+
+def write_nonces(folders: Sequence[str]) -> dict[str, str]:
+    """Write a file into each folder and return their texts by path. Raises UsageError."""
+    nonces: dict[str, str] = {}
+    try:
+        for folder in folders:
+            make_private_folder(Path(folder))
+            nonce = secrets.token_hex(16)
+            path = Path(folder, f".mudroom-check-{nonce[:8]}")
+            write_private_file(path, nonce.encode())
+            nonces[str(path)] = nonce
+    except OSError as error:
+        remove_files(nonces)
+        raise UsageError(
+            f"cannot write the file that shows whether the nodes see a folder: {error}",
+            where="worker",
+            remedy='Make the folder writable, or use worker="process".',
+        ) from error
+    return nonces
+
+
+def remove_files(paths: Mapping[str, str]) -> None:
+    """Remove files that may be there."""
+    for path in paths:
+        with suppress(OSError):
+            os.remove(path)

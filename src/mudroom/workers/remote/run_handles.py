@@ -1,0 +1,188 @@
+"""Handles of runs in worker processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ..._core.events import MessageSent
+from ..._core.runs import InboxMessage, Reason, Report
+from ..._engine.session_context import SessionServices
+from ..local import TaskHandle
+from .assigned_run import AssignedRun
+from .messages import Cancel, Detach, SendMessage, StopCommand, WrapUp
+from .worker_handle import WorkerHandle
+
+
+class RemoteRunHandle(TaskHandle):
+    """The port RunHandle for a run in a worker process.
+
+    Attributes:
+        is_ending: the end of the run is recorded here; a request to stop it comes too late.
+    """
+
+    __slots__ = ("_assigned", "_messages", "_process", "_stop_requests", "is_ending")
+
+    def __init__(self, run_id: str, services: SessionServices) -> None:
+        super().__init__(run_id, services)
+        self._process: WorkerHandle | None = None
+        self._assigned: AssignedRun | None = None
+        self._messages: tuple[InboxMessage, ...] = ()
+        self._stop_requests: tuple[WrapUp | Cancel, ...] = ()
+        self.is_ending = False
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True after a request to cancel the run."""
+        return any(isinstance(request, Cancel) for request in self._stop_requests)
+
+    def bind(self, process: WorkerHandle, assigned: AssignedRun) -> None:
+        """Set the process that executes the run, and send it the earlier stop requests."""
+        self._process = process
+        self._assigned = assigned
+        assigned.on_begin = self._repeat_messages
+        for request in self._stop_requests:
+            process.send(request)
+
+    def unbind(self) -> None:
+        """Note that the process was lost: the run waits for another one."""
+        self._process = None
+
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run. Return False if it has not begun or is ending."""
+        if self._process is None or self._assigned is None or self._stop_requests:
+            return False
+        if self._has_ended() or self.run_id not in self._assigned.live:
+            return False
+        self._messages += (message,)
+        self._process.send(SendMessage(self.run_id, message))
+        return True
+
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent."""
+        if self._assigned is None:
+            return False
+        return await self._assigned.wait_until_stored(self.run_id, message_id)
+
+    def _repeat_messages(self) -> None:
+        """Send the messages again that a lost process had not stored."""
+        assert self._process is not None and self._assigned is not None
+        events = self._assigned.recorded.get(self.run_id, [])
+        stored = {event.message.id for event in events if isinstance(event, MessageSent)}
+        for message in self._messages:
+            if message.id not in stored:
+                self._process.send(SendMessage(self.run_id, message))
+
+    def wrap_up(self) -> bool:
+        """Stop the current work and have the run summarise it. Return False if it is ending."""
+        return self._request_stop(WrapUp(self.run_id))
+
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the run and all runs below it. Return False if that is done already."""
+        if not self._request_stop(Cancel(self.run_id, reason)):
+            return False
+        self.stop_reason = reason
+        if self._process is None and self.task is not None:
+            self.task.cancel()  # no process has the run
+        return True
+
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return whose work goes on in the background."""
+        return self._request_for_work(Detach(self.run_id, work_id))
+
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest."""
+        return self._assigned.find_current_call(self.run_id) if self._assigned else None
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run."""
+        return self._request_for_work(StopCommand(self.run_id, work_id))
+
+    def _request_for_work(self, request: Detach | StopCommand) -> bool:
+        if self._process is None or self._has_ended():
+            return False
+        self._process.send(request)
+        return True
+
+    def _has_ended(self) -> bool:
+        return self.is_ending or (self.task is not None and self.task.done())
+
+    def _request_stop(self, request: WrapUp | Cancel) -> bool:
+        """Send a request to stop; nothing may follow a Cancel, and no request is sent twice."""
+        if self._has_ended() or any(
+            isinstance(earlier, Cancel | type(request)) for earlier in self._stop_requests
+        ):
+            return False
+        self._stop_requests += (request,)
+        if self._process is not None:
+            self._process.send(request)
+        return True
+
+
+class DescendantHandle:
+    """Handle of a run whose parent is in a worker process. Only the parent gets the report."""
+
+    def __init__(self, run_id: str, process: WorkerHandle) -> None:
+        self.run_id = run_id
+        self._process = process
+
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run."""
+        return self._send(SendMessage(self.run_id, message))
+
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent."""
+        assigned = self._process.find(self.run_id)
+        if assigned is None:
+            return False
+        return await assigned.wait_until_stored(self.run_id, message_id)
+
+    def wrap_up(self) -> bool:
+        """Stop the current work and have the run summarise it."""
+        return self._send(WrapUp(self.run_id))
+
+    @property
+    def is_interrupted(self) -> bool:
+        """False: only the run of a prompt can be interrupted."""
+        return False
+
+    def interrupt(self) -> bool:
+        """Return False: only the run of a prompt can be interrupted."""
+        return False
+
+    def cancel(self, reason: Reason = Reason.CANCELLED) -> bool:
+        """Stop the run and all runs below it."""
+        return self._send(Cancel(self.run_id, reason))
+
+    def detach(self, work_id: str = "") -> bool:
+        """Have calls of the run return whose work goes on in the background."""
+        return self._send(Detach(self.run_id, work_id))
+
+    def find_current_call(self) -> tuple[str, float] | None:
+        """Return the tool and the seconds of the call that works longest."""
+        assigned = self._process.find(self.run_id)
+        return assigned.find_current_call(self.run_id) if assigned else None
+
+    def stop_command(self, work_id: str) -> bool:
+        """Stop a background command of the run."""
+        return self._send(StopCommand(self.run_id, work_id))
+
+    async def wait(self) -> bool:
+        """Raise RuntimeError, as `report` does."""
+        await self.report()
+        return True
+
+    def release(self) -> None:
+        """Do nothing: the parent waits in the worker process."""
+
+    async def report(self) -> Report[Any]:
+        """Raise RuntimeError: the report goes to the parent run, in the worker process."""
+        raise RuntimeError(f"run {self.run_id} reports to its parent in a worker process")
+
+    def _send(self, message: msgspec.Struct) -> bool:
+        assigned = self._process.find(self.run_id)
+        if assigned is None or self.run_id not in assigned.live:
+            return False
+        self._process.send(message)
+        return True

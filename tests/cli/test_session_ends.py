@@ -1,0 +1,68 @@
+"""Sources and reasons with which sessions at the prompt begin and end, as hooks read them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mudroom.cli.actions.load_settings import load_settings
+from mudroom.cli.actions.session_start import SessionStart, StartOptions
+from mudroom.cli.interactive.plain_ui import PlainUI
+from mudroom.cli.interactive.session_loop import run_sessions
+from mudroom.journals.sessions import open_store
+
+
+async def send_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: bytes, start: SessionStart
+) -> None:
+    """Send lines to the prompt as a user of this folder whose state folder is empty."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    reader, writer = os.pipe()
+    os.write(writer, lines)
+    os.close(writer)
+    settings = load_settings(".", model="offline")
+    with os.fdopen(reader) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        async with PlainUI(settings) as ui:
+            options = StartOptions(settings=settings, cwd=".", quiet=True, start=start)
+            assert await run_sessions(ui, options) == 0
+
+
+async def test_a_change_of_the_mode_before_the_first_prompt_keeps_id_and_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = SessionStart(id="00000000-0000-4000-8000-000000000001", name="the first")
+    await send_lines(tmp_path, monkeypatch, b"/mode plan\n/mode default\nHello.\n", start)
+    assert await open_store(str(tmp_path / "home")).find("the first") == start.id
+    assert (tmp_path / "home" / "sessions" / f"{start.id}.db").exists()
+
+
+async def test_hooks_read_how_each_session_at_the_prompt_begins_and_why_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "events"
+    hook = {"type": "command", "command": f"cat >> {file}; echo >> {file}"}
+    clears = {"type": "command", "command": f"cat >> {tmp_path}/cleared"}
+    starts = [{"hooks": [hook]}, {"matcher": "clear", "hooks": [clears]}]
+    exits = {"type": "command", "command": f"touch {tmp_path}/exited"}
+    groups = [{"hooks": [hook]}, {"matcher": "prompt_input_exit", "hooks": [exits]}]
+    settings_file = tmp_path / "user" / ".claude" / "settings.json"
+    settings_file.parent.mkdir(parents=True)
+    settings_file.write_text(json.dumps({"hooks": {"SessionStart": starts, "SessionEnd": groups}}))
+    lines = b"/mode plan\nHello.\n/mode default\n/clear\nHello.\n"
+    await send_lines(tmp_path, monkeypatch, lines, SessionStart())
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    # Hooks read the beginning of a session with its first prompt: two sessions have none.
+    assert [event.get("source") or event["reason"] for event in events] == [
+        "resume",
+        *("startup", "resume"),
+        "clear",
+        *("clear", "prompt_input_exit"),
+    ]
+    assert (tmp_path / "exited").exists()
+    assert json.loads((tmp_path / "cleared").read_text())["source"] == "clear"

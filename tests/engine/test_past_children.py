@@ -1,0 +1,62 @@
+"""Children of an earlier process whose parent is stopped before they continue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mudroom import Budget, Reason, Session
+from mudroom._core.events import AnyEvent, RunFinished, RunResumed, RunStarted, TurnFinished
+from mudroom._core.messages import Usage
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.ports import Hooks
+from mudroom.replay import replay
+from mudroom.testing import MemoryJournal
+from mudroom.testing.invariants import find_violations
+
+
+class EndHooks(Hooks):
+    """Hooks that keep the ends of runs."""
+
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+
+    async def on_run_end(self, brief: Any, report: Any) -> None:
+        self.ends.append(f"{brief.run_id} {report.reason}")
+
+
+def answer(request: Request) -> Answer:
+    prompt = int(request.prompt.split()[0][1:])
+    if request.turn or prompt == 2:
+        return f"end of {prompt}"
+    return [call("task", prompt=f"D{prompt + 1}", agent="general")]
+
+
+async def test_they_end_before_it_and_their_tokens_are_charged(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"cwd": str(tmp_path), "home": str(tmp_path / "home")}
+    options |= {"sandbox": "off", "prompt_budget": Budget(depth=3)}
+    whole = MemoryJournal()
+    async with Session(model=ScriptedModel(answer), journal=whole, **options) as session:
+        await session.run("D0")
+    kinds = [(type(event), event.run) for event in whole.events]
+    journal, hooks = MemoryJournal(), EndHooks()
+    await journal.append(*whole.events[: kinds.index((RunStarted, "1.1.1.1.1")) + 1])
+    model = ScriptedModel(answer)
+    resumed = Session(model=model, journal=journal, resume=session.id, hooks=hooks, **options)
+
+    def cancel(event: AnyEvent) -> None:
+        if isinstance(event, RunResumed):
+            resumed.cancel()
+
+    resumed.watch(cancel)
+    async with resumed:
+        report = await resumed.resume_unfinished()
+    assert report and report.reason is Reason.CANCELLED and not model.requests
+    ends = [event for event in journal.events if isinstance(event, RunFinished)]
+    order = ["1.1.1.1.1", "1.1.1", "1"]
+    assert [event.run for event in ends] == order
+    assert hooks.ends == [f"{run} CANCELLED" for run in order]
+    answers = [event.message.usage for event in journal.events if isinstance(event, TurnFinished)]
+    assert report.usage == sum(answers, Usage()) and len(answers) == 2
+    assert not find_violations(journal.events)
+    assert await replay(journal.events) == journal.events

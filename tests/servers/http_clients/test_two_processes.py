@@ -1,0 +1,130 @@
+"""Two processes of `mudroom serve` on one database: either one serves every session."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.waiting import SECONDS
+
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing import ModelServer, ServerRequest
+from mudroom.testing.model_server import ServerAnswer
+
+from .conftest import Client, Line, is_idle
+from .program import check_whole, list_cursors, make_token, start_server
+
+
+async def collect(client: Client, session: str, messages: list[Line], until: Any) -> None:
+    """Add the messages of a stream to a list, up to one."""
+    async with client.open_stream(session) as stream:
+        async for message in stream:
+            messages.append(message)
+            if until(message):
+                return
+
+
+async def wait_for_status(client: Client, session: str, status: str) -> None:
+    """Wait until a session has a status."""
+    async with asyncio.timeout(SECONDS):
+        while (await client.get(f"/v1/sessions/{session}"))["status"] != status:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.timeout(300)
+async def test_sessions_of_one_process_are_served_by_the_other(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    asked: list[str] = []
+    held = asyncio.Event()
+    opened = asyncio.Event()
+    is_dead = False
+
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        prompt = str(request.messages[-1]["content"])
+        asked.append(prompt)
+        if "Slow" in prompt and not is_dead:
+            held.set()
+            await asyncio.Event().wait()
+        if "Held" in prompt:
+            await opened.wait()
+        return f"Answer {len(asked)}."
+
+    token = make_token(tmp_path)
+    flags = ("--store", postgres_url)
+    async with (
+        ModelServer(answer) as model,
+        aiohttp.ClientSession() as http,
+        start_server(tmp_path, model.url, *flags) as (first, first_url),
+        start_server(tmp_path, model.url, *flags) as (_, second_url),
+    ):
+        one = Client(http, first_url, token)
+        two = Client(http, second_url, token)
+        session = (await one.create(prompt="Held."))["id"]
+        messages: list[Line] = []
+        stream = asyncio.create_task(collect(two, session, messages, is_idle))
+        await wait_for_status(two, session, "working")
+        assert [each["id"] for each in (await two.get("/v1/sessions"))["data"]] == [session]
+        later = await two.post(session, "user.message", text="Slow.")
+        opened.set()
+        async with asyncio.timeout(SECONDS):
+            await held.wait()
+        assert len(asked) == 2  # the process that has the session took the prompt, once
+        first.kill()
+        await first.wait()
+        is_dead = True
+        async with asyncio.timeout(SECONDS):
+            await stream
+        view = await two.get(f"/v1/sessions/{session}")
+        assert (view["last"]["id"], view["last"]["reason"]) == (later["id"], "GOAL")
+        stored = [each for each in messages if "id" in each]
+        check_whole(stored, await list_cursors(two, session))
+        assert len({each["id"] for each in stored}) == len(stored)
+
+
+@pytest.mark.timeout(300)
+async def test_questions_and_conversations_cross_processes(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        if len(request.messages) == 1 and "Write." in str(request.messages):
+            return [ToolCallBlock("t1", "write", {"file_path": "f.md", "content": "x"})]
+        return f"Answer to {len(request.messages)} messages."
+
+    token = make_token(tmp_path)
+    flags = ("--store", postgres_url, "--workspace", f"main={tmp_path / 'project'}")
+    (tmp_path / "project").mkdir()
+    async with (
+        ModelServer(answer) as model,
+        aiohttp.ClientSession() as http,
+        start_server(tmp_path, model.url, *flags) as (_, first_url),
+        start_server(tmp_path, model.url, *flags) as (_, second_url),
+    ):
+        one = Client(http, first_url, token)
+        two = Client(http, second_url, token)
+        session = (await one.create(prompt="Write."))["id"]
+        async with asyncio.timeout(SECONDS), two.open_stream(session) as stream:
+            async for message in stream:
+                data = message["data"]
+                if message["event"] == "status" and data["questions"]:
+                    assert (data["status"], data["run"]) == ("asking", "1")
+                    question = data["questions"][0]
+                    assert question["arguments"]["file_path"] == "f.md"
+                    await two.post(session, "question.answer", question=question["id"], allow=True)
+                    break
+            async for message in stream:
+                if is_idle(message):
+                    break
+        assert (tmp_path / "project" / "f.md").read_text() == "x"
+        assert (await two.get(f"/v1/sessions/{session}"))["questions"] == []
+        body = {"model": "mudroom", "input": "First."}
+        status, first = await one.send("POST", "/v1/responses", body)
+        assert status == 200, first
+        more = {"model": "mudroom", "input": "Second.", "previous_response_id": first["id"]}
+        async with asyncio.timeout(SECONDS):
+            status, second = await two.send("POST", "/v1/responses", more)
+        assert status == 200, second
+        assert second["output"][0]["content"][0]["text"] == "Answer to 3 messages."

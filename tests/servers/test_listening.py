@@ -1,0 +1,38 @@
+"""Addresses of servers: what is shown, and what the error of a wrong one says."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import closing
+
+import pytest
+
+from mudroom.errors import UsageError
+from mudroom.servers.listening import ListenOptions, make_address, make_listen_error, open_socket
+
+
+def test_the_address_is_one_that_clients_can_use() -> None:
+    cases = {
+        "127.0.0.1": "http://127.0.0.1:8700",
+        "localhost": "http://127.0.0.1:8700",
+        "0.0.0.0": "http://127.0.0.1:8700",
+        "::": "http://[::1]:8700",
+        "::1": "http://[::1]:8700",
+    }
+    shown = {host: make_address(ListenOptions(host=host), 8700).url for host in cases}
+    assert shown == cases
+
+
+def test_the_error_of_a_wrong_address_names_it_once() -> None:
+    remedy = "Choose another address with --listen."
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UsageError) as caught:
+            open_socket(ListenOptions(port=port))
+    reason = "the server cannot listen: Address already in use"
+    assert str(caught.value) == f"{reason} (127.0.0.1:{port}). {remedy}"
+
+    text = "Name or service not known (while attempting to bind on address ('none', 1))"
+    error = make_listen_error(ListenOptions(host="none", port=1), OSError(-2, text))
+    reason = "the server cannot listen: Name or service not known"
+    assert str(error) == f"{reason} (none:1). {remedy}"

@@ -1,0 +1,161 @@
+"""Rewinds: what later prompts, resumed sessions and screens know of removed prompts."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.waiting import wait_until
+
+from mudroom import JournalError, Session
+from mudroom._core.events import ConversationRewound, RunStarted, SessionClosed, StoredEvent
+from mudroom.cli.interactive.conversation import Conversation
+from mudroom.cli.interactive.plain_ui import PlainUI
+from mudroom.cli.interactive.recap import print_recap
+from mudroom.cli.interactive.slash_commands.registry import COMMANDS
+from mudroom.config import Settings
+from mudroom.journals.memory import MemoryJournal
+from mudroom.journals.sqlite.reader import open_reader
+from mudroom.models.scripted import ScriptedModel
+from mudroom.projections.run_tree import RunTree
+
+from .conftest import IsolatedOptions, list_texts
+
+
+async def test_a_resumed_session_continues_where_a_rewind_returned_to(
+    isolated: IsolatedOptions,
+) -> None:
+    model = ScriptedModel([f"answer {n}" for n in range(9)])
+    async with Session(model=model, **isolated) as session:
+        for text in ("first", "second", "third"):
+            await session.run(text)
+        session.rewind("3")
+    async with Session(model=model, resume=session.id, **isolated) as again:
+        again.rewind("2")  # nothing else is recorded
+    async with Session(model=model, resume=session.id, **isolated):
+        pass  # nothing is recorded
+    history: list[StoredEvent] = []
+    last = Session(model=model, resume=session.id, **isolated)
+    last.watch_history(history.append)
+    async with last:
+        await last.run("fourth")
+    assert list_texts(model.requests[-1]) == ["first", "answer 0", "fourth"]
+    rewound = [event.latest_run for event in history if isinstance(event, ConversationRewound)]
+    assert rewound == ["2", "1"]
+    assert sum(isinstance(event, SessionClosed) for event in history) == 2
+    assert [run.run_id for run in RunTree.from_events(history).list_conversation()] == ["1"]
+    async with Session(model=model, resume=session.id, **isolated) as again:
+        await again.run("fifth")
+    assert list_texts(model.requests[-1])[-3:] == ["fourth", "answer 3", "fifth"]
+
+
+async def test_s1_a_rewind_is_not_lost_when_the_process_is_killed(
+    isolated: IsolatedOptions, tmp_path: Path
+) -> None:
+    model = ScriptedModel([f"answer {n}" for n in range(9)])
+    killed = tmp_path / "killed"
+
+    def has_rewind() -> bool:
+        if killed.exists():
+            shutil.rmtree(killed)
+        shutil.copytree(isolated["home"], killed)  # what a killed process leaves
+        ((record, *_),) = [list(killed.glob("sessions/*.db"))]
+        return any(isinstance(e, ConversationRewound) for e in open_reader(record).read())
+
+    async with Session(model=model, **isolated) as session:
+        await session.run("first")
+        await session.run("second")
+        session.rewind("2")
+        await wait_until(has_rewind)
+    resumed: IsolatedOptions = {**isolated, "home": str(killed)}
+    async with Session(model=model, resume=session.id, **resumed) as again:
+        await again.run("third")
+    assert list_texts(model.requests[-1]) == ["first", "answer 0", "third"]
+
+
+async def test_a_rewind_is_recorded_before_the_prompt_that_follows_at_once(
+    isolated: IsolatedOptions,
+) -> None:
+    journal = MemoryJournal()
+    async with Session(model=ScriptedModel("abcd"), journal=journal, **isolated) as session:
+        await session.run("first")
+        await session.run("second")
+        session.rewind("2")
+        await session.run("third")
+    events = [event async for event in journal.read()]
+    (place,) = (i for i, event in enumerate(events) if isinstance(event, ConversationRewound))
+    after = events[place + 1]
+    assert isinstance(after, RunStarted) and after.brief.continues == "1"
+
+
+async def test_a_rewind_that_cannot_be_recorded_fails_the_next_prompt(
+    isolated: IsolatedOptions,
+) -> None:
+    class FullJournal(MemoryJournal):
+        is_full = False
+
+        async def append(self, *events: StoredEvent) -> int:
+            if self.is_full:
+                raise JournalError("the disk is full")
+            return await super().append(*events)
+
+    journal = FullJournal()
+    async with Session(model=ScriptedModel("abcd"), journal=journal, **isolated) as session:
+        await session.run("first")
+        journal.is_full = True
+        session.rewind("1")
+        await asyncio.sleep(0)
+        with pytest.raises(JournalError, match="the disk is full"):
+            await session.run("second")
+        journal.is_full = False
+        await session.run("third")
+    kinds = [type(event) async for event in journal.read()]
+    assert kinds.count(ConversationRewound) == 1
+
+
+async def test_a_rewind_is_never_recorded_after_a_later_prompt(isolated: IsolatedOptions) -> None:
+    class UnsteadyJournal(MemoryJournal):
+        """It stores the prompt while the rewind waits, and then refuses the rewind."""
+
+        async def append(self, *events: StoredEvent) -> int:
+            if any(isinstance(event, ConversationRewound) for event in events):
+                await is_stored.wait()
+                raise JournalError("the connection was lost")
+            is_stored.set()
+            return await super().append(*events)
+
+    journal, is_stored = UnsteadyJournal(), asyncio.Event()
+    async with Session(model=ScriptedModel("abcd"), journal=journal, **isolated) as session:
+        await session.run("first")
+        await session.run("second")
+        is_stored.clear()
+        session.rewind("2")
+        await asyncio.sleep(0)
+        await session.run("third")
+    events = [event async for event in journal.read()]
+    assert not any(isinstance(event, ConversationRewound) for event in events)
+    assert RunTree.from_events(events).latest_root == "3"
+
+
+async def test_undo_removes_one_prompt_after_the_other(
+    isolated: IsolatedOptions, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ScriptedModel([f"answer {n}" for n in range(9)])
+    settings = Settings(home=isolated["home"])
+    ui = PlainUI(settings)
+    session = Session(model=model, **isolated)
+    conversation = Conversation(session, ui, settings, COMMANDS)
+    async with session, conversation.resources:
+        for line in ("first", "second", "third", "/undo", "/undo", "/rewind 3"):
+            await conversation.handle_line(line)
+        shown = capsys.readouterr().out
+        assert "Removed prompt 3 and all" in shown and "Removed prompt 2 and all" in shown
+        assert "no prompt of the conversation has the number 3. The prompts are 1." in shown
+        await conversation.handle_line("fourth")
+        assert list_texts(model.requests[-1]) == ["first", "answer 0", "fourth"]
+        capsys.readouterr()
+        print_recap(ui.scrollback, conversation.tree, session.id)
+    lines = capsys.readouterr().out.split("\n")
+    assert [line for line in lines if line] == ["> first", "  Done", "> fourth", "answer 3"]

@@ -1,0 +1,233 @@
+"""Children that lose a machine which does not see the session's folder: which of them go on."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from pathlib import Path
+
+import pytest
+
+from mudroom import Reason, Session
+from mudroom._core.events import RunFinished, RunStarted, StoredEvent
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.testing.invariants import find_violations
+from mudroom.workers.remote import tree_packs, tree_transfer
+from mudroom.workers.remote.own_files import FilesNotReadyError, TravellingFiles
+from mudroom.workers.remote.worker import RemoteWorker
+
+from ..workspaces.git_projects import write_files
+from .far_place import (
+    Place,
+    ScatteredTransport,
+    hide_files,
+    join_results,
+    kill,
+    kill_at_first_result,
+    make_family,
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+async def test_a_reading_child_goes_on_with_its_snapshot_after_a_kill(place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if request.turn < 2:
+            return call("read", path=("a.txt", "b.txt")[request.turn])
+        return join_results(request)
+
+    def change() -> None:
+        write_files(place.project, {"b.txt": "later\n"})
+
+    report = await kill_at_first_result(place, make_family("reader", child), change)
+    assert report.reason is Reason.GOAL
+    assert "two" in report.text and "later" not in report.text
+
+
+async def test_an_isolated_child_goes_on_with_its_files_after_a_kill(place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if request.turn < 2:
+            return call("bash", command=f"echo {request.turn} >> log.txt")
+        return "done"
+
+    report = await kill_at_first_result(place, make_family("writer", child))
+    assert report.reason is Reason.GOAL
+    assert (place.project / "log.txt").read_text() == "0\n1\n"
+
+
+async def test_a_child_goes_on_with_its_files_after_a_conflict_and_a_kill(place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if not request.turn:
+            write_files(place.project, {"a.txt": "by the user\n"})
+            return call("bash", command="echo by the child > a.txt")
+        if request.turn == 2:
+            return call("bash", command="echo both > a.txt")
+        if request.turn == 3:
+            return call("bash", command="echo more >> a.txt")
+        return "done"
+
+    report = await kill_at_first_result(place, make_family("writer", child), run="1.1.1~2")
+    assert report.reason is Reason.GOAL
+    assert (place.project / "a.txt").read_text() == "both\nmore\n"
+    assert find_violations([event async for event in place.journal.read()]) == []
+
+
+async def test_a_reading_child_goes_on_elsewhere(place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if request.turn < 2:
+            return call("read", path=("a.txt", "b.txt")[request.turn])
+        return join_results(request)
+
+    def change() -> None:
+        write_files(place.project, {"b.txt": "later\n"})
+
+    model = make_family("reader", child)
+    report = await kill_at_first_result(place, model, change, transport=ScatteredTransport)
+    assert report.reason is Reason.GOAL
+    assert "two" in report.text and "later" not in report.text
+    assert len(list(place.folder.glob("node 2/nodes/*/*/snapshots/*/snapshot.json"))) == 1
+
+
+async def test_a_child_that_has_changed_nothing_starts_again_elsewhere(place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if not request.turn:
+            return call("read", path="a.txt")
+        if request.turn == 1:
+            return call("bash", command="cat b.txt >> a.txt")
+        return "done"
+
+    model = make_family("writer", child)
+    report = await kill_at_first_result(place, model, transport=ScatteredTransport)
+    assert report.reason is Reason.GOAL
+    assert (place.project / "a.txt").read_text() == "changed\ntwo\n"
+
+
+async def test_a_child_that_has_read_a_conflict_starts_again_elsewhere(place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if not request.turn:
+            write_files(place.project, {"a.txt": "by the user\n"})
+            return call("bash", command="echo by the child > a.txt")
+        if request.turn == 2:
+            return call("read", path="a.txt")
+        if request.turn == 3:
+            return call("bash", command="grep -c '<<<<<<<' a.txt > seen.txt; echo both > a.txt")
+        return "done"
+
+    model = make_family("writer", child)
+    report = await kill_at_first_result(place, model, run="1.1.1~2", transport=ScatteredTransport)
+    assert report.reason is Reason.GOAL
+    assert (place.project / "a.txt").read_text() == "both\n"
+    assert (place.project / "seen.txt").read_text() == "1\n"
+
+
+@pytest.mark.parametrize("run", ["1.1.1", "1.1.1~2"])
+async def test_a_child_whose_changes_are_elsewhere_is_lost(run: str, place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if request.turn in (0, 2):
+            write_files(place.project, {"log.txt": "by the user\n"})
+            return call("bash", command=f"echo {request.turn} >> log.txt")
+        return "done"
+
+    model = make_family("writer", child)
+    report = await kill_at_first_result(place, model, run=run, transport=ScatteredTransport)
+    lost = (await place.find_reports())[run]
+    assert lost.reason is Reason.LOST
+    assert "changed files on another machine, and they are not here" in lost.error
+    started = {each.run: each for each in await place.list_events(RunStarted)}[run]
+    spec = started.brief.workspace
+    assert f"it began on {platform.node()} with the tree {spec.tree}" in lost.error
+    assert lost.error in report.text
+    assert (place.project / "log.txt").read_text() == "by the user\n"
+    assert find_violations([event async for event in place.journal.read()]) == []
+
+
+async def test_a_child_with_work_of_its_own_children_elsewhere_is_lost(place: Place) -> None:
+    def child(request: Request) -> Answer:
+        if request.prompt == "GRANDCHILD":
+            return "done" if request.turn else call("write", path="deep.txt", content="deep\n")
+        if not request.turn:
+            return call("task", agent="writer", prompt="GRANDCHILD")
+        return "done"
+
+    model = make_family("lead", child)
+    report = await kill_at_first_result(place, model, transport=ScatteredTransport)
+    reports = await place.find_reports()
+    assert {run: each.reason for run, each in reports.items()} == {
+        "1": Reason.GOAL,
+        "1.1.1": Reason.LOST,
+        "1.1.1.1.1": Reason.GOAL,
+    }
+    assert "they are not here" in report.text
+    assert not (place.project / "deep.txt").exists()
+    assert find_violations([event async for event in place.journal.read()]) == []
+
+
+async def test_a_process_that_is_killed_while_it_sends_work_sends_it_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = tree_transfer._add_piece
+    workers: list[RemoteWorker] = []
+    sent: list[int] = []
+
+    def kill_first(path: Path, offset: int, data: bytes, max_bytes: int) -> None:
+        sent.append(len(data))
+        if len(sent) == 2:
+            kill(workers[0]._pool.processes[0])
+        add(path, offset, data, max_bytes)
+
+    monkeypatch.setattr(tree_transfer, "_add_piece", kill_first)
+
+    def child(request: Request) -> Answer:
+        if not request.turn:
+            return call("bash", command="head -c 600000 /dev/urandom > big.bin; echo x >> log.txt")
+        return "done"
+
+    async with place.open(make_family("writer", child)) as session:
+        workers.append(hide_files(session, place.folder))
+        report = await session.run("PARENT")
+    assert report.reason is Reason.GOAL
+    assert max(sent) <= tree_packs.PIECE_BYTES and len(sent) >= 5
+    assert (place.project / "big.bin").stat().st_size == 600_000
+    assert (place.project / "log.txt").read_text() == "x\n"
+    assert find_violations([event async for event in place.journal.read()]) == []
+
+
+class CancellingJournal(MemoryJournal):
+    """Journal that cancels a child whose end it gets."""
+
+    session: Session
+    cancels: tuple[bool, ...] = ()
+
+    async def append(self, *events: StoredEvent) -> int:
+        if any(isinstance(event, RunFinished) and event.run == "1.1.1" for event in events):
+            self.cancels += (self.session.cancel("1.1.1"),)
+            await asyncio.sleep(0)
+        return await super().append(*events)
+
+
+async def test_a_cancel_does_not_stop_the_record_of_an_end(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise FilesNotReadyError("no files")
+
+    def child(request: Request) -> Answer:
+        return call("read", path=("a.txt", "b.txt")[request.turn % 2])
+
+    place.journal = journal = CancellingJournal()
+
+    def change() -> None:
+        journal.session = sessions[0]
+        monkeypatch.setattr(TravellingFiles, "prepare", refuse)
+
+    sessions: list[Session] = []
+    report = await kill_at_first_result(
+        place, make_family("reader", child), change, sessions=sessions
+    )
+    assert journal.cancels == (False,)
+    assert (await place.find_reports())["1.1.1"].reason is Reason.ERROR
+    assert "ERROR" in report.text and "CANCELLED" not in report.text
