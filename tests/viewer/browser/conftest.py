@@ -99,6 +99,11 @@ class Page:
         assert "exceptionDetails" not in reply, reply["exceptionDetails"]
         return reply["result"].get("value")
 
+    async def read_task_seconds(self) -> float:
+        """Return the seconds of all tasks of the main thread; `Performance` must be enabled."""
+        metrics = (await self.send("Performance.getMetrics"))["metrics"]
+        return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
     async def wait_until(self, script: str) -> None:
         """Wait until an expression is true."""
         async with asyncio.timeout(TIMEOUT):
