@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,21 @@ AGENTS = [LEAD, READER, WRITER, COPIER, SHARER, PLANNER]
 
 
 class FarConnection(ProcessConnection):
-    """Connection to a process that does not see the folders of the session."""
+    """Connection to a process that does not see the folders of the session.
+
+    Arguments:
+        machine: name of its machine. Like that of a cluster, it is known after the start.
+    """
 
     sees_files = False
+
+    def __init__(self, command: Sequence[str], machine: str) -> None:
+        super().__init__(command)
+        self._machine = machine
+
+    @property
+    def host(self) -> str:
+        return "" if self.pid is None else self._machine
 
     async def open(self, config: WorkerConfig) -> None:
         await super().open(replace(config, has_own_files=True))
@@ -58,7 +70,8 @@ class FarTransport(ProcessTransport):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        super().__init__(self._make_command("node"))
+        self._count = 0
+        super().__init__((sys.executable, "-m", "mudroom.worker_process"))
 
     def _make_command(self, node: str) -> list[str]:
         """Return the command of a process whose state folder has this name."""
@@ -68,37 +81,43 @@ class FarTransport(ProcessTransport):
             *("bwrap", "--dev-bind", "/", "/", *masks),
             *("--setenv", "MUDROOM_HOME", str(self._folder / node)),
             *(part for name, text in self.variables for part in ("--setenv", name, text)),
-            *("--die-with-parent", sys.executable, "-m", "mudroom.worker_process"),
+            *("--die-with-parent", *self._command),
         ]
 
+    def _choose_machine(self) -> str:
+        """Return the machine of the next process, which is also the name of its state folder."""
+        return "node"
+
     def connect(self) -> ProcessConnection:
-        return FarConnection(self._command)
+        self._count += 1
+        machine = self._choose_machine()
+        return FarConnection(self._make_command(machine), machine)
 
 
 class MixedTransport(FarTransport):
     """Starts worker processes of which every second one sees the folders of the session."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._count = 0
-
     def connect(self) -> ProcessConnection:
-        self._count += 1
-        if self._count % 2:
-            return FarConnection(self._command)
-        return ProcessConnection((sys.executable, "-m", "mudroom.worker_process"))
+        far = super().connect()
+        return far if self._count % 2 else ProcessConnection(self._command)
 
 
 class ScatteredTransport(FarTransport):
     """Starts each worker process on a machine of its own: `node 1`, `node 2` and so on."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._count = 0
+    def _choose_machine(self) -> str:
+        return f"node {self._count}"
 
-    def connect(self) -> ProcessConnection:
-        self._count += 1
-        return FarConnection(self._make_command(f"node {self._count}"))
+
+class ListedTransport(FarTransport):
+    """Starts worker processes on given machines; all processes after these on the last one."""
+
+    def __init__(self, folder: Path, machines: Sequence[str]) -> None:
+        super().__init__(folder)
+        self._machines = machines
+
+    def _choose_machine(self) -> str:
+        return self._machines[min(self._count, len(self._machines)) - 1]
 
 
 class Place:
@@ -148,7 +167,7 @@ def get_worker(session: Session) -> RemoteWorker:
 
 
 def hide_files(
-    session: Session, folder: Path, transport: type[FarTransport] = FarTransport
+    session: Session, folder: Path, transport: Callable[[Path], FarTransport] = FarTransport
 ) -> RemoteWorker:
     worker = get_worker(session)
     worker._transport = transport(folder)
@@ -188,7 +207,7 @@ async def kill_at_first_result(
     change: Callable[[], None] | None = None,
     *,
     run: str = "1.1.1",
-    transport: type[FarTransport] = FarTransport,
+    transport: Callable[[Path], FarTransport] = FarTransport,
     sessions: list[Session] | None = None,
 ) -> Report:
     """Run the parent and kill the worker process after the first result of a run.

@@ -93,9 +93,12 @@ class RunResumed(Event, frozen=True, tag="run_resumed"):
 
     Arguments:
         head: system prompt and tools of its requests from now on.
+        machine: name of the machine that has the files of its isolated workspace from now on; "" if
+            that is where the folder of the session is, None if the event does not say it.
     """
 
     head: RequestHead | None = None
+    machine: str | None = None
 
 
 class NoteInjected(Event, frozen=True, tag="note_injected"):

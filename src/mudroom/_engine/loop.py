@@ -99,6 +99,12 @@ async def _run_to_ending(run: RunContext, failure: str, failure_reason: Reason) 
         run.meter.end_request()
 
 
+def _make_resumed_event(run: RunContext) -> RunResumed:
+    spec = run.brief.workspace
+    machine = spec.machine if spec.kind is WorkspaceKind.ISOLATED else None
+    return run.recorder.make_event(RunResumed, head=run.describe_head(), machine=machine)
+
+
 async def start_or_resume(run: RunContext) -> Resumption:
     """Record that the run starts; or restore it from the events of an earlier process."""
     past = run.services.past_events.get(run.run_id)
@@ -107,7 +113,7 @@ async def start_or_resume(run: RunContext) -> Resumption:
         from .resume import restore_run
 
         resumption = await restore_run(run, past)
-        await run.recorder.record(run.recorder.make_event(RunResumed, head=run.describe_head()))
+        await run.recorder.record(_make_resumed_event(run))
         await restart_background_work(run)
         if not any(isinstance(event, NoteInjected | TurnStarted) for event in past):
             await _call_start_hook(run)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from .._core.agents import WorkspaceKind, WorkspaceSpec
 from .._core.events import (
     Compacted,
     NoteInjected,
@@ -183,6 +184,19 @@ def find_report(events: Sequence[StoredEvent]) -> Report | None:
     if events and isinstance(last := events[-1], RunFinished):
         return last.report
     return None
+
+
+def find_workspace(events: Sequence[StoredEvent]) -> WorkspaceSpec | None:
+    """Return the workspace of a run's events; its machine is the last one that has the files."""
+    if not events or not isinstance(started := events[0], RunStarted):
+        return None
+    spec = started.brief.workspace
+    if spec.kind is not WorkspaceKind.ISOLATED:
+        return spec
+    for event in reversed(events):
+        if isinstance(event, RunResumed) and event.machine is not None:
+            return replace(spec, machine=event.machine)
+    return spec
 
 
 def list_returned_runs(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> list[str]:

@@ -84,6 +84,8 @@ class ComputePrice(Protocol):
 class SingleEnvironment:
     """The port Environments with one environment for all runs; ignores the spec."""
 
+    sees_folder = True
+
     def __init__(self, shared: Environment) -> None:
         self.shared = shared
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.agents import WorkspaceKind, WorkspaceSpec
+from .._core.agents import WorkspaceKind
 from .._core.budgets import Grant
 from .._core.events import RunStarted, StoredEvent
 from .._core.ports import Environment, FilesLostError, ToolServers, Worker
@@ -25,7 +25,7 @@ from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters.meter import Meter
 from .._engine.phase import OPEN_PHASES, RunControl
-from .._engine.recorded_conversations import find_report, has_effects
+from .._engine.recorded_conversations import find_report
 from .._engine.run_context import RunContext
 from .._engine.server_tools.run_servers import (
     RunServers,
@@ -36,6 +36,7 @@ from .._engine.server_tools.run_servers import (
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
+from .resumed_files import locate_files, mark_changes
 
 LOST_COPY = (
     "Your copy of the folder was lost in an interruption and made again: "
@@ -312,7 +313,8 @@ class LocalWorker:
 
                 charge_past_run(meter, self._services.past_events, report)
                 return report
-            brief = replace(past[0].brief, history=brief.history)
+            spec = locate_files(brief, past, self._services)
+            brief = replace(past[0].brief, history=brief.history, workspace=spec)
             # The age of a resumed run counts from its first start, and so does its time limit.
             meter.set_limits(brief.budget)
         environments = self._services.environments
@@ -325,7 +327,7 @@ class LocalWorker:
             return await execute(handle.run)
         async with AsyncExitStack() as stack:
             try:
-                spec = _mark_changes(brief.workspace, past, self._services)
+                spec = mark_changes(brief.workspace, past, self._services)
                 environment = await stack.enter_async_context(environments.open(spec))
             except MudroomError as error:
                 handle.run = self._make_run(brief, meter, control, environments.shared)
@@ -366,16 +368,6 @@ async def _close_after(run: Coroutine[Any, Any, Report], servers: ToolServers) -
         return await run
     finally:
         await servers.close()
-
-
-def _mark_changes(
-    spec: WorkspaceSpec, past: Sequence[StoredEvent] | None, services: SessionServices
-) -> WorkspaceSpec:
-    """Mark a workspace on another machine in which a resumed run may have changed files."""
-    is_far = spec.kind is WorkspaceKind.ISOLATED and bool(spec.machine)
-    if past and is_far and has_effects(past, services.toolbox):
-        return replace(spec, has_changes=True)
-    return spec
 
 
 def _describe_lost_memory(past: Sequence[StoredEvent] | None) -> str:

@@ -41,6 +41,11 @@ class Environments(Protocol):
         """The environment of the session, which stays open."""
         ...
 
+    @property
+    def sees_folder(self) -> bool:
+        """True if the folder of the session is on this machine."""
+        ...
+
     def open(self, spec: WorkspaceSpec) -> AbstractAsyncContextManager[Environment]:
         """Open the environment of a run. Raises MudroomError on entry if it cannot be opened."""
         ...

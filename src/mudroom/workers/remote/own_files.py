@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Sequence
 from msgspec.structs import replace
 
 from ..._core.agents import Mode, WorkspaceKind, WorkspaceSpec
-from ..._core.events import RunStarted, StoredEvent
+from ..._core.events import StoredEvent
 from ..._core.runs import Brief
 from ..._core.tools import Effect, ToolCategory
-from ..._engine.recorded_conversations import has_effects
+from ..._engine.recorded_conversations import find_workspace, has_effects
 from ..._engine.session_context import SessionServices
 from ...errors import MudroomError
 from .tree_transfer import TreeTransfers
@@ -33,8 +33,6 @@ log = logging.getLogger("mudroom")
 
 _KEPT_TREES = 8
 """Trees of which the session remembers what may be sent."""
-
-Past = dict[str, list[StoredEvent]]
 
 
 class FilesNotReadyError(Exception):
@@ -91,18 +89,27 @@ class TravellingFiles:
             return "it shares the files of another run"
         return "" if self._only_reads(brief) else "it may change files, and shares them"
 
-    async def prepare(self, brief: Brief, past: Past, host: str) -> tuple[Brief, Past]:
-        """Return brief and events of a run with the tree of files with which it begins.
-
-        A run that has begun keeps its tree.
+    def find_machine(self, brief: Brief, past: Sequence[StoredEvent]) -> str:
+        """Return the machine that has the files of a run, "" if no other one has them.
 
         Arguments:
+            past: events of the run.
+        """
+        spec = _find_spec(brief, past)
+        return spec.machine if spec.kind is WorkspaceKind.ISOLATED else ""
+
+    async def prepare(self, brief: Brief, past: Sequence[StoredEvent], host: str) -> Brief:
+        """Return the brief of a run with the tree of files with which it begins.
+
+        A run that has begun keeps its tree. One that has changed files keeps their machine, too.
+
+        Arguments:
+            past: events of the run.
             host: name of the machine where the run works.
 
         Raises FilesNotReadyError.
         """
-        events = past.get(brief.run_id, [])
-        spec = _find_spec(brief, events)
+        spec = _find_spec(brief, past)
         try:
             base, tree = await self._choose_trees(spec)
         except MudroomError as error:
@@ -110,13 +117,9 @@ class TravellingFiles:
         self.transfers.allow(base, tree)
         kind = WorkspaceKind.FOLDER if spec.kind is WorkspaceKind.SHARED else spec.kind
         root = spec.root or self._services.environments.shared.workspace.root
-        machine = spec.machine or host
-        sent = replace(spec, kind=kind, root=root, base=base, tree=tree, machine=machine)
-        brief = replace(brief, workspace=sent)
-        if sent != spec and events and isinstance(events[0], RunStarted):
-            started = replace(events[0], brief=replace(events[0].brief, workspace=sent))
-            past = {**past, brief.run_id: [started, *events[1:]]}
-        return brief, past
+        machine = spec.machine if has_effects(past, self._services.toolbox) else ""
+        sent = replace(spec, kind=kind, root=root, base=base, tree=tree, machine=machine or host)
+        return replace(brief, workspace=sent)
 
     async def _choose_trees(self, spec: WorkspaceSpec) -> tuple[str, str]:
         """Return base and tree of a run, without hidden files."""
@@ -181,5 +184,4 @@ class TravellingFiles:
 
 def _find_spec(brief: Brief, past: Sequence[StoredEvent]) -> WorkspaceSpec:
     """Return the workspace that a run has in the record, else that of its brief."""
-    started = past[0] if past else None
-    return started.brief.workspace if isinstance(started, RunStarted) else brief.workspace
+    return find_workspace(past) or brief.workspace

@@ -22,14 +22,31 @@ class WorkerPool:
         self._endings: set[asyncio.Task[None]] = set()
         self.processes = [self._add() for _ in range(size)]
 
-    def choose(self, *, needs_folder: bool = False, node: str = "") -> WorkerHandle | None:
+    async def choose(self, *, needs_folder: bool = False, machine: str = "") -> WorkerHandle | None:
         """Return the process with the fewest runs; None if none sees a folder that is needed.
-
-        A lost process is replaced first. A draining one is replaced only if no other one is left.
 
         Arguments:
             needs_folder: true if the process must see the folder of the session.
-            node: id of the node whose processes come first; "" for none.
+            machine: name of the machine whose processes come first; "" for none. If none is known
+                to be there, those that have not started are started, because their machine is not
+                known before.
+        """
+        ready = self._list_ready()
+        if machine and all(process.host != machine for process in ready):
+            unknown = [process for process in ready if not process.host]
+            starts = (process.wait_until_open() for process in unknown)
+            # A process that cannot start is lost, and the run reads why if it gets the next one.
+            await asyncio.gather(*starts, return_exceptions=True)
+            ready = self._list_ready()
+        if needs_folder:
+            ready = [process for process in ready if process.sees_files is not False]
+        near = [process for process in ready if machine and process.host == machine]
+        return min(near or ready, key=lambda process: process.load, default=None)
+
+    def _list_ready(self) -> list[WorkerHandle]:
+        """Return the processes that get further runs.
+
+        A lost process is replaced first. A draining one is replaced only if no other one is left.
         """
         self.processes = [
             self._add() if process.is_lost and not process.is_draining else process
@@ -39,10 +56,7 @@ class WorkerPool:
         if not ready:
             ready = [self._add()]
             self.processes += ready
-        if needs_folder:
-            ready = [process for process in ready if process.sees_files is not False]
-        near = [process for process in ready if node and process.node == node]
-        return min(near or ready, key=lambda process: process.load, default=None)
+        return ready
 
     def drain(self, numbers: Collection[int]) -> None:
         """Give these processes no further runs, and end each one after its last run."""

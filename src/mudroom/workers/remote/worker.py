@@ -10,9 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..._core.agents import WorkspaceKind
 from ..._core.budgets import Grant
-from ..._core.events import RunFinished, StoredEvent
+from ..._core.events import RunFinished, RunResumed, StoredEvent
 from ..._core.ports import RateLimiter, RunHandle
 from ..._core.runs import Brief, Reason, Report
 from ..._engine.recorded_conversations import find_report
@@ -146,23 +145,13 @@ class RemoteWorker:
         self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
     ) -> Report[Any]:
         loss: str | None = None
-        node = ""
-        past = assigned.recorded.get(brief.run_id, ())
-        need = self._files.explain_need(brief, past)
         for _ in range(MAX_STARTS):
-            process = self._pool.choose(needs_folder=bool(need), node=node)
-            if process is None:
-                error = NEEDS_FOLDER.format(reason=need)
-                return await self._record_end(handle, brief, assigned, Reason.ERROR, error)
-            on_start = partial(handle.bind, process, assigned)
             try:
-                return await process.run(assigned, brief, grant, on_start)
+                return await self._execute_in_process(handle, assigned, brief, grant)
             except FilesNotReadyError as error:
                 return await self._record_end(handle, brief, assigned, Reason.ERROR, str(error))
             except WorkerLost as lost:
                 loss = str(lost)
-                # The files of an isolated workspace stay on their machine.
-                node = process.node if brief.workspace.kind is WorkspaceKind.ISOLATED else ""
                 handle.unbind()
                 assigned.live.clear()
                 assigned.refund()
@@ -177,6 +166,22 @@ class RemoteWorker:
         error = f"could not be executed in {MAX_STARTS} worker processes"
         error = f"{error}; the last one: {loss}" if loss else error
         return await self._record_end(handle, brief, assigned, Reason.LOST, error)
+
+    async def _execute_in_process(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
+    ) -> Report[Any]:
+        """Execute a run in a worker process, which is one of the machine that has its files.
+
+        If none is there, it is any other one. Raises what `WorkerHandle.run` raises.
+        """
+        past = assigned.recorded.get(brief.run_id, ())
+        need = self._files.explain_need(brief, past)
+        machine = self._files.find_machine(brief, past)
+        process = await self._pool.choose(needs_folder=bool(need), machine=machine)
+        if process is None:
+            raise FilesNotReadyError(NEEDS_FOLDER.format(reason=need))
+        on_start = partial(handle.bind, process, assigned)
+        return await process.run(assigned, brief, grant, on_start)
 
     def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
         past = self._services.past_events
@@ -226,7 +231,9 @@ class RemoteWorker:
             closing = list_closing_events(self._services, past, brief.run_id, reason)
             now = self._services.clock.now()
             ended = RunFinished(at=now, run=brief.run_id, report=report)
-            await self._services.journal.append(*closing, ended)
+            # The time without a process does not count. For LOST the reason says that.
+            resumed = [] if reason is Reason.LOST else [RunResumed(at=now, run=brief.run_id)]
+            await self._services.journal.append(*resumed, *closing, ended)
             for event in (*closing, ended):
                 self._services.teams.observe(event)
         return report

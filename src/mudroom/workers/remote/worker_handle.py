@@ -101,7 +101,7 @@ class WorkerHandle:
 
     @property
     def host(self) -> str:
-        """Name of the machine of the process, "" before the first run."""
+        """Name of the machine of the process, "" if that is known only after its start."""
         return self._connection.host
 
     @property
@@ -159,16 +159,17 @@ class WorkerHandle:
         assigned.report = asyncio.get_running_loop().create_future()
         try:
             try:
-                await self._wait_until_open()
+                await self.wait_until_open()
             except UsageError as error:
                 raise WorkerLost(str(error)) from error
             if self.is_lost:
                 raise WorkerLost(self._failure or self._connection.loss)
             past = assigned.recorded
             if not self._connection.sees_files:
-                if reason := self._calls.files.explain_need(brief, past.get(brief.run_id, ())):
+                events = past.get(brief.run_id, ())
+                if reason := self._calls.files.explain_need(brief, events):
                     raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
-                brief, past = await self._calls.files.prepare(brief, past, self.host)
+                brief = await self._calls.files.prepare(brief, events, self.host)
                 assigned.use_brief(brief)
             self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
             on_start()
@@ -211,8 +212,11 @@ class WorkerHandle:
             self._bridge = ModelBridge(self._services.get_model, self.send)
             self._start_task(self._serve(self._bridge), self._tasks)
 
-    async def _wait_until_open(self) -> None:
-        """Start the process, if that is not done. A cancel ends the wait, not the start."""
+    async def wait_until_open(self) -> None:
+        """Start the process, if that is not done. A cancel ends the wait, not the start.
+
+        Raises UsageError if it cannot execute runs.
+        """
         if self._bridge is None and not self.is_lost:
             await asyncio.shield(self._start_task(self.open(), self._tasks))
 
