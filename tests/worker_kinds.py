@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from mudroom import Session
+from mudroom.models.scripted import ScriptedModel
 
 NEEDS_RAY = [
     pytest.mark.fleet,
@@ -14,3 +19,16 @@ NEEDS_RAY = [
 ]
 RAY = pytest.param("ray:1", marks=NEEDS_RAY)
 WORKERS = ["local", "process:1", RAY]
+
+
+def open_session(
+    folder: Path, model: ScriptedModel, worker: str = "process:1", **options: Any
+) -> Session:
+    """Return a session in a folder, with its state beside the files."""
+    defaults: dict[str, Any] = {
+        "cwd": str(folder),
+        "home": str(folder / "home"),
+        "journal": "memory",
+        "sandbox": "off",
+    }
+    return Session(model=model, worker=worker, **(defaults | options))

@@ -11,13 +11,13 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from mudroom import Budget, Effect, Session, ToolContext, tool
+from mudroom import Budget, Effect, ToolContext, tool
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.testing.invariants import find_violations
 
-from ..worker_kinds import RAY
+from ..worker_kinds import RAY, open_session
 
 DIFFERING = {"at", "seconds", "parts"}
 """Times, and texts of prompts: each process records those that it sends first."""
@@ -80,13 +80,11 @@ async def record(folder: Path, worker: str) -> dict[str, list[Any]]:
     folder.mkdir()
     (folder / "paper.md").write_text("It is about mud.\n")
     journal = MemoryJournal()
-    async with Session(
-        model=ScriptedModel(answer),
-        cwd=str(folder),
-        home=str(folder / "home"),
-        sandbox="off",
+    async with open_session(
+        folder,
+        ScriptedModel(answer),
+        worker,
         journal=journal,
-        worker=worker,
         tools=[shout, fail, f"{__name__}:where"],
         permissions=Permissions.of(deny=["Bash(rm *)"]),
         prompt_budget=Budget(depth=2),

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from tests.reliability.test_cancel import find_processes
 
-from mudroom import Reason, Session
+from mudroom import Reason
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 
-from ..worker_kinds import RAY
+from ..worker_kinds import RAY, open_session
 
 RUNS = 500 if os.environ.get("MUDROOM_LONG") else 12
 POLLS = 100
@@ -58,14 +58,7 @@ async def test_c8_a_cancel_is_a_barrier_for_children_in_worker_processes(
     chance = random.Random(8)
     mark = f"mark-{os.getpid()}-far"
     journal = MemoryJournal()
-    async with Session(
-        model=make_script(mark),
-        cwd=str(tmp_path),
-        home=str(tmp_path / "home"),
-        sandbox="off",
-        journal=journal,
-        worker=worker,
-    ) as session:
+    async with open_session(tmp_path, make_script(mark), worker, journal=journal) as session:
         for number in range(RUNS):
             running = asyncio.create_task(session.run(f"PARENT {number}"))
             await asyncio.sleep(chance.choice((0.0, 0.1, 0.3)) + chance.random() * 0.1)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from mudroom import Reason, Session
-from mudroom._core.events import RunFinished, RunStarted, StoredEvent
+from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock
+from mudroom._core.events import RunFinished, RunStarted, StoredEvent, ToolCallFinished
 from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Answer, Request, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom.workers.remote import tree_packs, tree_transfer
 from mudroom.workers.remote.own_files import FilesNotReadyError, TravellingFiles
@@ -18,6 +19,8 @@ from mudroom.workers.remote.worker import RemoteWorker
 
 from ..workspaces.git_projects import write_files
 from .far_place import (
+    FarTransport,
+    ListedTransport,
     Place,
     ScatteredTransport,
     hide_files,
@@ -33,7 +36,9 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-async def test_a_reading_child_goes_on_with_its_snapshot_after_a_kill(place: Place) -> None:
+async def read_and_change(place: Place, transport: type[FarTransport]) -> Report:
+    """Return the report of a family whose child reads two files; the second one changes between."""
+
     def child(request: Request) -> Answer:
         if request.turn < 2:
             return call("read", path=("a.txt", "b.txt")[request.turn])
@@ -42,7 +47,29 @@ async def test_a_reading_child_goes_on_with_its_snapshot_after_a_kill(place: Pla
     def change() -> None:
         write_files(place.project, {"b.txt": "later\n"})
 
-    report = await kill_at_first_result(place, make_family("reader", child), change)
+    model = make_family("reader", child)
+    return await kill_at_first_result(place, model, change, transport=transport)
+
+
+def make_conflict(place: Place, *calls: ToolCallBlock) -> ScriptedModel:
+    """Return a model whose child changes a file that the user changes, too.
+
+    Arguments:
+        calls: calls of the child when it gets its work back.
+    """
+
+    def child(request: Request) -> Answer:
+        if not request.turn:
+            write_files(place.project, {"a.txt": "by the user\n"})
+            return call("bash", command="echo by the child > a.txt")
+        number = request.turn - 2
+        return calls[number] if 0 <= number < len(calls) else "done"
+
+    return make_family("writer", child)
+
+
+async def test_a_reading_child_goes_on_with_its_snapshot_after_a_kill(place: Place) -> None:
+    report = await read_and_change(place, FarTransport)
     assert report.reason is Reason.GOAL
     assert "two" in report.text and "later" not in report.text
 
@@ -59,33 +86,19 @@ async def test_an_isolated_child_goes_on_with_its_files_after_a_kill(place: Plac
 
 
 async def test_a_child_goes_on_with_its_files_after_a_conflict_and_a_kill(place: Place) -> None:
-    def child(request: Request) -> Answer:
-        if not request.turn:
-            write_files(place.project, {"a.txt": "by the user\n"})
-            return call("bash", command="echo by the child > a.txt")
-        if request.turn == 2:
-            return call("bash", command="echo both > a.txt")
-        if request.turn == 3:
-            return call("bash", command="echo more >> a.txt")
-        return "done"
-
-    report = await kill_at_first_result(place, make_family("writer", child), run="1.1.1~2")
+    model = make_conflict(
+        place,
+        call("bash", command="echo both > a.txt"),
+        call("bash", command="echo more >> a.txt"),
+    )
+    report = await kill_at_first_result(place, model, run="1.1.1~2")
     assert report.reason is Reason.GOAL
     assert (place.project / "a.txt").read_text() == "both\nmore\n"
     assert find_violations([event async for event in place.journal.read()]) == []
 
 
 async def test_a_reading_child_goes_on_elsewhere(place: Place) -> None:
-    def child(request: Request) -> Answer:
-        if request.turn < 2:
-            return call("read", path=("a.txt", "b.txt")[request.turn])
-        return join_results(request)
-
-    def change() -> None:
-        write_files(place.project, {"b.txt": "later\n"})
-
-    model = make_family("reader", child)
-    report = await kill_at_first_result(place, model, change, transport=ScatteredTransport)
+    report = await read_and_change(place, ScatteredTransport)
     assert report.reason is Reason.GOAL
     assert "two" in report.text and "later" not in report.text
     assert len(list(place.folder.glob("node 2/nodes/*/*/snapshots/*/snapshot.json"))) == 1
@@ -106,17 +119,11 @@ async def test_a_child_that_has_changed_nothing_starts_again_elsewhere(place: Pl
 
 
 async def test_a_child_that_has_read_a_conflict_starts_again_elsewhere(place: Place) -> None:
-    def child(request: Request) -> Answer:
-        if not request.turn:
-            write_files(place.project, {"a.txt": "by the user\n"})
-            return call("bash", command="echo by the child > a.txt")
-        if request.turn == 2:
-            return call("read", path="a.txt")
-        if request.turn == 3:
-            return call("bash", command="grep -c '<<<<<<<' a.txt > seen.txt; echo both > a.txt")
-        return "done"
-
-    model = make_family("writer", child)
+    model = make_conflict(
+        place,
+        call("read", path="a.txt"),
+        call("bash", command="grep -c '<<<<<<<' a.txt > seen.txt; echo both > a.txt"),
+    )
     report = await kill_at_first_result(place, model, run="1.1.1~2", transport=ScatteredTransport)
     assert report.reason is Reason.GOAL
     assert (place.project / "a.txt").read_text() == "both\n"
@@ -142,6 +149,35 @@ async def test_a_child_whose_changes_are_elsewhere_is_lost(run: str, place: Plac
     assert lost.error in report.text
     assert (place.project / "log.txt").read_text() == "by the user\n"
     assert find_violations([event async for event in place.journal.read()]) == []
+
+
+async def test_a_child_goes_to_the_process_that_replaces_that_of_its_machine(place: Place) -> None:
+    may_end = place.folder / "may-end"
+    killed: list[str] = []
+
+    def child(request: Request) -> Answer:
+        if request.prompt == "CHILD 0":
+            return "done"
+        if not request.turn:
+            wait = f"until [ -e {may_end} ]; do sleep 0.01; done"
+            return call("bash", command=f"{wait}; echo > one")
+        return "done" if request.turn > 1 else call("bash", command="mv one two")
+
+    async with place.open(make_family("writer", child, 2), worker="process:2") as session:
+        machines = ["node 1", "node 2", "node 2"]
+        worker = hide_files(session, place.folder, partial(ListedTransport, machines=machines))
+
+        def watch(event: AnyEvent) -> None:
+            if isinstance(event, RunFinished) and event.run == "1.1.1":
+                may_end.touch()
+            if isinstance(event, ToolCallFinished) and not killed:
+                killed.append(event.run)
+                kill(worker._pool.processes[1])
+
+        session.watch(watch)
+        report = await session.run("PARENT")
+    assert killed == ["1.1.2"]
+    assert (place.project / "two").exists(), report.text
 
 
 async def test_a_child_with_work_of_its_own_children_elsewhere_is_lost(place: Place) -> None:

@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Place:
 def start(place: Place, machines: str, steps: str, children: int) -> tuple[int, str]:
     """Execute the program; return its exit status and what it printed."""
     command = [sys.executable, PROGRAM, str(place.folder), SESSION, str(children), machines, steps]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")))}
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environ, timeout=120)
     return ended.returncode, ended.stdout.strip()
 

@@ -41,17 +41,7 @@ from mudroom.testing.invariants import find_violations
 from mudroom.workers.remote.worker import RemoteWorker
 from mudroom.workspaces.shared import SharedWorkspace
 
-
-def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
-    """Open a session with one worker process."""
-    defaults: dict[str, Any] = {
-        "cwd": str(folder),
-        "home": str(folder / "home"),
-        "journal": "memory",
-        "sandbox": "off",
-        "worker": "process:1",
-    }
-    return Session(model=model, **(defaults | options))
+from ..worker_kinds import open_session
 
 
 def list_worker_pids(session: Session) -> tuple[int, ...]:

@@ -24,7 +24,8 @@ from mudroom._core.events import TurnStarted
 from mudroom.models.scripted import Answer, call
 from mudroom.testing import Request, ScriptedModel
 
-from .test_process import list_worker_pids, open_session
+from ..worker_kinds import open_session
+from .test_process import list_worker_pids
 
 ANSWER = Usage(input_tokens=1_200, output_tokens=800)
 
