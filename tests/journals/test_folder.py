@@ -1,4 +1,5 @@
 import os
+import time
 from pathlib import Path
 from threading import Thread
 
@@ -88,3 +89,16 @@ async def test_a_log_that_goes_while_sessions_are_listed_hides_no_session(tmp_pa
         is_done = True
         thread.join()
     assert [len(ids) for ids in listed] == [40] * 100
+
+
+async def test_sessions_are_created_without_waiting_for_each_other(tmp_path: Path) -> None:
+    began = time.monotonic()
+    journals = [
+        SqliteJournal.open(get_session_path(tmp_path, str(number)), session="", create=True)
+        for number in range(40)
+    ]
+    # Each looks at the files of the others. A wait of 20 ms for each would be 15 s.
+    assert time.monotonic() - began < 5
+    assert len(journals) == len(list((tmp_path / "sessions").glob("*.db.new"))) == 40
+    for journal in journals:
+        await journal.close()

@@ -302,3 +302,21 @@ async def test_a_missing_session_costs_the_same_beside_many_others(tmp_path: Pat
     for number in range(100):
         (tmp_path / "sessions" / f"{number:08}.db").write_bytes(b"x")
     assert await count_calls() == few
+
+
+@pytest.mark.parametrize("exists", [False, True])
+async def test_a_cancel_during_the_opening_leaves_no_open_session(
+    exists: bool, tmp_path: Path
+) -> None:
+    store = SqliteStore(tmp_path)
+    if exists:
+        await create(store, ID)
+    open_it = store.open if exists else store.create
+    opening = asyncio.create_task(open_it(ID))
+    await asyncio.sleep(0)  # a thread opens the file now
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    journal = await open_it(ID)
+    await journal.close()
+    assert [path.name for path in tmp_path.rglob("*.db*")] == [f"{ID}.db"] * exists

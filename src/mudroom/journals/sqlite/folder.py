@@ -76,8 +76,8 @@ def remove_half_created(path: Path) -> None:
         if name == path.name:
             continue
         other = path.with_name(name)
-        # JournalBusy: another process is creating it at this moment.
+        # JournalBusy: it is being created at this moment. There may be many, so do not wait.
         with suppress(JournalBusy):
-            descriptor = lock(other)
+            descriptor = lock(other, attempts=1)
             other.with_name(f"{name}.new").unlink(missing_ok=True)
             unlock(other, descriptor)

@@ -11,16 +11,15 @@ from pathlib import Path
 from ..busy import make_busy_error
 
 _ATTEMPTS = 3
-"""Number of attempts to lock: `find_writer_pid` holds a shared lock for a moment."""
+"""Attempts to lock: `find_writer_pid` holds a shared lock for a moment."""
 
 _ATTEMPT_DELAY = 0.01
 """Seconds between two attempts."""
 
 
-def lock(path: Path) -> int:
+def lock(path: Path, attempts: int = _ATTEMPTS) -> int:
     """Lock a journal file for writing and return the locked descriptor. Raises JournalBusy."""
     lock_path = _lock_path(path)
-    attempts = _ATTEMPTS
     while True:
         descriptor = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:

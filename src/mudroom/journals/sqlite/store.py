@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from ..._core.events import SessionOpened
@@ -45,8 +46,7 @@ class SqliteStore:
 
         Raises JournalError if it exists.
         """
-        path = self.get_path(session)
-        return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=True)
+        return await _open_journal(self.get_path(session), session, create=True)
 
     async def open(
         self, session: str, *, read_only: bool = False
@@ -58,7 +58,7 @@ class SqliteStore:
         path = self._get_existing_path(session)
         if read_only:
             return ReadOnlyJournal(await asyncio.to_thread(open_reader, path))
-        return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=False)
+        return await _open_journal(path, session, create=False)
 
     async def list(self) -> Sequence[SessionInfo]:
         """Return all sessions, the last written first, without opening them."""
@@ -126,3 +126,19 @@ class SqliteStore:
         if not path.exists():
             raise make_missing_session_error(session)
         return path
+
+
+async def _open_journal(path: Path, session: str, *, create: bool) -> SqliteJournal:
+    """Open a journal in a thread. A cancel waits for the thread, and closes what it has opened."""
+    open_now = partial(SqliteJournal.open, path, session=session, create=create)
+    # No task: the end of the event loop cancels all tasks, also while their threads work.
+    opening = asyncio.get_running_loop().run_in_executor(None, open_now)
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        while not opening.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([opening])
+        if not opening.exception():
+            await opening.result().close()
+        raise
