@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from mudroom import MudroomError
-from mudroom.servers.http.records.state_file import StateFile
+from mudroom.servers.http.records.state_file import StateError, StateFile
 
 
 def break_reference(connection: sqlite3.Connection) -> None:
@@ -24,6 +26,14 @@ def count_tables(connection: sqlite3.Connection) -> int:
     """Return the number of tables that the broken change would leave."""
     names = "SELECT count(*) FROM sqlite_schema WHERE name IN ('owners', 'notes')"
     return int(connection.execute(names).fetchone()[0])
+
+
+def add_note(number: int, connection: sqlite3.Connection) -> None:
+    connection.execute("INSERT INTO notes VALUES (?)", (number,))
+
+
+def list_notes(connection: sqlite3.Connection) -> list[int]:
+    return [number for (number,) in connection.execute("SELECT n FROM notes ORDER BY n")]
 
 
 def test_a_commit_that_fails_leaves_no_open_transaction(tmp_path: Path) -> None:
@@ -49,6 +59,34 @@ def test_an_error_of_a_change_is_told_though_sqlite_has_ended_the_transaction(
         with pytest.raises(ValueError, match="the change failed"):
             state.run_now(change)
         assert state.run_now(count_tables) == 0
+    finally:
+        state.close()
+
+
+async def test_changes_that_wait_share_a_transaction(tmp_path: Path) -> None:
+    state = StateFile(str(tmp_path))
+    statements: list[str] = []
+    try:
+        await state.run(lambda connection: connection.execute("CREATE TABLE notes (n)"))
+        await state.run(lambda connection: connection.set_trace_callback(statements.append))
+        statements.clear()
+        await asyncio.gather(*(state.run(partial(add_note, number)) for number in range(100)))
+        assert statements.count("COMMIT") < 50
+        assert await state.read(list_notes) == [*range(100)]
+    finally:
+        state.close()
+
+
+async def test_an_error_of_one_change_stops_no_other(tmp_path: Path) -> None:
+    state = StateFile(str(tmp_path))
+    try:
+        await state.run(lambda connection: connection.execute("CREATE TABLE notes (n UNIQUE)"))
+        numbers = [1, 2, 3, 2, 4, 3, 5]
+        changes = [state.run(partial(add_note, number)) for number in numbers]
+        results = await asyncio.gather(*changes, return_exceptions=True)
+        failed = [isinstance(result, StateError) for result in results]
+        assert failed == [False, False, False, True, False, True, False]
+        assert await state.read(list_notes) == [1, 2, 3, 4, 5]
     finally:
         state.close()
 

@@ -21,8 +21,11 @@ _T = TypeVar("_T")
 _BUSY_SECONDS = 1.0
 """Seconds until a session is opened again that another process had open."""
 _CLOSED_PER_COLLECTION = 20
-"""Closed sessions after which garbage is collected. The objects of a session refer to each other,
-and the thresholds of a command (`garbage_collector`) are not reached for thousands of sessions."""
+"""Fewest closed sessions after which garbage is collected. The objects of a session refer to each
+other, and the thresholds of a command (`garbage_collector`) are not reached for thousands of
+sessions."""
+_OPEN_PER_CLOSED = 50
+"""Sessions with work for each closed session that a collection waits for: it looks at all."""
 
 
 class HostedSessions:
@@ -170,7 +173,9 @@ class HostedSessions:
             host.feed.notify()
             self._drop_feed(host.feed)
             self._closed_count += 1
-            if self._closed_count % _CLOSED_PER_COLLECTION == 0:
+            wanted = max(_CLOSED_PER_COLLECTION, len(self._hosts) // _OPEN_PER_CLOSED)
+            if self._closed_count >= wanted:
+                self._closed_count = 0
                 gc.collect()
 
     def _drop_feed(self, feed: SessionFeed) -> None:

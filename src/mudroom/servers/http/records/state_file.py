@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
 
 from ...._platform.private_files import make_private_file, make_private_folder
 from ....errors import MudroomError
@@ -65,8 +66,18 @@ class StateError(MudroomError):
     """The file cannot be read or written now. The same work may work later."""
 
 
+class _Change(NamedTuple):
+    """A function that waits for its transaction, and its result."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    result: Future[Any]
+
+
 class StateFile:
     """The file. Its work runs in one thread, one transaction at a time.
+
+    Changes that wait at the same time share a transaction, because a sync of the disk takes longer
+    than all of them.
 
     Arguments:
         home: mudroom's state folder.
@@ -77,6 +88,7 @@ class StateFile:
     def __init__(self, home: str) -> None:
         self.path = Path(home) / FILE_NAME
         self._thread = ThreadPoolExecutor(1, "serve-state")
+        self._waiting: SimpleQueue[_Change] = SimpleQueue()
         try:
             self._connection = self._connect()
         except (sqlite3.Error, OSError) as error:
@@ -85,10 +97,14 @@ class StateFile:
     async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a function in a transaction, which is durable when this returns.
 
+        It runs a second time if the transaction was undone because of another function.
+
         Raises StateError.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self.run_now, work)
+        change = _Change(work, Future())
+        self._waiting.put(change)
+        self._thread.submit(self._run_waiting)
+        return await asyncio.wrap_future(change.result)
 
     def run_now(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a function in a transaction, and block. Raises StateError."""
@@ -121,6 +137,33 @@ class StateFile:
         return await self.read(
             lambda connection: connection.execute("PRAGMA data_version").fetchone()[0]
         )
+
+    def _run_waiting(self) -> None:
+        waiting: list[_Change] = []
+        while not self._waiting.empty():
+            waiting.append(self._waiting.get())
+        changes = [each for each in waiting if each.result.set_running_or_notify_cancel()]
+        if len(changes) > 1 and self._run_together(changes):
+            return
+        for work, result in changes:
+            try:
+                result.set_result(self.run_now(work))
+            except BaseException as error:  # noqa: BLE001  (the caller gets it)
+                result.set_exception(error)
+
+    def _run_together(self, changes: list[_Change]) -> bool:
+        """Run changes in one transaction. Return false if one of them is wrong: none is kept."""
+        try:
+            values = self.run_now(lambda connection: [work(connection) for work, _ in changes])
+        except Exception as error:  # noqa: BLE001  (each change runs alone, and gets its own error)
+            if not isinstance(error.__cause__, sqlite3.OperationalError):
+                return False
+            for _, result in changes:  # the file cannot be used now
+                result.set_exception(error)
+            return True
+        for (_, result), value in zip(changes, values, strict=True):
+            result.set_result(value)
+        return True
 
     def close(self) -> None:
         """Finish the work and close the file."""
