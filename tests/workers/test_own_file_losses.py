@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from mudroom._core.events import RunFinished, RunStarted, StoredEvent, ToolCallF
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
+from mudroom.workers.process.connection import ProcessConnection
 from mudroom.workers.remote import tree_packs, tree_transfer
+from mudroom.workers.remote.messages import WorkerConfig
 from mudroom.workers.remote.own_files import FilesNotReadyError, TravellingFiles
 from mudroom.workers.remote.worker import RemoteWorker
 
+from ..waiting import wait_until
 from ..workspaces.git_projects import write_files
 from .far_place import (
     FarTransport,
@@ -151,7 +155,14 @@ async def test_a_child_whose_changes_are_elsewhere_is_lost(run: str, place: Plac
     assert find_violations([event async for event in place.journal.read()]) == []
 
 
-async def test_a_child_goes_to_the_process_that_replaces_that_of_its_machine(place: Place) -> None:
+async def kill_second_child(
+    place: Place, transport: type[ListedTransport], act: Callable[[Session], None]
+) -> Report:
+    """Run two children and kill the worker process of the second one after its first result.
+
+    Arguments:
+        act: called when the run waits for the third worker process.
+    """
     may_end = place.folder / "may-end"
     killed: list[str] = []
 
@@ -165,19 +176,57 @@ async def test_a_child_goes_to_the_process_that_replaces_that_of_its_machine(pla
 
     async with place.open(make_family("writer", child, 2), worker="process:2") as session:
         machines = ["node 1", "node 2", "node 2"]
-        worker = hide_files(session, place.folder, partial(ListedTransport, machines=machines))
+        worker = hide_files(session, place.folder, partial(transport, machines=machines))
 
         def watch(event: AnyEvent) -> None:
             if isinstance(event, RunFinished) and event.run == "1.1.1":
                 may_end.touch()
-            if isinstance(event, ToolCallFinished) and not killed:
-                killed.append(event.run)
+            if isinstance(event, ToolCallFinished) and event.run == "1.1.2" and not killed:
+                killed.append(event.call_id)
                 kill(worker._pool.processes[1])
 
         session.watch(watch)
-        report = await session.run("PARENT")
-    assert killed == ["1.1.2"]
+        running = asyncio.create_task(session.run("PARENT"))
+        await wait_until(lambda: worker._pool.processes[1].number == 3 or running.done())
+        act(session)
+        report = await running
+    assert killed
+    return report
+
+
+async def test_a_child_goes_to_the_process_that_replaces_that_of_its_machine(place: Place) -> None:
+    report = await kill_second_child(place, ListedTransport, lambda _: None)
     assert (place.project / "two").exists(), report.text
+
+
+class StuckTransport(ListedTransport):
+    """Starts two worker processes; the third one never gets ready."""
+
+    def connect(self) -> ProcessConnection:
+        connection = super().connect()
+        return connection if self._count < 3 else StuckConnection(self._command)
+
+
+class StuckConnection(ProcessConnection):
+    """Connection to a process that never gets ready. Its machine is not known."""
+
+    @property
+    def host(self) -> str:
+        return ""
+
+    async def open(self, config: WorkerConfig) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_a_child_that_waits_for_its_machine_can_be_cancelled(place: Place) -> None:
+    cancels: list[bool] = []
+    await kill_second_child(
+        place, StuckTransport, lambda session: cancels.append(session.cancel("1.1.2"))
+    )
+    lost = (await place.find_reports())["1.1.2"]
+    assert cancels == [True]
+    assert lost.reason is Reason.CANCELLED and lost.unknown_changes
+    assert find_violations([event async for event in place.journal.read()]) == []
 
 
 async def test_a_child_with_work_of_its_own_children_elsewhere_is_lost(place: Place) -> None:
