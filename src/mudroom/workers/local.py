@@ -36,7 +36,6 @@ from .._engine.server_tools.run_servers import (
 from .._engine.server_tools.toolset import list_full_patterns
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
-from .resumed_files import locate_files, mark_changes
 
 LOST_COPY = (
     "Your copy of the folder was lost in an interruption and made again: "
@@ -313,6 +312,8 @@ class LocalWorker:
 
                 charge_past_run(meter, self._services.past_events, report)
                 return report
+            from .resumed_files import locate_files
+
             spec = locate_files(brief, past, self._services)
             brief = replace(past[0].brief, history=brief.history, workspace=spec)
             # The age of a resumed run counts from its first start, and so does its time limit.
@@ -327,7 +328,11 @@ class LocalWorker:
             return await execute(handle.run)
         async with AsyncExitStack() as stack:
             try:
-                spec = mark_changes(brief.workspace, past, self._services)
+                spec = brief.workspace
+                if past:
+                    from .resumed_files import mark_changes
+
+                    spec = mark_changes(spec, past, self._services)
                 environment = await stack.enter_async_context(environments.open(spec))
             except MudroomError as error:
                 handle.run = self._make_run(brief, meter, control, environments.shared)

@@ -29,10 +29,10 @@ def locate_files(
 
 
 def mark_changes(
-    spec: WorkspaceSpec, past: Sequence[StoredEvent] | None, services: SessionServices
+    spec: WorkspaceSpec, past: Sequence[StoredEvent], services: SessionServices
 ) -> WorkspaceSpec:
     """Mark a workspace on another machine in which a resumed run may have changed files."""
     is_far = spec.kind is WorkspaceKind.ISOLATED and bool(spec.machine)
-    if past and is_far and has_effects(past, services.toolbox):
+    if is_far and has_effects(past, services.toolbox):
         return replace(spec, has_changes=True)
     return spec
