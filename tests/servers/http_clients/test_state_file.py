@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +32,17 @@ def count_tables(connection: sqlite3.Connection) -> int:
 
 def add_note(number: int, connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO notes VALUES (?)", (number,))
+
+
+async def run_together(state: StateFile, numbers: Iterable[int]) -> list[object]:
+    """Add notes while the thread of the file waits, so that all wait at the same time."""
+    may_begin = threading.Event()
+    blocked = asyncio.create_task(state.read(lambda _: may_begin.wait(60)))
+    changes = [asyncio.create_task(state.run(partial(add_note, number))) for number in numbers]
+    await asyncio.sleep(0)  # now all wait
+    may_begin.set()
+    await blocked
+    return await asyncio.gather(*changes, return_exceptions=True)
 
 
 def list_notes(connection: sqlite3.Connection) -> list[int]:
@@ -70,8 +83,8 @@ async def test_changes_that_wait_share_a_transaction(tmp_path: Path) -> None:
         await state.run(lambda connection: connection.execute("CREATE TABLE notes (n)"))
         await state.run(lambda connection: connection.set_trace_callback(statements.append))
         statements.clear()
-        await asyncio.gather(*(state.run(partial(add_note, number)) for number in range(100)))
-        assert statements.count("COMMIT") < 50
+        await run_together(state, range(100))
+        assert statements.count("COMMIT") == 1
         assert await state.read(list_notes) == [*range(100)]
     finally:
         state.close()
@@ -82,8 +95,7 @@ async def test_an_error_of_one_change_stops_no_other(tmp_path: Path) -> None:
     try:
         await state.run(lambda connection: connection.execute("CREATE TABLE notes (n UNIQUE)"))
         numbers = [1, 2, 3, 2, 4, 3, 5]
-        changes = [state.run(partial(add_note, number)) for number in numbers]
-        results = await asyncio.gather(*changes, return_exceptions=True)
+        results = await run_together(state, numbers)
         failed = [isinstance(result, StateError) for result in results]
         assert failed == [False, False, False, True, False, True, False]
         assert await state.read(list_notes) == [1, 2, 3, 4, 5]

@@ -97,7 +97,8 @@ class StateFile:
     async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a function in a transaction, which is durable when this returns.
 
-        It runs a second time if the transaction was undone because of another function.
+        It may run twice: if another change of the same transaction fails, the transaction is undone
+        and each change runs alone. So it must have no effects outside the database.
 
         Raises StateError.
         """
@@ -139,6 +140,7 @@ class StateFile:
         )
 
     def _run_waiting(self) -> None:
+        """Run all waiting changes, together if possible."""
         waiting: list[_Change] = []
         while not self._waiting.empty():
             waiting.append(self._waiting.get())
@@ -152,7 +154,7 @@ class StateFile:
                 result.set_exception(error)
 
     def _run_together(self, changes: list[_Change]) -> bool:
-        """Run changes in one transaction. Return false if one of them is wrong: none is kept."""
+        """Run changes in one transaction. Return False if one failed; then none is stored."""
         try:
             values = self.run_now(lambda connection: [work(connection) for work, _ in changes])
         except Exception as error:  # noqa: BLE001  (each change runs alone, and gets its own error)
