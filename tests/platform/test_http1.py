@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from mudroom._platform.http1.addresses import parse_url
+from mudroom._platform.http1.connection import MAX_UNREAD
 from mudroom._platform.http1.errors import (
     CannotConnect,
     ConnectionLost,
@@ -347,6 +348,31 @@ async def test_a_large_body_waits_in_the_socket_while_nothing_reads_it() -> None
             received += len(data)
         response.close(is_answered=True)
     assert received == size
+
+
+async def test_the_read_timeout_begins_again_when_a_slow_reader_reads_on() -> None:
+    first = b"x" * (MAX_UNREAD + 1)  # the client stops reading the socket after it
+    reads_on = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK + b"Content-Length: %d\r\n\r\n" % (len(first) + 5) + first)
+        await reads_on.wait()
+        await asyncio.sleep(0.2)  # shorter than the read timeout, with checks of it in between
+        writer.write(b"hello")
+        writer.close()
+
+    server = RawServer(HELLO)
+    server.serve = serve
+    async with open_pool(server, read_timeout=0.8) as pool:
+        response = await pool.post(f"http://127.0.0.1:{server.port}/", {}, bytes)
+        await asyncio.sleep(1)
+        received = await response.read()
+        reads_on.set()
+        while data := await response.read():
+            received += data
+        response.close(is_answered=True)
+    assert received == first + b"hello"
 
 
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\0b"])

@@ -17,7 +17,7 @@ from .parser import ResponseParser
 
 _MAX_READ = 256 * 1024
 """Bytes of one read."""
-_MAX_UNREAD = 256 * 1024
+MAX_UNREAD = 256 * 1024
 """Bytes of a body that may wait for their reader; then the connection is not read."""
 _SMALL_READ = 16 * 1024
 """Bytes below which a read costs more than its bytes, so that the next one may wait."""
@@ -123,7 +123,7 @@ class Connection(asyncio.BufferedProtocol):
             self._unread += len(part)
         if parser.status and not parser.is_complete:
             self._start_wait(now, gap, is_small=nbytes < _SMALL_READ)
-        if self._is_waiting or self._unread > _MAX_UNREAD:
+        if self._is_waiting or self._unread > MAX_UNREAD:
             self._pause()
         self._wake()
 
@@ -206,10 +206,12 @@ class Connection(asyncio.BufferedProtocol):
             await self._wait()
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
-        was_full = self._unread > _MAX_UNREAD
+        was_full = self._unread > MAX_UNREAD
         self._unread = 0
-        if was_full and not self._is_waiting:
-            self._resume()
+        if was_full:
+            self.last_active = self._shared.loop.time()
+            if not self._is_waiting:
+                self._resume()
         return data
 
     def end_wait(self) -> None:
@@ -217,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_waiting:
             self._is_waiting = False
             self.last_active = self._shared.loop.time()
-            if self._unread <= _MAX_UNREAD:
+            if self._unread <= MAX_UNREAD:
                 self._resume()
 
     def release(self) -> None:
@@ -245,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     def check_silence(self, now: float, read_timeout: float) -> None:
         """End a request whose server has sent and received nothing for too long."""
         transport = self.transport
-        if self._parser is None or transport is None or self._unread > _MAX_UNREAD:
+        if self._parser is None or transport is None or self._unread > MAX_UNREAD:
             return
         unsent = transport.get_write_buffer_size()
         if unsent != self._unsent:
