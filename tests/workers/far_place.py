@@ -49,7 +49,7 @@ class FarConnection(ProcessConnection):
         machine: name of its machine. Like that of a cluster, it is known after the start.
     """
 
-    sees_files = False
+    sees_folder = False
 
     def __init__(self, command: Sequence[str], machine: str) -> None:
         super().__init__(command)

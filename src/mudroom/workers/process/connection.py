@@ -45,7 +45,7 @@ class ProcessConnection:
 
     loss = ""
     node = ""
-    sees_files = True
+    sees_folder = True
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command

@@ -221,7 +221,7 @@ class RayConnection:
         self.host = ""
         self.node = ""
         self.loss = ""
-        self.sees_files = True
+        self.sees_folder = True
         self._transport = transport
         self._requirements = requirements
         self._decoder = FrameDecoder[ToSession](ToSession)
@@ -252,8 +252,8 @@ class RayConnection:
                 self.loss = self.loss or str(error)
             await self.close()
             raise
-        self.sees_files = not hello.unseen
-        self.send(replace(config, has_own_files=not self.sees_files))
+        self.sees_folder = not hello.unseen
+        self.send(replace(config, has_own_files=not self.sees_folder))
 
     async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
         nonces = await asyncio.to_thread(write_nonces, self._requirements.folders)

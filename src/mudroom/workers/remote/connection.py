@@ -51,7 +51,7 @@ class WorkerConnection(Protocol):
         ...
 
     @property
-    def sees_files(self) -> bool:
+    def sees_folder(self) -> bool:
         """True if the process sees the folders of the session; known after `open`."""
         ...
 

@@ -39,7 +39,7 @@ class WorkerPool:
             await asyncio.gather(*starts, return_exceptions=True)
             ready = self._list_ready()
         if needs_folder:
-            ready = [process for process in ready if process.sees_files is not False]
+            ready = [process for process in ready if process.sees_folder is not False]
         near = [process for process in ready if machine and process.host == machine]
         return min(near or ready, key=lambda process: process.load, default=None)
 

@@ -110,9 +110,9 @@ class WorkerHandle:
         return self._connection.node
 
     @property
-    def sees_files(self) -> bool | None:
+    def sees_folder(self) -> bool | None:
         """Whether the process sees the folders of the session; None before its start."""
-        return None if self._bridge is None else self._connection.sees_files
+        return None if self._bridge is None else self._connection.sees_folder
 
     def list_runs(self) -> tuple[tuple[str, ...], int]:
         """Return the ids of the runs that work, with those below them, and how many wait."""
@@ -165,7 +165,7 @@ class WorkerHandle:
             if self.is_lost:
                 raise WorkerLost(self._failure or self._connection.loss)
             past = assigned.recorded
-            if not self._connection.sees_files:
+            if not self._connection.sees_folder:
                 events = past.get(brief.run_id, ())
                 if reason := self._calls.files.explain_need(brief, events):
                     raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
@@ -207,7 +207,7 @@ class WorkerHandle:
             except BaseException:
                 self.is_lost = True
                 raise
-            if not self._connection.sees_files:
+            if not self._connection.sees_folder:
                 self._calls.files.announce(self.host)
             self._bridge = ModelBridge(self._services.get_model, self.send)
             self._start_task(self._serve(self._bridge), self._tasks)
