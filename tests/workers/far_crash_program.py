@@ -1,4 +1,4 @@
-"""Program that ends like a killed one: isolated children on machines that do not see the folder.
+"""Program that kills itself: its isolated children are on machines that do not see the folder.
 
 Usage: python far_crash_program.py FOLDER SESSION_ID CHILDREN MACHINES STEPS
 

@@ -120,6 +120,17 @@ class ListedTransport(FarTransport):
         return self._machines[min(self._count, len(self._machines)) - 1]
 
 
+class StuckConnection(ProcessConnection):
+    """Connection to a process that never gets ready. Its machine is not known."""
+
+    @property
+    def host(self) -> str:
+        return ""
+
+    async def open(self, config: WorkerConfig) -> None:
+        await asyncio.Event().wait()
+
+
 class Place:
     """A project, and a session whose children work where the project is not seen."""
 
@@ -209,6 +220,7 @@ async def kill_at_first_result(
     run: str = "1.1.1",
     transport: Callable[[Path], FarTransport] = FarTransport,
     sessions: list[Session] | None = None,
+    worker: str = "process:1",
 ) -> Report:
     """Run the parent and kill the worker process after the first result of a run.
 
@@ -216,15 +228,15 @@ async def kill_at_first_result(
         change: called after the kill. sessions: gets the session.
     """
     killed: list[int] = []
-    async with place.open(model, budget=Budget(depth=2)) as session:
+    async with place.open(model, budget=Budget(depth=2), worker=worker) as session:
         if sessions is not None:
             sessions.append(session)
-        worker = hide_files(session, place.folder, transport)
+        processes = hide_files(session, place.folder, transport)._pool.processes
 
         def watch(event: AnyEvent) -> None:
             if isinstance(event, ToolCallFinished) and event.run == run and not killed:
                 killed.append(1)
-                kill(worker._pool.processes[0])
+                kill(processes[0])
                 if change:
                     change()
 

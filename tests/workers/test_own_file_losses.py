@@ -16,7 +16,6 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom.workers.process.connection import ProcessConnection
 from mudroom.workers.remote import tree_packs, tree_transfer
-from mudroom.workers.remote.messages import WorkerConfig
 from mudroom.workers.remote.own_files import FilesNotReadyError, TravellingFiles
 from mudroom.workers.remote.worker import RemoteWorker
 
@@ -27,6 +26,8 @@ from .far_place import (
     ListedTransport,
     Place,
     ScatteredTransport,
+    StuckConnection,
+    get_worker,
     hide_files,
     join_results,
     kill,
@@ -156,12 +157,16 @@ async def test_a_child_whose_changes_are_elsewhere_is_lost(run: str, place: Plac
 
 
 async def kill_second_child(
-    place: Place, transport: type[ListedTransport], act: Callable[[Session], None]
+    place: Place,
+    transport: type[ListedTransport],
+    act: Callable[[Session], None],
+    processes: int = 2,
 ) -> Report:
     """Run two children and kill the worker process of the second one after its first result.
 
     Arguments:
-        act: called when the run waits for the third worker process.
+        act: called when the run waits for another worker process.
+        processes: number of worker processes; the children use two of them.
     """
     may_end = place.folder / "may-end"
     killed: list[str] = []
@@ -174,7 +179,9 @@ async def kill_second_child(
             return call("bash", command=f"{wait}; echo > one")
         return "done" if request.turn > 1 else call("bash", command="mv one two")
 
-    async with place.open(make_family("writer", child, 2), worker="process:2") as session:
+    async with place.open(
+        make_family("writer", child, 2), worker=f"process:{processes}"
+    ) as session:
         machines = ["node 1", "node 2", "node 2"]
         worker = hide_files(session, place.folder, partial(transport, machines=machines))
 
@@ -187,7 +194,7 @@ async def kill_second_child(
 
         session.watch(watch)
         running = asyncio.create_task(session.run("PARENT"))
-        await wait_until(lambda: worker._pool.processes[1].number == 3 or running.done())
+        await wait_until(lambda: worker._pool.processes[1].number > processes or running.done())
         act(session)
         report = await running
     assert killed
@@ -204,18 +211,35 @@ class StuckTransport(ListedTransport):
 
     def connect(self) -> ProcessConnection:
         connection = super().connect()
-        return connection if self._count < 3 else StuckConnection(self._command)
+        return StuckConnection(self._command) if self._count == 3 else connection
 
 
-class StuckConnection(ProcessConnection):
-    """Connection to a process that never gets ready. Its machine is not known."""
+async def test_a_child_does_not_wait_for_processes_when_one_is_on_its_machine(
+    place: Place,
+) -> None:
+    report = await kill_second_child(place, StuckTransport, lambda _: None, processes=3)
+    assert (place.project / "two").exists(), report.text
 
-    @property
-    def host(self) -> str:
-        return ""
 
-    async def open(self, config: WorkerConfig) -> None:
-        await asyncio.Event().wait()
+async def test_a_child_that_has_changed_nothing_starts_no_processes_to_find_its_machine(
+    place: Place,
+) -> None:
+    started: list[int] = []
+    sessions: list[Session] = []
+
+    def child(request: Request) -> Answer:
+        started.append(len(get_worker(sessions[0]).pids))
+        return "done" if request.turn else call("read", path="a.txt")
+
+    report = await kill_at_first_result(
+        place,
+        make_family("writer", child),
+        transport=ScatteredTransport,
+        sessions=sessions,
+        worker="process:3",
+    )
+    assert report.reason is Reason.GOAL
+    assert set(started) == {1}
 
 
 async def test_a_child_that_waits_for_its_machine_can_be_cancelled(place: Place) -> None:
@@ -223,9 +247,9 @@ async def test_a_child_that_waits_for_its_machine_can_be_cancelled(place: Place)
     await kill_second_child(
         place, StuckTransport, lambda session: cancels.append(session.cancel("1.1.2"))
     )
-    lost = (await place.find_reports())["1.1.2"]
+    report = (await place.find_reports())["1.1.2"]
     assert cancels == [True]
-    assert lost.reason is Reason.CANCELLED and lost.unknown_changes
+    assert report.reason is Reason.CANCELLED and report.unknown_changes
     assert find_violations([event async for event in place.journal.read()]) == []
 
 

@@ -58,15 +58,20 @@ MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report
 class TaskHandle(ABC):
     """Handle of a run that an asyncio task of this process executes or waits for."""
 
-    __slots__ = ("_reporter", "_services", "_waiter", "run_id", "stop_reason", "task")
+    __slots__ = ("_grant", "_reporter", "_services", "_waiter", "stop_reason", "task")
 
-    def __init__(self, run_id: str, services: SessionServices) -> None:
-        self.run_id = run_id
+    def __init__(self, grant: Grant, services: SessionServices) -> None:
+        self._grant = grant
         self._services = services
         self.stop_reason = Reason.CANCELLED
         self.task: asyncio.Task[Report] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._reporter: asyncio.Future[None] | None = None
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self._grant.run_id
 
     def interrupt(self) -> bool:
         """Return False: only the run of a prompt can be interrupted."""
@@ -102,7 +107,13 @@ class TaskHandle(ABC):
         """Wait for the end of the run and return its report; see the port."""
         assert self.task is not None
         is_cancelled = False
-        while not self.task.done():
+        while self.task.cancelled() or not self.task.done():
+            if self.task.cancelled():  # before the run began or continued
+                from .past_end import end_past_run
+
+                # A task of its own: a cancel of the caller does not stop the record of the end.
+                ending = end_past_run(self._services, self._grant, self.stop_reason)
+                self.task = asyncio.create_task(ending)
             if self.interim_report and not is_cancelled:
                 return self.interim_report
             try:
@@ -112,15 +123,8 @@ class TaskHandle(ABC):
                 is_cancelled = True
                 self.cancel()
         if is_cancelled:
-            if not self.task.cancelled():
-                self.task.exception()  # read it, or asyncio logs it as never retrieved
+            self.task.exception()  # read it, or asyncio logs it as never retrieved
             raise asyncio.CancelledError
-        if self.task.cancelled():  # before the run began or continued
-            from .past_report import make_past_report
-
-            return make_past_report(
-                self._services, self._services.past_events, self.run_id, self.stop_reason
-            )
         return self.task.result()
 
 
@@ -129,8 +133,8 @@ class LocalRunHandle(TaskHandle):
 
     __slots__ = ("_control", "run")
 
-    def __init__(self, run_id: str, services: SessionServices, control: RunControl) -> None:
-        super().__init__(run_id, services)
+    def __init__(self, grant: Grant, services: SessionServices, control: RunControl) -> None:
+        super().__init__(grant, services)
         self.run: RunContext | None = None
         self._control = control
         control.on_interrupt = self._wake_reporter
@@ -256,7 +260,7 @@ class LocalWorker:
     def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
         """Start a run; a child waits for a slot first."""
         control = RunControl()
-        handle = LocalRunHandle(brief.run_id, self._services, control)
+        handle = LocalRunHandle(grant, self._services, control)
         task = asyncio.create_task(self._execute(handle, brief, grant, control))
         handle.task = task
         control.attach(task)
@@ -312,9 +316,9 @@ class LocalWorker:
 
                 charge_past_run(meter, self._services.past_events, report)
                 return report
-            from .resumed_files import locate_files
+            from .resumed_files import restore_workspace
 
-            spec = locate_files(brief, past, self._services)
+            spec = restore_workspace(brief, past, self._services)
             brief = replace(past[0].brief, history=brief.history, workspace=spec)
             # The age of a resumed run counts from its first start, and so does its time limit.
             meter.set_limits(brief.budget)
@@ -328,12 +332,7 @@ class LocalWorker:
             return await execute(handle.run)
         async with AsyncExitStack() as stack:
             try:
-                spec = brief.workspace
-                if past:
-                    from .resumed_files import mark_changes
-
-                    spec = mark_changes(spec, past, self._services)
-                environment = await stack.enter_async_context(environments.open(spec))
+                environment = await stack.enter_async_context(environments.open(brief.workspace))
             except MudroomError as error:
                 handle.run = self._make_run(brief, meter, control, environments.shared)
                 reason = Reason.LOST if isinstance(error, FilesLostError) else Reason.ERROR

@@ -13,26 +13,19 @@ from .._engine.recorded_conversations import find_workspace, has_effects
 from .._engine.session_context import SessionServices
 
 
-def locate_files(
+def restore_workspace(
     brief: Brief, past: Sequence[StoredEvent], services: SessionServices
 ) -> WorkspaceSpec:
     """Return the workspace of a resumed run, with the machine that has its files.
 
-    A run that has changed nothing begins again here.
+    A run that has changed nothing begins again here. If another machine has files that the run may
+    have changed, the workspace says so.
     """
-    spec = find_workspace(past)
-    if spec is None or not services.environments.sees_folder:
-        return brief.workspace  # the session's process has chosen the machine
-    if spec.machine and not has_effects(past, services.toolbox):
-        return replace(spec, machine="")
-    return spec
-
-
-def mark_changes(
-    spec: WorkspaceSpec, past: Sequence[StoredEvent], services: SessionServices
-) -> WorkspaceSpec:
-    """Mark a workspace on another machine in which a resumed run may have changed files."""
-    is_far = spec.kind is WorkspaceKind.ISOLATED and bool(spec.machine)
-    if is_far and has_effects(past, services.toolbox):
+    spec = brief.workspace
+    if services.environments.sees_folder:  # else the session's process has chosen the machine
+        spec = find_workspace(past) or spec
+    if spec.kind is not WorkspaceKind.ISOLATED or not spec.machine:
+        return spec
+    if has_effects(past, services.toolbox):
         return replace(spec, has_changes=True)
-    return spec
+    return replace(spec, machine="") if services.environments.sees_folder else spec

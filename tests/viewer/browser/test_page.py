@@ -71,9 +71,9 @@ async def read_texts(page: Page, selector: str) -> list[str]:
 async def measure(page: Page, script: str) -> float:
     """Return the milliseconds of CPU that the page's main thread needs for an action.
 
-    They include scripts, layout and painting until the next frame. They are the third best of
-    nine, and the best of up to four rounds: other programs do not count, but they slow the
-    processor down.
+    They include scripts, layout and painting until the next frame, not raster and compositing.
+    They are the third best of nine, and the best of up to four rounds: other programs do not
+    count, but they slow the processor down.
     """
     await page.send("Performance.enable", timeDomain="threadTicks")
     best = math.inf

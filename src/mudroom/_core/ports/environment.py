@@ -43,7 +43,7 @@ class Environments(Protocol):
 
     @property
     def sees_folder(self) -> bool:
-        """True if the folder of the session is on this machine."""
+        """True if this process sees the folder of the session."""
         ...
 
     def open(self, spec: WorkspaceSpec) -> AbstractAsyncContextManager[Environment]:

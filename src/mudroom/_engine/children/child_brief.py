@@ -22,6 +22,7 @@ from ..._core.tool_patterns import (
 from ..._core.tools import Tool, ToolCategory
 from ...projections.team import MESSAGE_TOOL
 from ..inbox.inbox import format_message
+from ..recorded_conversations import find_workspace
 from ..run_context import RunContext
 from .return_text import make_return_prompt
 from .task_arguments import TaskArguments
@@ -307,8 +308,7 @@ def _find_recorded_workspace(run: RunContext, run_id: str) -> WorkspaceSpec | No
     """Return the workspace that a run has in the record: it keeps it."""
     if run.services.recorded_work:
         return run.services.recorded_work.find_workspace(run_id)
-    recorded = next(iter(run.services.past_events.get(run_id, ())), None)
-    return recorded.brief.workspace if isinstance(recorded, RunStarted) else None
+    return find_workspace(run.services.past_events.get(run_id, ()))
 
 
 @lru_cache(maxsize=256)

@@ -52,7 +52,7 @@ class WorkerConnection(Protocol):
 
     @property
     def sees_folder(self) -> bool:
-        """True if the process sees the folders of the session; known after `open`."""
+        """True if the process sees the folder of the session; known after `open`."""
         ...
 
     async def open(self, config: WorkerConfig) -> None:

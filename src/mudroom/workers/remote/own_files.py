@@ -90,13 +90,15 @@ class TravellingFiles:
         return "" if self._only_reads(brief) else "it may change files, and shares them"
 
     def find_machine(self, brief: Brief, past: Sequence[StoredEvent]) -> str:
-        """Return the machine that has the files of a run, "" if no other one has them.
+        """Return the machine with files that a run may have changed, "" if there is none.
 
         Arguments:
             past: events of the run.
         """
         spec = _find_spec(brief, past)
-        return spec.machine if spec.kind is WorkspaceKind.ISOLATED else ""
+        if spec.kind is not WorkspaceKind.ISOLATED:
+            return ""
+        return spec.machine if has_effects(past, self._services.toolbox) else ""
 
     async def prepare(self, brief: Brief, past: Sequence[StoredEvent], host: str) -> Brief:
         """Return the brief of a run with the tree of files with which it begins.
@@ -117,8 +119,8 @@ class TravellingFiles:
         self.transfers.allow(base, tree)
         kind = WorkspaceKind.FOLDER if spec.kind is WorkspaceKind.SHARED else spec.kind
         root = spec.root or self._services.environments.shared.workspace.root
-        machine = spec.machine if has_effects(past, self._services.toolbox) else ""
-        sent = replace(spec, kind=kind, root=root, base=base, tree=tree, machine=machine or host)
+        machine = self.find_machine(brief, past) or host
+        sent = replace(spec, kind=kind, root=root, base=base, tree=tree, machine=machine)
         return replace(brief, workspace=sent)
 
     async def _choose_trees(self, spec: WorkspaceSpec) -> tuple[str, str]:

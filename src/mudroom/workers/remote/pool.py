@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from contextlib import suppress
 
 from .worker_handle import WorkerHandle
 
@@ -23,25 +24,35 @@ class WorkerPool:
         self.processes = [self._add() for _ in range(size)]
 
     async def choose(self, *, needs_folder: bool = False, machine: str = "") -> WorkerHandle | None:
-        """Return the process with the fewest runs; None if none sees a folder that is needed.
+        """Return the process with the fewest runs; None if no process sees a needed folder.
 
         Arguments:
             needs_folder: true if the process must see the folder of the session.
-            machine: name of the machine whose processes come first; "" for none. If none is known
-                to be there, those that have not started are started, because their machine is not
-                known before.
+            machine: name of the machine whose processes come first; "" if it does not matter.
         """
+        if machine:
+            await self._start_on(machine)
         ready = self._list_ready()
-        if machine and all(process.host != machine for process in ready):
-            unknown = [process for process in ready if not process.host]
-            starts = (process.wait_until_open() for process in unknown)
-            # A process that cannot start is lost, and the run reads why if it gets the next one.
-            await asyncio.gather(*starts, return_exceptions=True)
-            ready = self._list_ready()
         if needs_folder:
             ready = [process for process in ready if process.sees_folder is not False]
-        near = [process for process in ready if machine and process.host == machine]
-        return min(near or ready, key=lambda process: process.load, default=None)
+        on_machine = [process for process in ready if machine and process.host == machine]
+        return min(on_machine or ready, key=lambda process: process.load, default=None)
+
+    async def _start_on(self, machine: str) -> None:
+        """Start processes until one is on a machine, or all have started.
+
+        The machine of a process may not be known before its start.
+        """
+        ready = self._list_ready()
+        if any(process.host == machine for process in ready):
+            return
+        starts = {asyncio.create_task(_start(process)) for process in ready if not process.host}
+        try:
+            while starts and all(process.host != machine for process in ready):
+                _, starts = await asyncio.wait(starts, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for start in starts:
+                start.cancel()  # this ends the wait: the process starts nevertheless
 
     def _list_ready(self) -> list[WorkerHandle]:
         """Return the processes that get further runs.
@@ -88,3 +99,9 @@ class WorkerPool:
     def _add(self) -> WorkerHandle:
         self._count += 1
         return self._make(self._count)
+
+
+async def _start(process: WorkerHandle) -> None:
+    """Start a process. If it cannot start, the pool replaces it."""
+    with suppress(Exception):
+        await process.wait_until_open()

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..._core.budgets import Grant
 from ..._core.events import MessageSent
 from ..._core.runs import InboxMessage, Reason, Report
 from ..._engine.session_context import SessionServices
@@ -24,8 +25,8 @@ class RemoteRunHandle(TaskHandle):
 
     __slots__ = ("_assigned", "_messages", "_process", "_stop_requests", "is_ending")
 
-    def __init__(self, run_id: str, services: SessionServices) -> None:
-        super().__init__(run_id, services)
+    def __init__(self, grant: Grant, services: SessionServices) -> None:
+        super().__init__(grant, services)
         self._process: WorkerHandle | None = None
         self._assigned: AssignedRun | None = None
         self._messages: tuple[InboxMessage, ...] = ()

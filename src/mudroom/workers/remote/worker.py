@@ -11,18 +11,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..._core.budgets import Grant
-from ..._core.events import RunFinished, RunResumed, StoredEvent
+from ..._core.events import StoredEvent
 from ..._core.ports import RateLimiter, RunHandle
 from ..._core.runs import Brief, Reason, Report
 from ..._engine.recorded_conversations import find_report
 from ..._engine.session_context import SessionServices
 from ...projections.past_events import PastEvents
 from ..local import LocalWorker
+from ..past_end import record_past_end
 from ..past_report import charge_past_run, make_past_report
 from .assigned_run import AssignedRun
 from .connection import WorkerTransport
 from .fleet_control import FleetControl
-from .lost_runs import list_closing_events
 from .messages import WorkerConfig
 from .own_files import NEEDS_FOLDER, FilesNotReadyError, TravellingFiles
 from .pool import WorkerPool
@@ -100,7 +100,7 @@ class RemoteWorker:
         is_local = brief.depth == 0 or brief.is_compaction
         if is_local or find_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
-        handle = RemoteRunHandle(brief.run_id, self._services)
+        handle = RemoteRunHandle(grant, self._services)
         task = asyncio.create_task(self._execute(handle, brief, grant))
         handle.task = task
         self._handles[brief.run_id] = handle
@@ -160,7 +160,7 @@ class RemoteWorker:
                     return _accept_report(assigned, report)
             except asyncio.CancelledError:
                 if loss is None or not handle.is_cancelled:
-                    raise  # it has not begun: the handle makes the report
+                    raise  # it has not begun or continued: the handle makes the report
             if handle.is_cancelled:
                 return await self._record_end(handle, brief, assigned, handle.stop_reason)
         error = f"could not be executed in {MAX_STARTS} worker processes"
@@ -170,9 +170,11 @@ class RemoteWorker:
     async def _execute_in_process(
         self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
     ) -> Report[Any]:
-        """Execute a run in a worker process, which is one of the machine that has its files.
+        """Execute a run in a worker process.
 
-        If none is there, it is any other one. Raises what `WorkerHandle.run` raises.
+        A process on the machine that has files of the run comes first.
+
+        Raises WorkerLost, FilesNotReadyError, and the exceptions of the run.
         """
         past = assigned.recorded.get(brief.run_id, ())
         need = self._files.explain_need(brief, past)
@@ -228,14 +230,7 @@ class RemoteWorker:
         charge_past_run(assigned.meter, past, report)
         assigned.meter.add_turns(report.turns)
         if has_begun:
-            closing = list_closing_events(self._services, past, brief.run_id, reason)
-            now = self._services.clock.now()
-            ended = RunFinished(at=now, run=brief.run_id, report=report)
-            # The time without a process does not count. For LOST the reason says that.
-            resumed = [] if reason is Reason.LOST else [RunResumed(at=now, run=brief.run_id)]
-            await self._services.journal.append(*resumed, *closing, ended)
-            for event in (*closing, ended):
-                self._services.teams.observe(event)
+            await record_past_end(self._services, past, report)
         return report
 
 

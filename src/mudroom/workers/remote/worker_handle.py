@@ -101,7 +101,7 @@ class WorkerHandle:
 
     @property
     def host(self) -> str:
-        """Name of the machine of the process, "" if that is known only after its start."""
+        """Name of the machine of the process, "" while it is not known."""
         return self._connection.host
 
     @property
@@ -111,7 +111,7 @@ class WorkerHandle:
 
     @property
     def sees_folder(self) -> bool | None:
-        """Whether the process sees the folders of the session; None before its start."""
+        """Whether the process sees the folder of the session; None before its start."""
         return None if self._bridge is None else self._connection.sees_folder
 
     def list_runs(self) -> tuple[tuple[str, ...], int]:
