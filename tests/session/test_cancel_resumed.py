@@ -111,8 +111,12 @@ async def test_a_child_that_had_ended_keeps_its_report_when_it_is_cancelled_as_i
     home: Path, worker: str
 ) -> None:
     await interrupt(home, has_ended=True)
+
+    def watch(_: object) -> None:
+        session.cancel("1.1.2")
+
     async with resume(home, worker=worker, max_children=1) as session:
-        session.watch(lambda _: session.cancel("1.1.2"))
+        session.watch(watch)
         report = await session.resume_unfinished()
     assert report and "CANCELLED" not in report.text
     assert read_end(home, "1.1.2").reason is Reason.GOAL
