@@ -13,6 +13,8 @@ from .lock import lock, unlock
 
 _SUFFIX = ".db"
 _LOG_SUFFIX = ".db-wal"
+_CREATION_SECONDS = 60.0
+"""Seconds after which no process still creates the file."""
 
 
 def get_session_path(home: str | Path, session: str) -> Path:
@@ -67,17 +69,29 @@ def remove_half_created(path: Path) -> None:
     """Delete half-created journal files left by processes that died during creation.
 
     Arguments:
-        path: the journal about to be created. Its folder is searched; its own files stay.
+        path: the journal about to be created, which is locked. Its folder is searched; its own
+            files stay.
     """
     names = set(os.listdir(path.parent))
     created = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}
     locked = {name.removesuffix(".lock") for name in names if name.endswith(f"{_SUFFIX}.lock")}
+    # The folder may be on another machine, with another clock: compare times of files.
+    now = _read_change_time(path)
     for name in created | (locked - names):
-        if name == path.name:
-            continue
         other = path.with_name(name)
-        # JournalBusy: it is being created at this moment. There may be many, so do not wait.
+        if name == path.name or _read_change_time(other) > now - _CREATION_SECONDS:
+            continue  # a process may be creating it, and would find it locked
+        # JournalBusy: a process has it open. There may be many, so do not wait.
         with suppress(JournalBusy):
             descriptor = lock(other, attempts=1)
             other.with_name(f"{name}.new").unlink(missing_ok=True)
             unlock(other, descriptor)
+
+
+def _read_change_time(path: Path) -> float:
+    """Return when the lock file or the unpublished file of a journal was last changed."""
+    times = [0.0]
+    for suffix in (".lock", ".new"):
+        with suppress(FileNotFoundError):  # its process removed or published it
+            times.append(path.with_name(path.name + suffix).stat().st_mtime)
+    return max(times)
