@@ -5,28 +5,45 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from tests.waiting import SECONDS
 
 from mudroom import MudroomError
 from mudroom.servers.http.records.state_file import StateError, StateFile
+
+Work = Callable[[sqlite3.Connection], object]
+
+
+class Stop(BaseException):
+    """An exception that is no Exception, such as SystemExit."""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[StateFile]:
+    """Yield a file with a table of notes, which waits 0.1 s for another process."""
+    with closing(StateFile(str(tmp_path), busy_seconds=0.1)) as file:
+        file.run_now(lambda connection: connection.execute("CREATE TABLE notes (n UNIQUE)"))
+        yield file
 
 
 def break_reference(connection: sqlite3.Connection) -> None:
     """Write a row that the next commit refuses."""
     connection.execute("CREATE TABLE owners (name TEXT PRIMARY KEY)")
     connection.execute(
-        "CREATE TABLE notes (owner TEXT REFERENCES owners (name) DEFERRABLE INITIALLY DEFERRED)"
+        "CREATE TABLE links (owner TEXT REFERENCES owners (name) DEFERRABLE INITIALLY DEFERRED)"
     )
-    connection.execute("INSERT INTO notes VALUES ('nobody')")
+    connection.execute("INSERT INTO links VALUES ('nobody')")
 
 
 def count_tables(connection: sqlite3.Connection) -> int:
     """Return the number of tables that the broken change would leave."""
-    names = "SELECT count(*) FROM sqlite_schema WHERE name IN ('owners', 'notes')"
+    names = "SELECT count(*) FROM sqlite_schema WHERE name IN ('owners', 'links')"
     return int(connection.execute(names).fetchone()[0])
 
 
@@ -34,15 +51,53 @@ def add_note(number: int, connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO notes VALUES (?)", (number,))
 
 
-async def run_together(state: StateFile, numbers: Iterable[int]) -> list[object]:
-    """Add notes while the thread of the file waits, so that all wait at the same time."""
-    may_begin = threading.Event()
-    blocked = asyncio.create_task(state.read(lambda _: may_begin.wait(60)))
-    changes = [asyncio.create_task(state.run(partial(add_note, number))) for number in numbers]
-    await asyncio.sleep(0)  # now all wait
-    may_begin.set()
-    await blocked
-    return await asyncio.gather(*changes, return_exceptions=True)
+def add_wrong_note(number: int, connection: sqlite3.Connection) -> None:
+    add_note(number, connection)
+    connection.execute("INSERT INTO no_such_table VALUES (1)")
+
+
+def add_long_note(number: int, connection: sqlite3.Connection) -> None:
+    """Add a note that is too long for the file. SQLite ends the transaction."""
+    connection.execute("PRAGMA max_page_count = 1")  # the file keeps its size
+    try:
+        connection.execute("INSERT INTO notes VALUES (?)", (f"{number}" * 100_000,))
+    finally:
+        connection.execute("PRAGMA max_page_count = 1000000")
+
+
+def add_and_raise(error: BaseException, connection: sqlite3.Connection) -> NoReturn:
+    add_note(7, connection)
+    raise error
+
+
+@asynccontextmanager
+async def keep_waiting(state: StateFile) -> AsyncGenerator[None]:
+    """Let the thread of the file run no change until the block ends, and then all of them."""
+    may_go_on = threading.Event()
+    blocked = asyncio.create_task(state.read(lambda _: may_go_on.wait(SECONDS)))
+    await asyncio.sleep(0)
+    try:
+        yield
+        await asyncio.sleep(0)  # now the changes of the block wait
+    finally:
+        may_go_on.set()
+        await blocked
+
+
+async def run_together(state: StateFile, works: Iterable[Work]) -> list[object]:
+    """Run changes that wait at the same time. Return their results and errors."""
+    async with asyncio.timeout(SECONDS):
+        async with keep_waiting(state):
+            changes = [asyncio.create_task(state.run(work)) for work in works]
+        return await asyncio.gather(*changes, return_exceptions=True)
+
+
+def check_errors(results: list[object], text: str) -> None:
+    """Assert that each result is an error of its own with a text."""
+    for result in results:
+        assert isinstance(result, StateError)
+        assert text in str(result)
+    assert len(set(map(id, results))) == len(results)
 
 
 def list_notes(connection: sqlite3.Connection) -> list[int]:
@@ -76,31 +131,143 @@ def test_an_error_of_a_change_is_told_though_sqlite_has_ended_the_transaction(
         state.close()
 
 
-async def test_changes_that_wait_share_a_transaction(tmp_path: Path) -> None:
-    state = StateFile(str(tmp_path))
+async def test_changes_that_wait_share_a_transaction(state: StateFile) -> None:
     statements: list[str] = []
-    try:
-        await state.run(lambda connection: connection.execute("CREATE TABLE notes (n)"))
-        await state.run(lambda connection: connection.set_trace_callback(statements.append))
-        statements.clear()
-        await run_together(state, range(100))
-        assert statements.count("COMMIT") == 1
-        assert await state.read(list_notes) == [*range(100)]
-    finally:
-        state.close()
+    await state.run(lambda connection: connection.set_trace_callback(statements.append))
+    statements.clear()
+    await run_together(state, [partial(add_note, number) for number in range(100)])
+    assert statements.count("COMMIT") == 1
+    assert await state.read(list_notes) == [*range(100)]
 
 
-async def test_an_error_of_one_change_stops_no_other(tmp_path: Path) -> None:
-    state = StateFile(str(tmp_path))
-    try:
-        await state.run(lambda connection: connection.execute("CREATE TABLE notes (n UNIQUE)"))
-        numbers = [1, 2, 3, 2, 4, 3, 5]
-        results = await run_together(state, numbers)
-        failed = [isinstance(result, StateError) for result in results]
-        assert failed == [False, False, False, True, False, True, False]
-        assert await state.read(list_notes) == [1, 2, 3, 4, 5]
-    finally:
-        state.close()
+async def test_an_error_of_one_change_stops_no_other(state: StateFile) -> None:
+    works = [partial(add_note, number) for number in (1, 2, 3, 2, 4, 3, 5)]
+    results = await run_together(state, works)
+    failed = [isinstance(result, StateError) for result in results]
+    assert failed == [False, False, False, True, False, True, False]
+    assert await state.read(list_notes) == [1, 2, 3, 4, 5]
+
+
+async def test_a_wrong_statement_undoes_only_its_change(state: StateFile) -> None:
+    works = [partial(add_note, 1), partial(add_wrong_note, 2), partial(add_note, 3)]
+    first, wrong, last = await run_together(state, works)
+    assert first is last is None
+    assert isinstance(wrong, StateError)
+    assert "no_such_table" in str(wrong)
+    assert await state.read(list_notes) == [1, 3]
+
+
+async def test_an_unfinished_statement_undoes_only_its_change(state: StateFile) -> None:
+    def add(connection: sqlite3.Connection) -> sqlite3.Cursor:
+        return connection.execute("INSERT INTO notes VALUES (2), (3) RETURNING n")
+
+    results = await run_together(state, [partial(add_note, 1), add, partial(add_note, 4)])
+    check_errors([results.pop(1)], "SQL statements in progress")
+    assert results == [None, None]
+    assert await state.read(list_notes) == [1, 4]
+
+
+async def test_no_change_runs_twice(state: StateFile) -> None:
+    begun: list[int] = []
+
+    def add(number: int, connection: sqlite3.Connection) -> None:
+        begun.append(number)
+        add_note(number, connection)
+
+    await run_together(state, [partial(add, number) for number in (1, 1, 2)])
+    assert begun == [1, 1, 2]
+
+
+@pytest.mark.parametrize("error", [ValueError("wrong"), Stop("wrong")])
+async def test_the_error_of_a_change_reaches_its_caller_alone(
+    state: StateFile, error: BaseException
+) -> None:
+    works = [partial(add_note, 1), partial(add_and_raise, error), partial(add_note, 2)]
+    assert await run_together(state, works) == [None, error, None]
+    assert await state.read(list_notes) == [1, 2]
+
+
+async def test_changes_fail_while_another_process_changes_the_file(state: StateFile) -> None:
+    works = [partial(add_note, number) for number in range(3)]
+    with closing(sqlite3.connect(state.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        check_errors(await run_together(state, works), "database is locked")
+    assert await run_together(state, works) == [None] * 3
+    assert await state.read(list_notes) == [0, 1, 2]
+
+
+async def test_all_changes_fail_with_their_commit(state: StateFile) -> None:
+    await state.read(lambda connection: connection.execute("PRAGMA foreign_keys = ON"))
+    error = ValueError("wrong")
+    works = [partial(add_note, 1), break_reference, partial(add_and_raise, error)]
+    results = await run_together(state, works)
+    assert results.pop() is error
+    check_errors(results, "FOREIGN KEY constraint failed")
+    assert await state.read(count_tables) == 0
+    assert await run_together(state, [partial(add_note, 2), partial(add_note, 3)]) == [None] * 2
+    assert await state.read(list_notes) == [2, 3]
+
+
+async def test_all_changes_fail_when_the_disk_is_full(state: StateFile) -> None:
+    works = [partial(add_note, 1), partial(add_long_note, 2), partial(add_note, 3)]
+    check_errors(await run_together(state, works), "database or disk is full")
+    assert await state.read(list_notes) == []
+    assert await run_together(state, [partial(add_note, 4), partial(add_note, 5)]) == [None] * 2
+    assert await state.read(list_notes) == [4, 5]
+
+
+async def test_a_change_that_ended_the_transaction_gets_its_error(state: StateFile) -> None:
+    error = ValueError("the change failed")
+
+    def change(connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")
+        raise error
+
+    results = await run_together(state, [partial(add_note, 1), change, partial(add_note, 2)])
+    assert results.pop(1) is error
+    check_errors(results, "the change failed")
+    assert await state.read(list_notes) == []
+
+
+async def test_a_change_that_hides_the_end_of_the_transaction_fails(state: StateFile) -> None:
+    def change(connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")
+
+    results = await run_together(state, [partial(add_note, 1), change, partial(add_note, 2)])
+    check_errors(results, "no such savepoint")
+    assert await state.read(list_notes) == []
+
+
+async def test_a_change_that_is_cancelled_before_it_begins_does_not_run(state: StateFile) -> None:
+    async with keep_waiting(state):
+        changes = [asyncio.create_task(state.run(partial(add_note, n))) for n in range(3)]
+        await asyncio.sleep(0)
+        changes[1].cancel()
+        await asyncio.wait([changes[1]])
+    results = await asyncio.gather(*changes, return_exceptions=True)
+    assert [type(result) for result in results] == [type(None), asyncio.CancelledError, type(None)]
+    assert await state.read(list_notes) == [0, 2]
+
+
+async def test_a_change_that_is_cancelled_while_it_runs_stops_no_other(state: StateFile) -> None:
+    has_begun = threading.Event()
+    may_end = threading.Event()
+
+    def add_slowly(connection: sqlite3.Connection) -> None:
+        has_begun.set()
+        assert may_end.wait(SECONDS)
+        add_note(2, connection)
+
+    works: list[Work] = [partial(add_note, 1), add_slowly, partial(add_note, 3)]
+    async with keep_waiting(state):
+        changes = [asyncio.create_task(state.run(work)) for work in works]
+    assert await asyncio.to_thread(has_begun.wait, SECONDS)
+    changes[1].cancel()
+    await asyncio.wait([changes[1]])
+    may_end.set()
+    assert await asyncio.gather(changes[0], changes[2]) == [None, None]
+    assert changes[1].cancelled()
+    assert await state.read(list_notes) == [1, 2, 3]
 
 
 def test_a_file_of_an_earlier_version_gets_the_tables_of_batches(tmp_path: Path) -> None:

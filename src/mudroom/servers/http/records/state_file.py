@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from ...._platform.private_files import make_private_file, make_private_folder
 from ....errors import MudroomError
@@ -18,8 +20,6 @@ _T = TypeVar("_T")
 
 FILE_NAME = "serve.sqlite3"
 _VERSION = 3
-_BUSY_SECONDS = 10.0
-"""Seconds that a change waits for another process."""
 
 _TABLES = """
 CREATE TABLE tokens (
@@ -66,11 +66,24 @@ class StateError(MudroomError):
     """The file cannot be read or written now. The same work may work later."""
 
 
-class _Change(NamedTuple):
-    """A function that waits for its transaction, and its result."""
+class _Change(Struct):
+    """A function that waits for its transaction, and its outcome.
+
+    Arguments:
+        result: gets the value or the error when the transaction has ended.
+    """
 
     work: Callable[[sqlite3.Connection], Any]
     result: Future[Any]
+    value: Any = None
+    error: BaseException | None = None
+
+    def finish(self) -> None:
+        """Give the caller the value or the error."""
+        if self.error is None:
+            self.result.set_result(self.value)
+        else:
+            self.result.set_exception(self.error)
 
 
 class StateFile:
@@ -81,12 +94,14 @@ class StateFile:
 
     Arguments:
         home: mudroom's state folder.
+        busy_seconds: longest time that a change waits for another process.
 
     Raises StateError if the file cannot be used, MudroomError for one of a newer version.
     """
 
-    def __init__(self, home: str) -> None:
+    def __init__(self, home: str, *, busy_seconds: float = 10.0) -> None:
         self.path = Path(home) / FILE_NAME
+        self._busy_seconds = busy_seconds
         self._thread = ThreadPoolExecutor(1, "serve-state")
         self._waiting: SimpleQueue[_Change] = SimpleQueue()
         try:
@@ -97,10 +112,8 @@ class StateFile:
     async def run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a function in a transaction, which is durable when this returns.
 
-        It may run twice: if another change of the same transaction fails, the transaction is undone
-        and each change runs alone. So it must have no effects outside the database.
-
-        Raises StateError.
+        If it raises an error, its changes are undone. Raises StateError for an error of SQLite, and
+        other errors of the function.
         """
         change = _Change(work, Future())
         self._waiting.put(change)
@@ -110,17 +123,10 @@ class StateFile:
     def run_now(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a function in a transaction, and block. Raises StateError."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                value = work(self._connection)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:  # a full disk may have ended it
-                    self._connection.execute("ROLLBACK")
-                raise
+            with self._open_transaction():
+                return work(self._connection)
         except sqlite3.Error as error:
             raise self._make_error(error) from error
-        return value
 
     async def read(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run a function that changes nothing. Raises StateError."""
@@ -140,32 +146,52 @@ class StateFile:
         )
 
     def _run_waiting(self) -> None:
-        """Run all waiting changes, together if possible."""
+        """Run all waiting changes in one transaction."""
         waiting: list[_Change] = []
         while not self._waiting.empty():
             waiting.append(self._waiting.get())
         changes = [each for each in waiting if each.result.set_running_or_notify_cancel()]
-        if len(changes) > 1 and self._run_together(changes):
+        if not changes:
             return
-        for work, result in changes:
-            try:
-                result.set_result(self.run_now(work))
-            except BaseException as error:  # noqa: BLE001  (the caller gets it)
-                result.set_exception(error)
-
-    def _run_together(self, changes: list[_Change]) -> bool:
-        """Run changes in one transaction. Return False if one failed; then none is stored."""
         try:
-            values = self.run_now(lambda connection: [work(connection) for work, _ in changes])
-        except Exception as error:  # noqa: BLE001  (each change runs alone, and gets its own error)
-            if not isinstance(error.__cause__, sqlite3.OperationalError):
-                return False
-            for _, result in changes:  # the file cannot be used now
-                result.set_exception(error)
-            return True
-        for (_, result), value in zip(changes, values, strict=True):
-            result.set_result(value)
-        return True
+            with self._open_transaction():
+                for each in changes:
+                    self._run_change(each)
+        except BaseException as error:  # noqa: BLE001  (the callers get it)
+            for each in changes:
+                if each.error is None:
+                    each.error = self._make_error(error)
+        for each in changes:
+            each.finish()
+
+    def _run_change(self, change: _Change) -> None:
+        """Run a change in the open transaction. Undo it alone if it fails.
+
+        Raises an error if the transaction cannot go on.
+        """
+        self._connection.execute("SAVEPOINT change")
+        try:
+            change.value = change.work(self._connection)
+            self._connection.execute("RELEASE change")
+        except BaseException as error:
+            change.error = self._make_error(error) if isinstance(error, sqlite3.Error) else error
+            if not self._connection.in_transaction:  # such as after a full disk
+                raise
+            change.value = None  # an open cursor stops the next statements
+            self._connection.execute("ROLLBACK TO change")
+            self._connection.execute("RELEASE change")
+
+    @contextmanager
+    def _open_transaction(self) -> Generator[None]:
+        """Run a block in a transaction. Undo it if the block or the commit fails."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
 
     def close(self) -> None:
         """Finish the work and close the file."""
@@ -178,7 +204,7 @@ class StateFile:
             with suppress(FileExistsError):  # another process has made it
                 make_private_file(self.path)
         connection = sqlite3.connect(
-            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -205,5 +231,8 @@ class StateFile:
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def _make_error(self, error: Exception) -> StateError:
-        return StateError(f"the state of the server cannot be used: {error}", where=str(self.path))
+    def _make_error(self, cause: BaseException) -> StateError:
+        text = f"the state of the server cannot be used: {cause}"
+        error = StateError(text, where=str(self.path))
+        error.__cause__ = cause
+        return error
