@@ -28,10 +28,10 @@ def test_c6_children_end_when_the_cluster_is_lost_and_a_new_cluster_continues_th
             for name in sessions:
                 (tmp_path / name).mkdir()
             programs = [start(tmp_path / name, name, "ray:2") for name in sessions]
-            for name in sessions:
-                wait_for_log(tmp_path / name, CHILDREN)
+            wait_for_log(tmp_path / sessions[1], CHILDREN)
+            programs[1].kill()  # at once, before its children end
+            wait_for_log(tmp_path / sessions[0], CHILDREN)
             lost.kill_head()
-            programs[1].kill()
             programs[1].communicate()
             output, _ = programs[0].communicate(timeout=120)
         finally:
