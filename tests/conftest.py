@@ -95,6 +95,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(text, yellow=True)
 
 
+@pytest.fixture(autouse=True)
+def forget_what_servers_taught() -> Iterator[None]:
+    """Forget after each test what refusals taught: a later server may get the same port."""
+    yield
+    if facts := sys.modules.get("mudroom.models.model_facts"):
+        facts.forget_learnt_facts()
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """Start one PostgreSQL server for the tests of a worker that need it."""

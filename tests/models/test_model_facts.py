@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mudroom._core.messages import AssistantMessage, user_message
 from mudroom._core.ports import RequestConfig, RetryNotice
@@ -15,7 +16,7 @@ from mudroom.errors import ModelRefused
 from mudroom.models._http import HttpClient
 from mudroom.models._wire import WireConversation, WireModel
 from mudroom.models.anthropic import AnthropicModel
-from mudroom.models.model_facts import find_facts
+from mudroom.models.model_facts import find_facts, forget_learnt_facts, remember_facts
 from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing.clock import FakeClock
@@ -189,6 +190,23 @@ async def test_a_lesson_holds_for_other_conversations_of_the_process() -> None:
         assert (await ask(under_way))[0] == []
         # A conversation that began before the lesson has its bytes already; a refusal renews them.
     assert [("max_tokens" in body) for body in served.bodies] == [True, False, False, True]
+
+
+@pytest.mark.parametrize("test", ["one test", "the next test"])
+def test_a_test_does_not_know_what_another_one_learnt(test: str) -> None:
+    url = "http://127.0.0.1:1"
+    learnt = replace(find_facts("gpt-5", url), context_window=1_000)
+    assert find_facts("gpt-5", url).context_window != 1_000
+    remember_facts("gpt-5", url, learnt)
+    assert find_facts("gpt-5", url) == learnt
+
+
+def test_learnt_facts_can_be_forgotten() -> None:
+    url = "http://127.0.0.1:1"
+    known = find_facts("gpt-5", url)
+    remember_facts("gpt-5", url, replace(known, context_window=1_000))
+    forget_learnt_facts()
+    assert find_facts("gpt-5", url) == known
 
 
 async def test_a_conversation_of_earlier_facts_is_renewed_by_a_refusal() -> None:

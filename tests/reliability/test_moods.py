@@ -79,7 +79,8 @@ def test_s7_a_fault_ends_in_a_typed_outcome_and_the_session_continues(
     server_script = FaultyServer(fault)
     report, after, requests = run_virtual(server_script.run_session(tmp_path, dialect))
     assert after.reason is Reason.GOAL and after.text == "I continue.", after.error
-    assert report.reason is fault.reason, report.error
+    names = [type(event).__name__ for event in server_script.events]
+    assert report.reason is fault.reason, (report.error, names)
     assert "sk-planted" not in report.error and "Traceback" not in report.error
     if fault.reason is Reason.GOAL:
         assert report.text.startswith(fault.text) and not report.error

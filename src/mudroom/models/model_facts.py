@@ -204,6 +204,11 @@ def remember_facts(model: str, base_url: str, facts: ModelFacts) -> None:
     _learnt[model, _strip_scheme(base_url)] = facts
 
 
+def forget_learnt_facts() -> None:
+    """Make `find_facts` return the facts of the table again, for all models."""
+    _learnt.clear()
+
+
 def _strip_scheme(base_url: str) -> str:
     return base_url.partition("://")[2].rpartition("@")[2].rstrip("/")
 
