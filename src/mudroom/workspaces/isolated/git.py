@@ -30,8 +30,12 @@ _LOCK_SECONDS = 3.0
 
 _POLL_SECONDS = 0.02
 
+_MAX_WRITERS = 8
+"""Most processes that write files at the same time; a disk gains nothing from more."""
+
 _SETTINGS = {
     "advice.detachedHead": "false",
+    "checkout.workers": str(min(os.cpu_count() or 1, _MAX_WRITERS)),
     "core.fsmonitor": "false",
     "core.fsync": "objects,reference",
     "core.fsyncMethod": "batch",
