@@ -59,6 +59,17 @@ async def test_a_place_is_free_again_after_a_cancel() -> None:
     assert slots.working == 1
 
 
+async def test_a_place_that_becomes_free_right_after_a_cancel_goes_to_the_next_one() -> None:
+    slots = FairSlots(1, 1)
+    async with slots.hold("a"):
+        cancelled, other = [asyncio.create_task(slots.hold("b").__aenter__()) for _ in range(2)]
+        await asyncio.sleep(0)
+        cancelled.cancel()  # it has not run since when the place becomes free
+    await asyncio.gather(cancelled, return_exceptions=True)
+    await other
+    assert (slots.working, slots.waiting) == (1, 0)
+
+
 async def test_many_prompts_of_one_owner_do_not_delay_another(make_site: MakeSite) -> None:
     opened = asyncio.Event()
 
