@@ -184,6 +184,46 @@ async def test_too_many_waiting_prompts_are_refused(make_site: MakeSite) -> None
         assert (status, value["error"]["code"]) == (429, "too_many_waiting")
 
 
+async def test_keys_do_not_lift_the_limits_of_an_owner(make_site: MakeSite) -> None:
+    async def wait(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with make_site(wait, options={"max_waiting": 2}).connect() as client:
+        path = f"/v1/sessions/{(await client.create())['id']}/events"
+        body = {"type": "user.message", "text": "Go."}
+        answers = [await client.send("POST", path, body, key=f"k{n}") for n in range(4)]
+        assert [status for status, _ in answers] == [202, 202, 429, 429]
+        status, value = await client.send("POST", path, body, key="k0")
+        assert (status, value["id"]) == (202, answers[0][1]["id"]), "it was accepted before"
+
+
+async def test_a_response_that_is_asked_for_again_is_not_refused(make_site: MakeSite) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        if "Go on." in str(request.messages):
+            await go_on.wait()
+        return "One."
+
+    site = make_site(answer, options={"max_waiting": 1})
+    async with site.connect() as client:
+        body = {"model": "mudroom", "input": "Go."}
+        _, first = await client.send("POST", "/v1/responses", body)
+        body |= {"previous_response_id": first["id"], "input": "Go on."}
+        waiting = [
+            asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))
+            for _ in range(2)
+        ]
+        await wait_until(lambda: len(site.model.requests) == 2)
+        again = asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))
+        status, value = await client.send("POST", "/v1/responses", body, key="other")
+        assert (status, value["error"]["code"]) == (429, "too_many_waiting")
+        go_on.set()
+        answers = await asyncio.gather(*waiting, again)
+        assert {(status, value["id"]) for status, value in answers} == {(200, answers[0][1]["id"])}
+
+
 @pytest.mark.parametrize("path", ["", "/events"])
 async def test_a_key_has_its_effect_once(make_site: MakeSite, path: str) -> None:
     site = make_site(["One.", "Two."])
@@ -202,6 +242,7 @@ async def test_a_key_has_its_effect_once(make_site: MakeSite, path: str) -> None
         body |= {"prompt": "Other."} if "prompt" in body else {"text": "Other."}
         status, value = await client.send("POST", f"/v1/sessions{path}", body, key="k")
         assert (status, value["error"]["code"]) == (409, "key_used")
+        assert "the Idempotency-Key 'k'. Use a new key" in value["error"]["message"]
 
 
 @pytest.mark.parametrize("is_slow", [False, True])
