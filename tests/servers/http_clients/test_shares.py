@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -14,6 +15,7 @@ from tests.waiting import SECONDS, wait_until
 
 from mudroom import Usage
 from mudroom._core.messages import AssistantMessage, TextBlock
+from mudroom._core.ports import SessionStore
 from mudroom.errors import MudroomError
 from mudroom.servers.fair_slots import FairSlots
 from mudroom.servers.http.records.spending import Amounts, SpendingRecords
@@ -222,6 +224,45 @@ async def test_a_response_that_is_asked_for_again_is_not_refused(make_site: Make
         go_on.set()
         answers = await asyncio.gather(*waiting, again)
         assert {(status, value["id"]) for status, value in answers} == {(200, answers[0][1]["id"])}
+
+
+class StoreWithoutDescriptors:
+    """A store that cannot open files at the first look for the writer of a session."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.failures = 1
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def find_writer(self, session: str) -> str:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await self._store.find_writer(session)
+
+
+async def test_prompts_of_an_earlier_process_continue_after_any_error_of_the_look_for_them(
+    make_site: MakeSite,
+) -> None:
+    can_answer = asyncio.Event()
+
+    async def answer(_: Request) -> str:
+        await can_answer.wait()
+        return "One."
+
+    site = make_site(answer, options={"retry_seconds": 0.1, "poll_seconds": 0.05})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await wait_until(lambda: len(site.model.requests) == 1)
+    site.wrap_store = cast("Any", StoreWithoutDescriptors)
+    can_answer.set()
+    async with site.connect() as client:
+        await client.finish(session)
+    assert site.notices == [
+        "looking for prompts of other processes: OSError: [Errno 24] Too many open files"
+    ]
 
 
 @pytest.mark.parametrize("path", ["", "/events"])
