@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,8 @@ def test_a_wrong_line_stops_the_batch_before_its_first_run(
     ("words", "text"),
     [
         (["none.jsonl"], "no such file (none.jsonl)"),
+        (["."], "this is a folder (.)"),
+        (["/dev/null"], "use - for the file"),
         (["-"], "Add --out"),
         (["in.jsonl", "other.jsonl"], "a batch has one file, not 2"),
         (["in.jsonl", "--retry", "EROR"], "unknown reason 'EROR'"),
@@ -172,6 +175,39 @@ def test_stdin_is_an_input(stage: BatchStage, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("sys.stdin", text)
     assert stage.run("--out", "out.jsonl", file="-") == 0
     assert [each["custom_id"] for each in stage.read("out.jsonl")] == ["line-1", "b"]
+    assert not list((stage.folder.parent / "home").rglob("*.jsonl")), "no copy is left"
+
+
+def test_a_wrong_line_of_stdin_is_named(stage: BatchStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'"hi"\n7\n')))
+    assert stage.run("--out", "out.jsonl", file="-") == 2
+    assert "stdin has wrong lines:\n  line 2: neither an object nor a text" in stage.err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_that_cannot_be_read_is_wrong_usage(stage: BatchStage) -> None:
+    stage.write("hi").chmod(0)
+    assert stage.run() == 2
+    assert "the file cannot be read: Permission denied (in.jsonl)" in stage.err
+
+
+def test_an_output_that_cannot_be_written_is_named_with_what_to_do(stage: BatchStage) -> None:
+    stage.write("hi")
+    (stage.folder / ".in.results.jsonl.new").mkdir()
+    assert stage.run() == 1
+    output = stage.folder / "in.results.jsonl"
+    assert f"the output cannot be written: Is a directory ({output})" in stage.err
+    assert "the same command" in stage.err
+
+
+def test_a_status_that_cannot_be_written_does_not_stop_the_batch(stage: BatchStage) -> None:
+    stage.write("hi")
+    home = stage.folder.parent / "home"
+    home.mkdir()
+    (home / "batches").write_text("no folder")
+    assert stage.run() == 0
+    assert stage.err.count("the status for mudroom batch status cannot be written: ") == 1
+    assert stage.read_reasons() == {"line-1": "GOAL"}
 
 
 def test_the_status_of_a_batch_that_ended_is_shown(stage: BatchStage) -> None:

@@ -8,7 +8,7 @@ import os
 import random
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 from tests.waiting import wait_until
 
+from mudroom import Reason
 from mudroom.batches.control import BatchFolder
 from mudroom.batches.saved_record import SavedRecord
+from mudroom.batches.status import RequestCounter
+from mudroom.events import ModelCallRetried, TurnFailed
 from mudroom.journals.sessions import open_store
 from mudroom.testing import ModelServer, ServerRequest
+from mudroom.testing.event_builders import run_finished
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 LINES = 2_000 if LONG else 60
@@ -54,10 +58,22 @@ class BatchProcess:
             *(sys.executable, "-m", "mudroom", "batch", "--out", "out.jsonl", *(words or flags)),
             cwd=self.folder,
             env=self._environ,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
         )
+
+    async def start_with_stdin(self, lines: bytes) -> Process:
+        """Start the batch with lines of its stdin, 5 at the same time."""
+        model = ("-m", "anthropic:claude-sonnet-4-5", "--parallel", "5")
+        command = (sys.executable, "-m", "mudroom", "batch", "-", "--out", "out.jsonl", *model)
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=self.folder, env=self._environ, stdin=PIPE, stderr=DEVNULL
+        )
+        assert process.stdin
+        process.stdin.write(lines)
+        process.stdin.close()
+        return process
 
     async def command(self, *words: str) -> str:
         """Run a command for the batch and return its output."""
@@ -222,9 +238,31 @@ async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -
         second = await batch.start()
         _, err = await second.communicate()
         assert second.returncode == 1
-        assert str(process.pid) in err.decode()
+        text = " ".join(err.decode().split())
+        assert f"process {process.pid} runs this batch" in text
+        assert "mudroom batch status" in text
         go_on.set()
         await process.communicate()
+        batch.check_complete()
+
+
+async def test_a_second_process_does_not_change_the_stdin_of_the_first(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> str:
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        batch = BatchProcess(tmp_path, server, 40)
+        long = "word " * 1_000  # so that not all lines are read at once
+        lines = [json.dumps({"id": each, "prompt": f"{each}: {long}"}) for each in batch.ids]
+        process = await batch.start_with_stdin("\n".join(lines).encode())
+        await wait_until(lambda: server.in_flight == 5)
+        second = await batch.start_with_stdin(b'"another line"\n')
+        assert await second.wait() == 1
+        go_on.set()
+        assert await process.wait() == 0
         batch.check_complete()
 
 
@@ -263,3 +301,25 @@ async def test_an_unreachable_provider_ends_the_batch_with_exit_code_75(
     assert batch.is_unavailable
     assert batch.stop_cause.startswith("the provider refused 20 lines in a row")
     assert 20 <= batch.done <= 23
+
+
+def test_lines_whose_time_is_over_while_the_provider_refuses_them_count_as_refused() -> None:
+    requests = RequestCounter()
+    failed = TurnFailed(error="the model fell silent", run="1", turn=1, at=2.0)
+    requests.observe(failed)
+    assert not requests.unavailable, "its own limit can have ended it"
+    retried = ModelCallRetried(attempt=1, delay=9.0, error="overloaded", run="1", turn=1, at=1.0)
+    requests.observe(retried)
+    assert requests.repeated == {"1": 1}
+    requests.observe(failed)
+    assert (requests.unavailable, requests.repeated) == ({"1"}, {})
+
+
+def test_nothing_is_kept_of_children_that_have_ended() -> None:
+    requests = RequestCounter()
+    retried = ModelCallRetried(attempt=1, delay=9.0, error="overloaded", run="1.1", turn=1, at=1.0)
+    requests.observe(retried)
+    requests.observe(TurnFailed(error="overloaded", transient=True, run="1.1", turn=1, at=2.0))
+    requests.observe(retried)
+    requests.observe(run_finished("1.1", Reason.LOST))
+    assert (requests.unavailable, requests.repeated) == (set(), {})

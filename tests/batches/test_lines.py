@@ -157,6 +157,13 @@ def test_an_input_that_changes_after_its_check_is_an_error(tmp_path: Path) -> No
         list(source.read())
 
 
+def test_a_byte_order_mark_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"prompt": "hi"}\n')
+    with pytest.raises(UsageError, match="line 1: it begins with a byte order mark; save"):
+        InputFile(path).check(with_keys=False)
+
+
 def test_an_empty_input_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the batch is empty"):
         write(tmp_path, "", " ").check(with_keys=False)

@@ -229,7 +229,6 @@ class Batch:
     def _finish(self, key: TaskKey, report: Report[Any]) -> None:
         self._record.usd += report.usd or 0.0
         self._record.tokens += report.usage.total_tokens
-        self._requests.repeated.pop(report.run_id, None)
         if report.reason is Reason.CANCELLED:
             return  # no result: the next process runs the line again
         self._reasons[report.reason.value] += 1
@@ -240,7 +239,7 @@ class Batch:
         """Stop after many lines in a row that ended because the provider was unreachable."""
         is_transient = report.run_id in self._requests.unavailable
         self._requests.unavailable.discard(report.run_id)
-        is_unavailable = report.reason is Reason.ERROR and is_transient
+        is_unavailable = report.reason in (Reason.ERROR, Reason.TIMEOUT) and is_transient
         self._unavailable = self._unavailable + 1 if is_unavailable else 0
         if self._unavailable >= _MAX_UNAVAILABLE:
             self.is_unavailable = True

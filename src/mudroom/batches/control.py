@@ -37,7 +37,7 @@ class BatchFolder:
         self.path = Path(home, "batches", session)
 
     def write_status(self, status: BatchStatus) -> None:
-        """Replace the status."""
+        """Replace the status. Raises OSError."""
         self._write("status.json", status)
 
     def read_status(self) -> BatchStatus | None:
@@ -55,8 +55,12 @@ class BatchFolder:
     def _write(self, name: str, value: Struct) -> None:
         make_private_folder(self.path)
         new = self.path / f".{name}.{os.getpid()}"
-        new.write_bytes(msgspec.json.encode(value))
-        os.replace(new, self.path / name)
+        try:
+            new.write_bytes(msgspec.json.encode(value))
+            os.replace(new, self.path / name)
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         try:

@@ -73,7 +73,7 @@ class InputFile:
         name: str = "",
     ) -> None:
         self.path = path
-        self._name = name or str(path)
+        self.name = name or str(path)
         self._parse = parse
 
     def read(self) -> Iterator[BatchLine]:
@@ -82,7 +82,7 @@ class InputFile:
             try:
                 line = self._parse(number, text)
             except LineError as error:
-                raise WrongLines(self._name, [(number, str(error))]) from error
+                raise WrongLines(self.name, [(number, str(error))]) from error
             yield line
 
     def check(self, *, with_keys: bool) -> InputFacts:
@@ -109,10 +109,10 @@ class InputFile:
         if not errors and (repeated := ids.find_repeated()):
             errors = self._describe_repeated(repeated)
         if errors:
-            raise WrongLines(self._name, errors)
+            raise WrongLines(self.name, errors)
         if not facts.total:
             raise UsageError(
-                "the batch is empty", where=self._name, remedy="Write one line per task."
+                "the batch is empty", where=self.name, remedy="Write one line per task."
             )
         return facts
 

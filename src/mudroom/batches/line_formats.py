@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, cast
@@ -89,6 +90,8 @@ def _parse_other(number: int, text: bytes) -> BatchLine:
     try:
         value: Any = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
+        if text.startswith(BOM_UTF8):
+            raise LineError("it begins with a byte order mark; save the file without it") from error
         raise LineError(f"no JSON: {error}") from error
     except UnicodeDecodeError as error:
         raise LineError("no UTF-8 text; save the file as UTF-8") from error

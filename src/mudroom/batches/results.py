@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import filecmp
 import os
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +25,8 @@ _MAX_RUN = 100_000_000
 """Highest number of a run that is looked for in an output."""
 _CHUNK_BYTES = 256 * 1024
 """Bytes of an output that are read at once."""
+_BUCKETS = 256
+"""Parts of the places of lines: sorting a small one takes little memory."""
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
 
@@ -143,6 +147,11 @@ def _make_response(text: str, report: Report[Any]) -> dict[str, Any]:
     }
 
 
+def get_new_path(path: Path) -> Path:
+    """Return the path at which the lines of an output are before it is replaced."""
+    return path.with_name(f".{path.name}.new")
+
+
 class ResultFile:
     """The output of a batch: one line per finished line of the input.
 
@@ -156,7 +165,7 @@ class ResultFile:
 
     def __init__(self, path: Path, *, kept: int | None = None) -> None:
         self.path = path
-        self._new = path.with_name(f".{path.name}.new")
+        self._new = get_new_path(path)
         self._is_published = kept is not None
         if kept is None:
             self._file = open(self._new, "wb")  # noqa: SIM115  closed by `close`
@@ -166,8 +175,15 @@ class ResultFile:
         self._file = open(path, "ab", buffering=0)  # noqa: SIM115
 
     def add(self, line: bytes) -> None:
-        """Add a line."""
-        self._file.write(line)
+        """Add a line. Raises OSError with the path; then the file has no part of the line."""
+        written = 0
+        try:
+            while written < len(line):  # a disk that gets full takes a part without an error
+                written += self._file.write(line[written:])
+        except OSError as error:
+            if self._is_published and written:
+                self._file.truncate(self._file.tell() - written)
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def publish(self) -> None:
         """Replace the file with the lines so far; an equal file stays as it is."""
@@ -261,18 +277,52 @@ class _LineId(Struct):
     custom_id: str
 
 
+class _Places:
+    """Places of lines in a file by the hashes of their ids, with 16 bytes for each line."""
+
+    def __init__(self) -> None:
+        self._buckets = [(array("q"), array("Q")) for _ in range(_BUCKETS)]
+
+    def add(self, number: int, place: int) -> None:
+        """Add the place of a line. `number`: hash of its id."""
+        numbers, places = self._buckets[number % _BUCKETS]
+        numbers.append(number)
+        places.append(place)
+
+    def sort(self) -> None:
+        """Prepare for `find`, after the last line."""
+        for at, (numbers, places) in enumerate(self._buckets):
+            order = sorted(range(len(numbers)), key=numbers.__getitem__)
+            self._buckets[at] = (
+                array("q", map(numbers.__getitem__, order)),
+                array("Q", map(places.__getitem__, order)),
+            )
+
+    def find(self, number: int) -> array[int]:
+        """Return the places of the lines with a hash. Different ids can have equal hashes."""
+        numbers, places = self._buckets[number % _BUCKETS]
+        return places[bisect_left(numbers, number) : bisect_right(numbers, number)]
+
+
 def sort_results(path: Path, ids: Iterator[str]) -> None:
     """Write the lines of an output again, in the order of these ids."""
-    places: dict[str, int] = {}
-    decoder = msgspec.json.Decoder(_LineId)
-    new = path.with_name(f".{path.name}.new")
-    with path.open("rb") as file, new.open("wb") as ordered:
-        place = 0
-        for line in file:
-            places[decoder.decode(line).custom_id] = place
-            place += len(line)
-        for line_id in ids:
-            if (found_at := places.get(line_id)) is not None:
-                file.seek(found_at)
-                ordered.write(file.readline())
-    os.replace(new, path)
+    places = _Places()
+    decode = msgspec.json.Decoder(_LineId).decode
+    new = get_new_path(path)
+    try:
+        with path.open("rb") as file, new.open("wb") as ordered:
+            place = 0
+            for line in file:
+                places.add(hash(decode(line).custom_id), place)
+                place += len(line)
+            places.sort()
+            for line_id in ids:
+                for found_at in places.find(hash(line_id)):
+                    file.seek(found_at)
+                    line = file.readline()
+                    if decode(line).custom_id == line_id:
+                        ordered.write(line)
+        os.replace(new, path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, error.filename or str(path)) from error

@@ -6,7 +6,7 @@ from collections import Counter, deque
 
 from msgspec import Struct
 
-from .._core.events import AnyEvent, ModelCallRetried, TurnFailed, TurnFinished
+from .._core.events import AnyEvent, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
 
 _SAMPLE_SECONDS = 5.0
 _WINDOW_SECONDS = 300.0
@@ -84,7 +84,8 @@ class RequestCounter:
 
     Attributes:
         repeated: runs whose model call failed and is repeated.
-        unavailable: runs whose last model call failed, and may succeed later.
+        unavailable: runs whose last model call failed, and may succeed later: the provider could
+            not be reached, or the time of the run was over while the call was repeated.
     """
 
     def __init__(self) -> None:
@@ -94,12 +95,20 @@ class RequestCounter:
 
     def observe(self, event: AnyEvent) -> None:
         """Handle the next event."""
-        if isinstance(event, ModelCallRetried):
-            self.repeated[event.run] += 1
-        elif isinstance(event, TurnFinished | TurnFailed):
-            self.repeated.pop(event.run, None)
-            if isinstance(event, TurnFailed) and event.transient:
-                self.unavailable.add(event.run)
-            elif isinstance(event, TurnFinished):
+        match event:
+            case ModelCallRetried():
+                self.repeated[event.run] += 1
+            case TurnFinished():
                 self.answered += 1
+                self.repeated.pop(event.run, None)
                 self.unavailable.discard(event.run)
+            case TurnFailed():
+                was_repeated = bool(self.repeated.pop(event.run, 0))
+                if event.transient or was_repeated:
+                    self.unavailable.add(event.run)
+            case RunFinished():
+                self.repeated.pop(event.run, None)
+                if "." in event.run:  # a child; the runs of lines are looked at later
+                    self.unavailable.discard(event.run)
+            case _:
+                pass

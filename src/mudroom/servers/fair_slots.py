@@ -77,6 +77,8 @@ class FairSlots:
             granted = self._waiting[owner].popleft()
             if not self._waiting[owner]:
                 del self._waiting[owner]
+            if granted.done():
+                continue  # cancelled, and its task has not run since
             self._grants += 1
             self._last_grant[owner] = self._grants
             self._working[owner] += 1

@@ -173,6 +173,7 @@ class Site:
         self._state = StateFile(self.home)
         self.tokens = TokenRecords(self._state)
         self.server: HttpServer | None = None
+        self.wrap_store: Callable[[SessionStore], SessionStore] = lambda store: store
 
     def add_token(self, owner: str = "ada", **fields: Any) -> str:
         """Make a token."""
@@ -210,7 +211,7 @@ class Site:
             prepare=self.prepare,
             list_agents=lambda _: [ListedAgent(name="reader", description="It reads.")],
         )
-        store = open_store(self.home)
+        store = self.wrap_store(open_store(self.home))
         self.server = HttpServer(command_line, self.options, store, self.notices.append)
         async with self.server.open() as address:
             yield address

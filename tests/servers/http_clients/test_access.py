@@ -240,6 +240,22 @@ def test_an_address_without_protection_is_refused(values: dict[str, Any], remedy
         check_listen_options(ServerOptions(home="h", workspaces={}, **values))
 
 
+async def test_requests_that_are_no_http_are_counted_and_not_logged(
+    make_site: MakeSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    site = make_site([])
+    async with site.connect(scopes=("read", "admin")) as client:
+        port = int(client.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health HTTP/1.1\r\nX: \x00\r\n\r\n")
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        _, metrics = await client.send("GET", "/metrics")
+        assert "mudroom_requests_malformed_total 1\n" in metrics
+    assert not caplog.records
+    assert not site.notices
+
+
 async def test_long_and_slow_bodies_are_refused(make_site: MakeSite) -> None:
     options = {"max_body": 1_000, "body_seconds": 0.1}
     async with make_site([], options=options).connect() as client:

@@ -129,6 +129,35 @@ async def test_the_description_is_complete(make_site: MakeSite) -> None:
             jsonschema_rs.validator_for(schema).validate(await client.get(path))
 
 
+async def test_the_description_has_each_status_and_says_when_a_body_is_needed(
+    make_site: MakeSite,
+) -> None:
+    async with make_site([]).connect() as client:
+        description = await client.get("/openapi.json")
+        paths = description["paths"]
+        for path, method, status in (
+            ("/v1/sessions", "post", "200"),
+            ("/health", "get", "503"),
+            ("/openapi.json", "get", "200"),
+        ):
+            responses = paths[path][method]["responses"]
+            schema = responses[status]["content"]["application/json"]["schema"]
+            assert schema.get("type") == "object" or "$ref" in schema
+        needed = {
+            path
+            for path, methods in paths.items()
+            for method in methods.values()
+            if method.get("requestBody", {}).get("required")
+        }
+        assert needed == {
+            "/v1/sessions/{session}/events",
+            "/v1/chat/completions",
+            "/v1/responses",
+            "/v1/files",
+            "/v1/batches",
+        }
+
+
 def give_answer(_: Request) -> str:
     """Answer each request."""
     return "Answer."

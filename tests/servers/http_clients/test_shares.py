@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -14,6 +15,7 @@ from tests.waiting import SECONDS, wait_until
 
 from mudroom import Usage
 from mudroom._core.messages import AssistantMessage, TextBlock
+from mudroom._core.ports import SessionStore
 from mudroom.errors import MudroomError
 from mudroom.servers.fair_slots import FairSlots
 from mudroom.servers.http.records.spending import Amounts, SpendingRecords
@@ -57,6 +59,17 @@ async def test_a_place_is_free_again_after_a_cancel() -> None:
         assert slots.waiting == 1
     await waiting[2]
     assert slots.working == 1
+
+
+async def test_a_place_that_becomes_free_right_after_a_cancel_goes_to_the_next_one() -> None:
+    slots = FairSlots(1, 1)
+    async with slots.hold("a"):
+        cancelled, other = [asyncio.create_task(slots.hold("b").__aenter__()) for _ in range(2)]
+        await asyncio.sleep(0)
+        cancelled.cancel()  # it has not run since when the place becomes free
+    await asyncio.gather(cancelled, return_exceptions=True)
+    await other
+    assert (slots.working, slots.waiting) == (1, 0)
 
 
 async def test_many_prompts_of_one_owner_do_not_delay_another(make_site: MakeSite) -> None:
@@ -173,6 +186,85 @@ async def test_too_many_waiting_prompts_are_refused(make_site: MakeSite) -> None
         assert (status, value["error"]["code"]) == (429, "too_many_waiting")
 
 
+async def test_keys_do_not_lift_the_limits_of_an_owner(make_site: MakeSite) -> None:
+    async def wait(_: Request) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async with make_site(wait, options={"max_waiting": 2}).connect() as client:
+        path = f"/v1/sessions/{(await client.create())['id']}/events"
+        body = {"type": "user.message", "text": "Go."}
+        answers = [await client.send("POST", path, body, key=f"k{n}") for n in range(4)]
+        assert [status for status, _ in answers] == [202, 202, 429, 429]
+        status, value = await client.send("POST", path, body, key="k0")
+        assert (status, value["id"]) == (202, answers[0][1]["id"]), "it was accepted before"
+
+
+async def test_a_response_that_is_asked_for_again_is_not_refused(make_site: MakeSite) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: Request) -> str:
+        if "Go on." in str(request.messages):
+            await go_on.wait()
+        return "One."
+
+    site = make_site(answer, options={"max_waiting": 1})
+    async with site.connect() as client:
+        body = {"model": "mudroom", "input": "Go."}
+        _, first = await client.send("POST", "/v1/responses", body)
+        body |= {"previous_response_id": first["id"], "input": "Go on."}
+        waiting = [
+            asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))
+            for _ in range(2)
+        ]
+        await wait_until(lambda: len(site.model.requests) == 2)
+        again = asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))
+        status, value = await client.send("POST", "/v1/responses", body, key="other")
+        assert (status, value["error"]["code"]) == (429, "too_many_waiting")
+        go_on.set()
+        answers = await asyncio.gather(*waiting, again)
+        assert {(status, value["id"]) for status, value in answers} == {(200, answers[0][1]["id"])}
+
+
+class StoreWithoutDescriptors:
+    """A store that cannot open files at the first look for the writer of a session."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.failures = 1
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def find_writer(self, session: str) -> str:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await self._store.find_writer(session)
+
+
+async def test_prompts_of_an_earlier_process_continue_after_any_error_of_the_look_for_them(
+    make_site: MakeSite,
+) -> None:
+    can_answer = asyncio.Event()
+
+    async def answer(_: Request) -> str:
+        await can_answer.wait()
+        return "One."
+
+    site = make_site(answer, options={"retry_seconds": 0.1, "poll_seconds": 0.05})
+    async with site.connect() as client:
+        session = (await client.create(prompt="Go."))["id"]
+        await wait_until(lambda: len(site.model.requests) == 1)
+    site.wrap_store = cast("Any", StoreWithoutDescriptors)
+    can_answer.set()
+    async with site.connect() as client:
+        await client.finish(session)
+    assert site.notices == [
+        "looking for prompts of other processes: OSError: [Errno 24] Too many open files"
+    ]
+
+
 @pytest.mark.parametrize("path", ["", "/events"])
 async def test_a_key_has_its_effect_once(make_site: MakeSite, path: str) -> None:
     site = make_site(["One.", "Two."])
@@ -191,6 +283,7 @@ async def test_a_key_has_its_effect_once(make_site: MakeSite, path: str) -> None
         body |= {"prompt": "Other."} if "prompt" in body else {"text": "Other."}
         status, value = await client.send("POST", f"/v1/sessions{path}", body, key="k")
         assert (status, value["error"]["code"]) == (409, "key_used")
+        assert "the Idempotency-Key 'k'. Use a new key" in value["error"]["message"]
 
 
 @pytest.mark.parametrize("is_slow", [False, True])

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from ...batches.status import BatchStatus
 from .progress import print_notice, supports_cursor
+from .text import wrap
 
 _BAR_WIDTH = 30
 _LINE_SECONDS = 10.0
@@ -49,6 +50,11 @@ def format_pace(status: BatchStatus) -> str:
     return ", ".join(parts)
 
 
+def format_limit(status: BatchStatus) -> str:
+    """Return how many lines may run, "" if `format_pace` has it."""
+    return "" if status.waits_for == "parallel" else f", parallel {status.parallel:,}"
+
+
 def _format_costs(status: BatchStatus) -> str:
     text = f"${status.usd:,.2f}"
     if status.usd_limit is not None:
@@ -79,6 +85,7 @@ class BatchScreen:
         self._moves_cursor = not plain and supports_cursor(sys.stderr)
         self._next_at = time.monotonic() + (0.0 if self._moves_cursor else _LINE_SECONDS)
         self._rows = 0
+        self._printed: set[str] = set()
 
     def show(self, status: BatchStatus) -> None:
         """Show the status if the last one is old enough."""
@@ -98,19 +105,29 @@ class BatchScreen:
             self.clear()
             print_notice(text)
 
+    def print_once(self, text: str) -> None:
+        """Print one line unless it was printed before."""
+        if text not in self._printed:
+            self._printed.add(text)
+            self.print_line(text)
+
     def clear(self) -> None:
         """Remove the bar."""
         if self._rows:
-            self._write(f"\x1b[{self._rows}A\x1b[J")
+            # Go to the first column, too: Ctrl-C is shown as ^C where the cursor was.
+            self._write(f"\r\x1b[{self._rows}A\x1b[J")
             self._rows = 0
 
     def _draw(self, status: BatchStatus) -> None:
-        filled = _BAR_WIDTH * status.done // max(1, status.total)
-        bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
+        columns = _get_columns() - 1
+        width = min(_BAR_WIDTH, columns)
+        filled = width * status.done // max(1, status.total)
+        bar = "█" * filled + "░" * (width - filled)
+        counts = format_counts(status)
+        texts = [f"{bar} {counts}"] if width + 1 + len(counts) <= columns else [bar, counts]
+        rows = [row for text in [*texts, format_pace(status)] for row in wrap(text, columns)]
         self.clear()
-        rows = [f"{bar} {format_counts(status)}", format_pace(status)]
-        columns = _get_columns()
-        self._write("".join(f"{row[: columns - 1]}\n" for row in rows))
+        self._write("".join(f"{row}\n" for row in rows))
         self._rows = len(rows)
 
     def _write(self, text: str) -> None:

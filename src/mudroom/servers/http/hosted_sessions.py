@@ -116,6 +116,10 @@ class HostedSessions:
             except MudroomError as error:
                 self._parts.notify(str(error))
                 await asyncio.sleep(self._parts.options.retry_seconds)
+            except Exception as error:  # noqa: BLE001  (such as no free descriptor; it may pass)
+                text = f"{type(error).__name__}: {error}"
+                self._parts.notify(f"looking for prompts of other processes: {text}")
+                await asyncio.sleep(self._parts.options.retry_seconds)
             await asyncio.sleep(self._parts.options.poll_seconds)
 
     async def _look(self) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from ..._version import __version__
-from .errors import ErrorBody
+from .bodies import parse_body
+from .errors import ErrorBody, RequestError
 from .route import Route
 
 _PATH_NAME = re.compile(r"\{(\w+)\}")
@@ -50,6 +51,10 @@ def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
         "parameters": [*_list_path_parameters(route.path), *_list_parameters(route)],
         "responses": {
             str(route.status): {"description": "Success.", "content": content},
+            **{
+                str(status): {"description": meaning, "content": content}
+                for status, meaning in route.more_statuses.items()
+            },
             "default": {
                 "description": "An error.",
                 "content": {"application/json": error},
@@ -60,12 +65,25 @@ def _describe(route: Route, known: dict[int, Any]) -> dict[str, Any]:
         described["security"] = _TOKEN
         described["x-scope"] = route.scope
     if route.form is not None:
-        described["requestBody"] = {"content": {"multipart/form-data": {"schema": route.form}}}
+        described["requestBody"] = {
+            "required": True,
+            "content": {"multipart/form-data": {"schema": route.form}},
+        }
     if route.body is not None:
         described["requestBody"] = {
-            "content": {"application/json": {"schema": known[id(route.body)]}}
+            "required": not _accepts_nothing(route.body),
+            "content": {"application/json": {"schema": known[id(route.body)]}},
         }
     return described
+
+
+def _accepts_nothing(kind: Any) -> bool:  # noqa: ANN401  (a type, or a union of types)
+    """Return whether a request without a body is accepted."""
+    try:
+        parse_body(kind, b"")
+    except RequestError:
+        return False
+    return True
 
 
 def _list_path_parameters(path: str) -> list[dict[str, Any]]:

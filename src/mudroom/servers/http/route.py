@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -52,6 +52,7 @@ class Route(Struct, frozen=True, kw_only=True):
         form: JSON Schema of a form, which the action reads itself; None for no form.
         answer: type of a response, None for one that is no JSON.
         status: of a response that is no error.
+        more_statuses: others with the same type of response, and what they mean.
         media: type of a response that is no JSON, or that may be a stream, too.
     """
 
@@ -64,5 +65,6 @@ class Route(Struct, frozen=True, kw_only=True):
     form: dict[str, Any] | None = None
     answer: Any = None
     status: int = 200
+    more_statuses: Mapping[int, str] = field(default_factory=dict[int, str])
     media: str = ""
     parameters: tuple[Parameter, ...] = ()

@@ -65,6 +65,7 @@ def _make_paths_of_sessions(sessions: SessionRoutes) -> list[Route]:
             body=NewSession,
             answer=SessionCreated,
             status=201,
+            more_statuses={200: "The session of an earlier request with the same key."},
             parameters=(_KEY,),
         ),
         Route(
@@ -303,6 +304,7 @@ def make_information_routes(information: InformationRoutes) -> list[Route]:
             action=information.send_health,
             scope=None,
             answer=Health,
+            more_statuses={503: "The server stops."},
         ),
         Route(
             method="GET",
@@ -318,6 +320,6 @@ def make_information_routes(information: InformationRoutes) -> list[Route]:
             summary="Return this description.",
             action=information.send_description,
             scope=None,
-            media="application/json",
+            answer=dict[str, Any],
         ),
     ]

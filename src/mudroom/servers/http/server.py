@@ -38,6 +38,7 @@ from .records.sessions import SessionRecords
 from .records.spending import SpendingRecords
 from .records.state_file import StateFile
 from .records.tokens import TokenRecords
+from .request_log import make_request_log
 from .route import Route
 from .routes import (
     make_batch_routes,
@@ -148,6 +149,7 @@ class HttpServer:
         runner = web.AppRunner(
             app,
             access_log=None,
+            logger=make_request_log(self._metrics, self._notify),
             shutdown_timeout=_CLEANUP_SECONDS,
             handler_cancellation=True,
             keepalive_timeout=75.0,

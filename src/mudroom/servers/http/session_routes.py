@@ -47,6 +47,8 @@ _NAMESPACE = uuid.UUID("5b0c0a52-5a7e-4d0c-9d67-7b0c3e1d9a11")
 _DEFAULT_PAGE = 50
 _MAX_PAGE = 500
 _ANSWER_EVENT = "question.answer"
+_KEY_PREFIX = "key:"
+"""Begin of the keys that clients choose, so that they differ from those of the server."""
 
 
 class SessionRoutes:
@@ -147,8 +149,7 @@ class SessionRoutes:
                 message = "the session runs a batch and takes no prompts. Create another session"
                 raise RequestError(409, "session_of_batch", message)
             check_prompt(event.text, event.outputs)
-            if not key:
-                await self.check_amounts(call.token)
+            await self._check_amounts_unless_known(call.token, record, key)
         item = await self.add_input(record, event, key, compute_digest(event))
         return respond(make_input_view(item), 202)
 
@@ -156,8 +157,8 @@ class SessionRoutes:
         """Store the next prompt of a session, once for each idempotency key."""
         self.check_ready()
         check_prompt(message.text, message.outputs)
-        await self.check_amounts(call.token)
         key = read_idempotency_key(call)
+        await self._check_amounts_unless_known(call.token, record, key)
         return await self.add_input(record, message, key, compute_digest(message))
 
     async def add_input(
@@ -248,6 +249,13 @@ class SessionRoutes:
             message = f"{most:,} prompts of {token.owner} wait already"
             raise RequestError(429, "too_many_waiting", message, headers={"Retry-After": "10"})
 
+    async def _check_amounts_unless_known(
+        self, token: Token, record: SessionRecord, key: str
+    ) -> None:
+        """Raise RequestError if the owner may not start a prompt now; not for a repeated one."""
+        if not key or not await self._parts.inputs.has(record.id, key):
+            await self.check_amounts(token)
+
     def make_choices(self, token: Token, body: NewSession) -> SessionChoices:
         """Return the choices of a client, its agent unchecked. Raises RequestError."""
         options = self._parts.options
@@ -295,7 +303,8 @@ def make_choice_error(kind: str, name: str, known: Any) -> RequestError:  # noqa
 
 def make_conflict(key: str) -> RequestError:
     """Return the error for a key that another request had."""
-    message = f"another request had the Idempotency-Key {key!r}. Use a new key"
+    shown = key.removeprefix(_KEY_PREFIX)
+    message = f"another request had the Idempotency-Key {shown!r}. Use a new key"
     return RequestError(409, "key_used", message)
 
 
@@ -315,7 +324,7 @@ def read_idempotency_key(call: Call) -> str:
     key = call.request.headers.get("Idempotency-Key", "")
     if len(key) > 255 or not key.isprintable():
         raise make_wrong_request("Idempotency-Key must have at most 255 printable characters")
-    return f"key:{key}" if key else ""
+    return f"{_KEY_PREFIX}{key}" if key else ""
 
 
 def parse_count(call: Call, name: str, default: int, maximum: int) -> int:

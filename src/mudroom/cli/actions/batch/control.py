@@ -11,7 +11,7 @@ from ...._platform.event_loop import run_event_loop
 from ....batches.control import BatchChange, BatchFolder, list_folders
 from ....batches.status import BatchStatus
 from ....errors import UnknownName, UsageError
-from ...output.batch_progress import format_counts, format_pace
+from ...output.batch_progress import format_counts, format_limit, format_pace
 from ..load_settings import load_settings
 from ..user_store import open_store
 from .run import MAX_PARALLEL, name_session
@@ -122,4 +122,4 @@ def _print_status(status: BatchStatus, *, is_running: bool, as_json: bool) -> No
         return
     print(f"{status.output}: {state}\n{format_counts(status)}")
     if is_running:
-        print(f"{format_pace(status)}, parallel {status.parallel:,}")
+        print(format_pace(status) + format_limit(status))

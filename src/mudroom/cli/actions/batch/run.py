@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -16,15 +15,14 @@ from ...._core.budgets import Budget
 from ...._core.counts import count_noun
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
-from ...._platform.private_files import make_private_folder
 from ....batches.batch import Batch, BatchPlan
 from ....batches.control import BatchFolder
 from ....batches.input_file import InputFacts, InputFile
-from ....batches.results import ResultFormat, sort_results
+from ....batches.results import ResultFormat, get_new_path, sort_results
 from ....batches.saved_record import SavedRecord
+from ....batches.status import BatchStatus
 from ....config import Settings
-from ....errors import UnknownName, UsageError
-from ....journals.sessions import require_no_writer
+from ....errors import JournalBusy, MudroomError, UnknownName, UsageError
 from ....session import Session
 from ...output.batch_progress import BatchScreen, format_counts
 from ...output.notices.log import show_log
@@ -35,6 +33,7 @@ from ..open_session import create_session
 from ..programs.load_programs import list_server_names, load_programs
 from ..session_start import NEW_SESSION, SessionStart
 from ..user_store import open_store
+from .open_input import STDIN, check_input, open_input
 from .past_results import make_saved_record, open_results
 from .signals import handle_batch_signals
 
@@ -73,6 +72,21 @@ class BatchFlags(Struct, frozen=True, kw_only=True):
     quiet: bool = False
 
 
+class _Plan(Struct, frozen=True):
+    """What the command line asks for.
+
+    Arguments:
+        again: reasons whose lines run again. start: the session of the batch.
+    """
+
+    cwd: str
+    flags: BatchFlags
+    settings: Settings
+    again: set[Reason]
+    output: Path
+    start: SessionStart
+
+
 def run_batch(cwd: str, flags: BatchFlags, settings: dict[str, object]) -> int:
     """Run a batch and return the exit code.
 
@@ -92,7 +106,7 @@ def choose_output(file: str, out: str) -> Path:
     """Return the absolute path of the output. Raises UsageError."""
     if out:
         return Path(out).absolute()
-    if file == "-":
+    if file == STDIN:
         raise UsageError("a batch from stdin needs a place for its output", remedy="Add --out.")
     path = Path(file).absolute()
     return path.with_name(f"{path.stem}.results.jsonl")
@@ -103,74 +117,90 @@ async def _run_batch(cwd: str, flags: BatchFlags, settings: Settings) -> int:
     output = choose_output(flags.file, flags.out)
     if not output.parent.is_dir():
         raise UsageError("no such directory", where=str(output.parent), remedy="Create it.")
-    source = InputFile(_find_input(flags.file, output, settings.home))
-    if source.path.resolve() == output.resolve():
+    check_input(flags.file)
+    if Path(flags.file).resolve() == output.resolve():
         raise UsageError("the output would replace the input", where=str(output))
-    name = name_session(output)
-    start = await _find_session(settings, name, output)
+    start = await _find_session(settings, output)
+    with open_input(flags.file) as source:
+        plan = _Plan(cwd, flags, settings, again, output, start)
+        batch, screen, received = await _run_input(plan, source)
+    return _end(batch, screen, received)
+
+
+async def _run_input(plan: _Plan, source: InputFile) -> tuple[Batch, BatchScreen, list[int]]:
+    """Run the lines of an input. Return the batch, its screen and the received signals."""
+    flags, settings, output, start = plan.flags, plan.settings, plan.output, plan.start
     facts = source.check(with_keys=bool(start.resume))
     kind = cast("ResultFormat", flags.kind)
     continued = None
     if start.resume:
         saved = make_saved_record(settings.home, start.resume)
-        continued = await saved.read(facts.keys, again, output, kind)
+        continued = await saved.read(facts.keys, plan.again, output, kind)
     screen = BatchScreen(quiet=flags.quiet, plain=settings.screen == "plain")
-    new_session = _create_session(settings, cwd, flags, start)
+    new_session = _create_session(settings, plan.cwd, flags, start)
     new_session.past_events = continued.events if continued else None
     async with new_session as session:
         if not start.resume:
-            await open_store(settings.home).rename(session.id, name)
+            await _name_new_session(settings, session.id, output)
         saved = make_saved_record(settings.home, session.id, continued)
         for notice in [*session.notices, *_list_notices(facts, settings)]:
             screen.print_line(notice)
         _check_names(session, source, facts, flags)
-        record, results = await open_results(
-            settings.home, start.resume, facts, again, output, kind, continued
-        )
-        plan = BatchPlan(
-            total=facts.total,
-            lines=source.read,
-            output=str(output),
-            agent=flags.agent,
-            parallel=flags.parallel,
-            kind=kind,
-            usd_limit=flags.max_budget_usd,
-        )
-        with results:
-            results.publish()
-            batch = Batch(session, plan, record, results)
-            folder = BatchFolder(settings.home, session.id)
-            received = await _run_with_screen(batch, folder, screen, saved)
+        with _name_output(output):
+            record, results = await open_results(
+                settings.home, start.resume, facts, plan.again, output, kind, continued
+            )
+            with results:
+                results.publish()
+                options = _make_plan(source, facts, flags, output)
+                batch = Batch(session, options, record, results)
+                folder = BatchFolder(settings.home, session.id)
+                received = await _run_with_screen(batch, folder, screen, saved)
             if len(received) < 2:
                 await saved.save_if_due(batch.done)
-    if flags.is_ordered:
-        sort_results(output, (line.id for line in source.read()))
-    return _end(batch, screen, received)
+            if flags.is_ordered:  # here, because no other process can add results meanwhile
+                ids = (line.id for line in source.read())
+                await asyncio.to_thread(sort_results, output, ids)
+    return batch, screen, received
 
 
-def _find_input(file: str, output: Path, home: str) -> Path:
-    """Return the path of the input; stdin is copied into the state folder first."""
-    if file != "-":
-        path = Path(file)
-        if not path.is_file():
-            raise UsageError("no such file", where=file, remedy="Name a file with one task a line.")
-        return path
-    folder = Path(home, "batches")
-    make_private_folder(folder)
-    path = folder / f"{name_session(output)}.jsonl"
-    path.write_bytes(sys.stdin.buffer.read())
-    return path
+def _make_plan(source: InputFile, facts: InputFacts, flags: BatchFlags, output: Path) -> BatchPlan:
+    return BatchPlan(
+        total=facts.total,
+        lines=source.read,
+        output=str(output),
+        agent=flags.agent,
+        parallel=flags.parallel,
+        kind=cast("ResultFormat", flags.kind),
+        usd_limit=flags.max_budget_usd,
+    )
 
 
-async def _find_session(settings: Settings, name: str, output: Path) -> SessionStart:
+@contextmanager
+def _name_output(output: Path) -> Generator[None]:
+    """Raise MudroomError for an OSError of the output in the block."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename not in (None, str(output), str(get_new_path(output))):
+            raise
+        raise MudroomError(
+            f"the output cannot be written: {error.strerror}",
+            where=str(output),
+            remedy="Results are recorded: correct this, and the same command writes them.",
+        ) from error
+
+
+async def _find_session(settings: Settings, output: Path) -> SessionStart:
     """Return the session that wrote this output before, or a new one.
 
-    Raises UsageError, and JournalBusy if another process writes the session.
+    Raises UsageError, and JournalBusy if another process runs the batch.
     """
     store = open_store(settings.home)
     with suppress(UnknownName):
-        session = await store.find(name)
-        await require_no_writer(store, session)
+        session = await store.find(name_session(output))
+        if writer := await store.find_writer(session):
+            raise _make_busy_error(writer, output)
         return SessionStart(resume=session)
     if output.exists() and output.stat().st_size:
         raise UsageError(
@@ -179,6 +209,22 @@ async def _find_session(settings: Settings, name: str, output: Path) -> SessionS
             remedy="Name another file with --out, or remove this one.",
         )
     return NEW_SESSION
+
+
+async def _name_new_session(settings: Settings, session: str, output: Path) -> None:
+    """Name the session of a new batch. Raises JournalBusy if another process has begun it."""
+    try:
+        await open_store(settings.home).rename(session, name_session(output))
+    except UsageError as error:
+        raise _make_busy_error("another process", output) from error
+
+
+def _make_busy_error(writer: str, output: Path) -> JournalBusy:
+    return JournalBusy(
+        f"{writer} runs this batch",
+        where=str(output),
+        remedy="Wait for it or end it. mudroom batch status looks at it, batch set changes it.",
+    )
 
 
 def _create_session(
@@ -220,9 +266,9 @@ def _check_names(session: Session, source: InputFile, facts: InputFacts, flags: 
     """Check the agents and models of all lines. Raises UsageError that names the line."""
     session.check_task(agent=flags.agent)
     for name, number in facts.agents.items():
-        _check_name(session, f"{source.path}, line {number}", agent=name)
+        _check_name(session, f"{source.name}, line {number}", agent=name)
     for name, number in facts.models.items():
-        _check_name(session, f"{source.path}, line {number}", model=name)
+        _check_name(session, f"{source.name}, line {number}", model=name)
 
 
 def _check_name(session: Session, where: str, **names: Any) -> None:
@@ -261,7 +307,7 @@ async def _run_with_screen(
             saving.cancel()  # the user does not want to wait, and no other save follows
         await asyncio.gather(watching, saving, return_exceptions=True)
         screen.clear()
-        folder.write_status(batch.make_status(has_ended=True))
+        _write_status(folder, batch.make_status(has_ended=True), screen)
     return received
 
 
@@ -296,9 +342,18 @@ async def _watch(batch: Batch, folder: BatchFolder, screen: BatchScreen) -> None
         status = batch.make_status()
         screen.show(status)
         if has_changed or polls % _POLLS_PER_STATUS == 0:
-            folder.write_status(status)
+            _write_status(folder, status, screen)
         polls += 1
         await asyncio.sleep(_POLL_SECONDS)
+
+
+def _write_status(folder: BatchFolder, status: BatchStatus, screen: BatchScreen) -> None:
+    """Write the status for other processes. The batch goes on if that fails."""
+    try:
+        folder.write_status(status)
+    except OSError as error:
+        text = f"the status for mudroom batch status cannot be written: {error.strerror}"
+        screen.print_once(text)
 
 
 def _end(batch: Batch, screen: BatchScreen, received: list[int]) -> int:

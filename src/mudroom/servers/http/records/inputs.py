@@ -85,6 +85,15 @@ class InputRecords:
         row, is_new = await self._state.run(insert)
         return _make_input(row), is_new
 
+    async def has(self, session: str, key: str) -> bool:
+        """Return whether a session has an event with a key."""
+        row = await self._state.read(
+            lambda connection: connection.execute(
+                "SELECT 1 FROM inputs WHERE session = ? AND key = ?", (session, key)
+            ).fetchone()
+        )
+        return row is not None
+
     async def list_open(self, session: str) -> Sequence[Input]:
         """Return the events of a session that are not done, in their order."""
         rows = await self._state.read(

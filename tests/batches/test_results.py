@@ -1,0 +1,53 @@
+"""The output of a batch on a full disk, and its order."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+from mudroom.batches.results import sort_results
+
+_WRITE_UNTIL_FULL = """
+import resource
+import sys
+from pathlib import Path
+
+from mudroom.batches.results import ResultFile
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, 1_000))
+with ResultFile(Path(sys.argv[1])) as file:
+    file.publish()
+    while True:
+        file.add(b"x" * 299 + b"\\n")
+"""
+
+
+def test_an_output_without_space_has_whole_lines_only_and_the_error_names_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "out.jsonl"
+    process = subprocess.run(
+        [sys.executable, "-c", _WRITE_UNTIL_FULL, str(path)], capture_output=True, check=False
+    )
+    assert path.read_bytes() == (b"x" * 299 + b"\n") * 3
+    last = process.stderr.decode().splitlines()[-1]
+    assert last.startswith(f"OSError: [Errno {errno.EFBIG}]")
+    assert last.endswith(f"'{path}'")
+
+
+def test_sorting_takes_little_memory_for_each_line(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    count = 20_000
+    with path.open("w") as file:
+        for number in reversed(range(count)):
+            file.write(f'{{"custom_id":"id-{number}"}}\n')
+        file.write('{"custom_id":"not in the input"}\n')
+    tracemalloc.start()
+    sort_results(path, (f"id-{number}" for number in range(-5, count)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert path.read_text().splitlines() == [f'{{"custom_id":"id-{n}"}}' for n in range(count)]
+    assert peak < 64 * count
