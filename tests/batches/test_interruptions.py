@@ -224,6 +224,33 @@ async def test_another_terminal_pauses_a_batch_and_changes_how_many_lines_run(
         batch.check_complete()
 
 
+async def test_a_batch_that_continues_is_not_paused_as_the_killed_one_was(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def answer(request: ServerRequest) -> str:
+        await go_on.wait()
+        return "It is done."
+
+    async with ModelServer(answer, record=False) as server:
+        batch = BatchProcess(tmp_path, server, 12)
+        options = ("in.jsonl", "--parallel", "2", "-m", "anthropic:claude-x")
+        process = await batch.start(*options)
+        await wait_until(lambda: server.in_flight == 2)
+        assert "paused" in await batch.command("pause")
+        process.kill()
+        await process.wait()
+        await wait_until(lambda: server.in_flight == 0)
+        process = await batch.start(*options)
+        await wait_until(lambda: server.in_flight == 2)
+        await batch.command("set", "parallel=5")
+        status = json.loads(await batch.command("status", "--json"))
+        assert (status["state"], status["parallel"]) == ("running", 5)
+        go_on.set()
+        await process.communicate()
+        assert process.returncode == 0
+        batch.check_complete()
+
+
 async def test_a_second_process_for_the_same_output_is_refused(tmp_path: Path) -> None:
     go_on = asyncio.Event()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import TypeVar
@@ -44,9 +45,24 @@ class BatchFolder:
         """Return the last status, None if there is none."""
         return self._read("status.json", BatchStatus)
 
-    def write_change(self, change: BatchChange) -> None:
-        """Ask the batch for a change."""
-        self._write("change.json", change)
+    def ask_for_change(
+        self, *, parallel: int | None = None, is_paused: bool | None = None
+    ) -> BatchChange:
+        """Ask the batch for a change, and return it with its number.
+
+        It includes an earlier change that the batch has not carried out, whoever asked for it.
+        """
+        make_private_folder(self.path)
+        with open(self.path / "change.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            earlier = self.read_change() or BatchChange(0)
+            status = self.read_status()
+            if status is None or status.change < earlier.number:
+                parallel = earlier.parallel if parallel is None else parallel
+                is_paused = earlier.is_paused if is_paused is None else is_paused
+            change = BatchChange(earlier.number + 1, parallel, is_paused)
+            self._write("change.json", change)
+        return change
 
     def read_change(self) -> BatchChange | None:
         """Return the last change that was asked for, None if there is none."""

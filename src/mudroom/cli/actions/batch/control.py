@@ -99,13 +99,11 @@ async def _find_batch(home: str, out: str) -> tuple[str, bool]:
 
 def _change(folder: BatchFolder, change: BatchChange) -> BatchStatus:
     """Ask for a change, and wait until the batch has carried it out. Raises UsageError."""
-    last = folder.read_change()
-    number = (last.number if last else 0) + 1
-    folder.write_change(BatchChange(number, change.parallel, change.is_paused))
+    change = folder.ask_for_change(parallel=change.parallel, is_paused=change.is_paused)
     end = time.monotonic() + _ANSWER_SECONDS
     while time.monotonic() < end:
         status = folder.read_status()
-        if status and status.change >= number:
+        if status and status.change >= change.number:
             return status
         time.sleep(_POLL_SECONDS)
     raise UsageError(

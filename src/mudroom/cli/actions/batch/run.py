@@ -16,7 +16,7 @@ from ...._core.counts import count_noun
 from ...._core.runs import Reason
 from ...._platform.event_loop import run_event_loop
 from ....batches.batch import Batch, BatchPlan
-from ....batches.control import BatchFolder
+from ....batches.control import BatchChange, BatchFolder
 from ....batches.input_file import InputFacts, InputFile
 from ....batches.results import ResultFormat, get_new_path, sort_results
 from ....batches.saved_record import SavedRecord
@@ -331,7 +331,8 @@ async def save_until(
 async def _watch(batch: Batch, folder: BatchFolder, screen: BatchScreen) -> None:
     """Show and write the status, and carry out the changes of other processes."""
     change = folder.read_change()
-    handled = change.number if change else 0  # of an earlier process
+    handled = change.number if change else 0
+    batch.apply(BatchChange(handled))  # it was for an earlier process
     polls = 0
     while True:
         change = folder.read_change()
