@@ -141,6 +141,7 @@ async def test_a_run_waits_for_the_database_and_then_reads_what_to_do(
         while True:  # a process of the killed server may still answer
             await journal.append(make_note(stored + 1))
             stored += 1
+    assert caught.value.message.endswith("this was not recorded: Connection refused")
     assert "resume" in caught.value.remedy
     with pytest.raises(JournalError):
         await journal.append(make_note(0))

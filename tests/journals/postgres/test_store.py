@@ -12,6 +12,7 @@ import pytest
 from mudroom._core.events import NoteInjected, SessionOpened
 from mudroom._core.ports import SessionInfo
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
+from mudroom.journals.postgres.driver import check_url, hide_password
 from mudroom.journals.postgres.journal import PostgresJournal
 from mudroom.journals.postgres.store import PostgresStore
 from mudroom.journals.sessions import read_events
@@ -114,6 +115,7 @@ async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(
     code = f"""
 import asyncio, os, signal
 from mudroom._core.events import SessionOpened
+from mudroom.journals.postgres.driver import check_url, hide_password
 from mudroom.journals.postgres.store import PostgresStore
 async def main():
     journal = await PostgresStore({postgres_url!r}, {str(tmp_path)!r}).create({ID!r})
@@ -248,12 +250,75 @@ async def _list(store: PostgresStore) -> Sequence[SessionInfo]:
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://a:secret@b/c", "postgresql://u:secret@h:port/d", "u:secret@host/database"]
+    "url",
+    [
+        "mysql://a:secret@b/c",
+        "postgresql://u:secret@h:port/d",
+        "postgresql://u:secret@h:1,i:port/d",
+        "postgresql://u@h:65536/d",
+        "postgresql://u@[::1/d",
+        "u:secret@host/database",
+        "postgresql:/u:secret@host/database",
+        "postgresql:u:secret@host/database",
+        "postgresql://u:a/secret@host/database",
+        "postgresql://u:12/secret@host/database",
+        "postgresql://u:12/secret?b@host/database",
+        "postgresql://u:a?secret@host/database",
+        "postgresql://u:a#secret@host/database",
+        "postgresql://u:a@secret@host/database",
+    ],
 )
 def test_a_bad_address_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="address of a PostgreSQL database") as caught:
         PostgresStore(url, tmp_path)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:secret@h:1/d", "postgresql://u@h:1/d"),
+        ("postgresql://u:a/secret@h/d", "postgresql://u@h/d"),
+        ("postgresql://u:1/secret?b@h/d", "postgresql://u@h/d"),
+        ("postgresql://h:1/d?user=a%40b", "postgresql://h:1/d?user=a%40b"),
+        ("postgresql://u@h:1/d?user=a@b", "postgresql://u@h:1/d?user=a@b"),
+        ("postgresql://h/d?password=se/c@ret&sslmode=require", "postgresql://h/d?sslmode=require"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert hide_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgres:///d",
+        "postgresql://u@h:1,i:2/d?target_session_attrs=primary",
+        "postgresql://u:a%2Fb%40c@[::1]:1/d",
+        "postgresql://u@%2Frun%2Fpostgresql/d",
+    ],
+)
+def test_every_form_of_an_address_is_accepted(url: str) -> None:
+    check_url(url)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "cause"),
+    [
+        ("sslmode=bogus", "`sslmode`"),
+        ("target_session_attrs=bogus", "target_session_attrs"),
+        ("nonsense=1", "nonsense"),
+        ("client_min_messages=bogus", "client_min_messages"),
+    ],
+)
+async def test_a_bad_parameter_of_an_address_is_named(
+    parameter: str, cause: str, postgres_url: str, tmp_path: Path
+) -> None:
+    with pytest.raises(JournalError, match="address of the database cannot be used") as caught:
+        await PostgresStore(f"{postgres_url}?{parameter}", tmp_path).list()
+    assert cause in caught.value.message
+    assert "after ?" in caught.value.remedy
 
 
 @pytest.mark.parametrize(
