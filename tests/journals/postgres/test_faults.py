@@ -17,7 +17,7 @@ import pytest
 
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalError
-from mudroom.journals.postgres import writer
+from mudroom.journals.postgres import connections, writer
 from mudroom.journals.postgres.store import PostgresStore
 from mudroom.journals.sessions import read_events
 from mudroom.testing import journal_conformance, store_conformance
@@ -206,6 +206,23 @@ async def test_a_server_without_free_connections_says_so(
     with pytest.raises(JournalError, match="no free connection") as caught:
         await store.list()
     assert "max_connections" in caught.value.remedy
+
+
+async def test_a_connection_without_work_is_closed_while_another_one_works(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.3)
+    url = postgres_server.create_database()
+    name = url.rpartition("/")[2]
+    database = connections.get_database(url)
+    together = connections.make_work("SELECT pg_sleep(0.2)")
+    await asyncio.gather(*(database.run(together) for _ in range(4)))
+    count = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
+    assert postgres_server.run_sql(count) == "4"
+
+    async with asyncio.timeout(20):
+        while (await database.run(connections.make_work(count)))[0]["count"] > 1:
+            await asyncio.sleep(0.05)
 
 
 async def test_a_user_without_rights_reads_which_ones_are_missing(
