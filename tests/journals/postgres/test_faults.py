@@ -154,7 +154,7 @@ END_LEASES = "UPDATE mudroom.sessions SET lease_until = now() - interval '1 s'"
 
 FULL = """
 CREATE FUNCTION mudroom.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+    RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full', HINT = 'Check it.'; END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON mudroom.events FOR EACH ROW
     WHEN (new.session = '{session}') EXECUTE FUNCTION mudroom.refuse()
 """
@@ -171,6 +171,7 @@ async def test_a_full_disk_ends_a_session_with_a_remedy_and_no_other(
     postgres_server.run_sql(FULL.format(session=make_id(0)), url.rpartition("/")[2])
     with pytest.raises(JournalError, match="disk of the database server is full") as caught:
         await failing.append(make_note(2))
+    assert caught.value.message.endswith("could not extend file HINT: Check it.")
     assert "Free some space" in caught.value.remedy
     await other.append(make_note(2))
     for journal in (failing, other):

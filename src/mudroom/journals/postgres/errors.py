@@ -106,7 +106,8 @@ def describe_cause(error: BaseException) -> str:
         text = os.strerror(error.errno) if error.errno > 0 else error.strerror
         if text:
             return text
-    return str(error).strip() or type(error).__name__
+    # asyncpg adds the detail and the hint of the server as further lines.
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def make_lost_session_error(place: str) -> JournalBusy:
