@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from mudroom._core.events import NoteInjected, SessionOpened
 from mudroom._core.ports import SessionInfo
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
+from mudroom.journals.postgres.connections import Database, get_database, make_work
 from mudroom.journals.postgres.driver import check_url, hide_password
 from mudroom.journals.postgres.journal import PostgresJournal
 from mudroom.journals.postgres.store import PostgresStore
@@ -115,6 +117,7 @@ async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(
     code = f"""
 import asyncio, os, signal
 from mudroom._core.events import SessionOpened
+from mudroom.journals.postgres.connections import Database, get_database, make_work
 from mudroom.journals.postgres.driver import check_url, hide_password
 from mudroom.journals.postgres.store import PostgresStore
 async def main():
@@ -231,6 +234,42 @@ async def test_a_deleted_session_leaves_no_long_outputs(postgres_url: str, tmp_p
     spill.write_text("long output")
     await store.delete(ID)
     assert not spill.parent.exists()
+
+
+TAKE = """
+UPDATE mudroom.sessions SET lease_token = gen_random_uuid(), lease_writer = 'process 1 on other',
+    lease_process = 'other 1 1', lease_until = now() + interval '1 minute' RETURNING id
+"""
+
+
+class InterruptedDatabase:
+    """A database in which another machine takes all leases after some queries of this one."""
+
+    def __init__(self, database: Database, queries: int) -> None:
+        self.place = database.place
+        self.is_taken = False
+        self._database = database
+        self._left = queries
+
+    async def run(self, work: Any, *, is_repeatable: bool = True) -> Any:
+        result = await self._database.run(work, is_repeatable=is_repeatable)
+        self._left -= 1
+        if not self._left:
+            self.is_taken = bool(await self._database.run(make_work(TAKE)))
+        return result
+
+
+@pytest.mark.parametrize("queries", range(1, 5))
+async def test_a_session_that_another_machine_just_opened_is_not_deleted(
+    queries: int, postgres_url: str, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    await (await create(store)).close()
+    database = InterruptedDatabase(get_database(postgres_url), queries)
+    vars(store)["_database"] = database
+    with suppress(JournalBusy):
+        await store.delete(ID)
+    assert len(await PostgresStore(postgres_url, tmp_path).list()) == database.is_taken
 
 
 def test_a_store_is_used_by_one_event_loop_after_the_other(
