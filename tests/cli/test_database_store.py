@@ -99,6 +99,13 @@ def test_a_password_is_not_shown(tmp_path: Path) -> None:
         assert "Traceback" not in shown, words
 
 
+def test_a_file_that_names_the_database_can_be_read_by_its_user_only(tmp_path: Path) -> None:
+    commands = Commands(tmp_path)
+    commands.home.mkdir(0o755)
+    commands.run("config", "set", "store", "postgresql://me:hidden@127.0.0.1:1/work")
+    assert (commands.home / "config.toml").stat().st_mode & 0o777 == 0o600
+
+
 @pytest.mark.parametrize(
     "words", [("runs", "--store"), ("-p", PROMPT, "--store"), ("config", "set", "store")]
 )

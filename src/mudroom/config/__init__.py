@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from .._platform.private_files import replace_private_file
 from .._platform.regular_files import is_missing, read_regular_file
 from ..errors import UsageError, suggest_names
 from .settings import SETTING_NAMES, Settings
@@ -113,9 +114,7 @@ def write_setting(path: Path, name: str, value: str) -> None:
     else:
         document.pop(written_key, None)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(tomlkit.dumps(document), "utf-8")
-    new.replace(path)
+    replace_private_file(path, tomlkit.dumps(document).encode())  # `store` may have a password
 
 
 def find_home(environ: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalError
-from mudroom.journals.postgres import writer
+from mudroom.journals.postgres import connections, writer
 from mudroom.journals.postgres.store import PostgresStore
 from mudroom.journals.sessions import read_events
 from mudroom.testing import journal_conformance, store_conformance
@@ -141,6 +141,7 @@ async def test_a_run_waits_for_the_database_and_then_reads_what_to_do(
         while True:  # a process of the killed server may still answer
             await journal.append(make_note(stored + 1))
             stored += 1
+    assert caught.value.message.endswith("this was not recorded: Connection refused")
     assert "resume" in caught.value.remedy
     with pytest.raises(JournalError):
         await journal.append(make_note(0))
@@ -153,7 +154,7 @@ END_LEASES = "UPDATE mudroom.sessions SET lease_until = now() - interval '1 s'"
 
 FULL = """
 CREATE FUNCTION mudroom.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+    RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full', HINT = 'Check it.'; END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON mudroom.events FOR EACH ROW
     WHEN (new.session = '{session}') EXECUTE FUNCTION mudroom.refuse()
 """
@@ -170,6 +171,7 @@ async def test_a_full_disk_ends_a_session_with_a_remedy_and_no_other(
     postgres_server.run_sql(FULL.format(session=make_id(0)), url.rpartition("/")[2])
     with pytest.raises(JournalError, match="disk of the database server is full") as caught:
         await failing.append(make_note(2))
+    assert caught.value.message.endswith("could not extend file HINT: Check it.")
     assert "Free some space" in caught.value.remedy
     await other.append(make_note(2))
     for journal in (failing, other):
@@ -205,6 +207,24 @@ async def test_a_server_without_free_connections_says_so(
     with pytest.raises(JournalError, match="no free connection") as caught:
         await store.list()
     assert "max_connections" in caught.value.remedy
+
+
+async def test_a_connection_without_work_is_closed_while_another_one_works(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_IDLE_SECONDS", 0.3)
+    url = postgres_server.create_database()
+    name = url.rpartition("/")[2]
+    database = connections.get_database(url)
+    together = connections.make_work("SELECT pg_sleep(0.2)")
+    await asyncio.gather(*(database.run(together) for _ in range(4)))
+    count = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
+    assert postgres_server.run_sql(count) == "4"
+
+    async with asyncio.timeout(20):
+        # Each query uses one connection, so that the others have no work.
+        while (await database.run(connections.make_work(count)))[0]["count"] > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 async def test_a_user_without_rights_reads_which_ones_are_missing(

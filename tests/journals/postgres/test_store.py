@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 from mudroom._core.events import NoteInjected, SessionOpened
 from mudroom._core.ports import SessionInfo
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer, UsageError
+from mudroom.journals.postgres.connections import Database, get_database, make_work
+from mudroom.journals.postgres.driver import check_url, hide_password
 from mudroom.journals.postgres.journal import PostgresJournal
 from mudroom.journals.postgres.store import PostgresStore
 from mudroom.journals.sessions import read_events
@@ -114,6 +117,8 @@ async def test_a_session_of_a_process_that_was_killed_is_opened_at_once(
     code = f"""
 import asyncio, os, signal
 from mudroom._core.events import SessionOpened
+from mudroom.journals.postgres.connections import Database, get_database, make_work
+from mudroom.journals.postgres.driver import check_url, hide_password
 from mudroom.journals.postgres.store import PostgresStore
 async def main():
     journal = await PostgresStore({postgres_url!r}, {str(tmp_path)!r}).create({ID!r})
@@ -231,6 +236,42 @@ async def test_a_deleted_session_leaves_no_long_outputs(postgres_url: str, tmp_p
     assert not spill.parent.exists()
 
 
+TAKE = """
+UPDATE mudroom.sessions SET lease_token = gen_random_uuid(), lease_writer = 'process 1 on other',
+    lease_process = 'other 1 1', lease_until = now() + interval '1 minute' RETURNING id
+"""
+
+
+class InterruptedDatabase:
+    """A database in which another machine takes all leases after some queries of this one."""
+
+    def __init__(self, database: Database, queries: int) -> None:
+        self.place = database.place
+        self.is_taken = False
+        self._database = database
+        self._left = queries
+
+    async def run(self, work: Any, *, is_repeatable: bool = True) -> Any:
+        result = await self._database.run(work, is_repeatable=is_repeatable)
+        self._left -= 1
+        if not self._left:
+            self.is_taken = bool(await self._database.run(make_work(TAKE)))
+        return result
+
+
+@pytest.mark.parametrize("queries", range(1, 5))
+async def test_a_session_that_another_machine_just_opened_is_not_deleted(
+    queries: int, postgres_url: str, tmp_path: Path
+) -> None:
+    store = PostgresStore(postgres_url, tmp_path)
+    await (await create(store)).close()
+    database = InterruptedDatabase(get_database(postgres_url), queries)
+    vars(store)["_database"] = database
+    with suppress(JournalBusy):
+        await store.delete(ID)
+    assert len(await PostgresStore(postgres_url, tmp_path).list()) == database.is_taken
+
+
 def test_a_store_is_used_by_one_event_loop_after_the_other(
     postgres_url: str, tmp_path: Path
 ) -> None:
@@ -248,12 +289,75 @@ async def _list(store: PostgresStore) -> Sequence[SessionInfo]:
 
 
 @pytest.mark.parametrize(
-    "url", ["mysql://a:secret@b/c", "postgresql://u:secret@h:port/d", "u:secret@host/database"]
+    "url",
+    [
+        "mysql://a:secret@b/c",
+        "postgresql://u:secret@h:port/d",
+        "postgresql://u:secret@h:1,i:port/d",
+        "postgresql://u@h:65536/d",
+        "postgresql://u@[::1/d",
+        "u:secret@host/database",
+        "postgresql:/u:secret@host/database",
+        "postgresql:u:secret@host/database",
+        "postgresql://u:a/secret@host/database",
+        "postgresql://u:12/secret@host/database",
+        "postgresql://u:12/secret?b@host/database",
+        "postgresql://u:a?secret@host/database",
+        "postgresql://u:a#secret@host/database",
+        "postgresql://u:a@secret@host/database",
+    ],
 )
 def test_a_bad_address_is_refused_without_its_password(url: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="address of a PostgreSQL database") as caught:
         PostgresStore(url, tmp_path)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:secret@h:1/d", "postgresql://u@h:1/d"),
+        ("postgresql://u:a/secret@h/d", "postgresql://u@h/d"),
+        ("postgresql://u:1/secret?b@h/d", "postgresql://u@h/d"),
+        ("postgresql://h:1/d?user=a%40b", "postgresql://h:1/d?user=a%40b"),
+        ("postgresql://u@h:1/d?user=a@b", "postgresql://u@h:1/d?user=a@b"),
+        ("postgresql://h/d?password=se/c@ret&sslmode=require", "postgresql://h/d?sslmode=require"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert hide_password(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://",
+        "postgres:///d",
+        "postgresql://u@h:1,i:2/d?target_session_attrs=primary",
+        "postgresql://u:a%2Fb%40c@[::1]:1/d",
+        "postgresql://u@%2Frun%2Fpostgresql/d",
+    ],
+)
+def test_every_form_of_an_address_is_accepted(url: str) -> None:
+    check_url(url)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "cause"),
+    [
+        ("sslmode=bogus", "`sslmode`"),
+        ("target_session_attrs=bogus", "target_session_attrs"),
+        ("nonsense=1", "nonsense"),
+        ("client_min_messages=bogus", "client_min_messages"),
+    ],
+)
+async def test_a_bad_parameter_of_an_address_is_named(
+    parameter: str, cause: str, postgres_url: str, tmp_path: Path
+) -> None:
+    with pytest.raises(JournalError, match="address of the database cannot be used") as caught:
+        await PostgresStore(f"{postgres_url}?{parameter}", tmp_path).list()
+    assert cause in caught.value.message
+    assert "after ?" in caught.value.remedy
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ _MAX_CONNECTIONS = 4
 """Connections of one process to one database. Sessions share them."""
 
 _IDLE_SECONDS = 30.0
-"""Seconds after which an unused connection is closed."""
+"""Seconds after which a connection without work is closed."""
 
 _WORK_SECONDS = 30.0
 """Maximum seconds of one piece of work, so that a connection that hangs is given up."""
@@ -36,7 +36,7 @@ class Database:
         check_url(url)
         self.place = hide_password(url)
         self._url = url
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[float, Connection]] = []  # since when; the last one is used first
         self._limit = asyncio.Semaphore(_MAX_CONNECTIONS)
         self._is_prepared = False
         self._closing: asyncio.TimerHandle | None = None
@@ -103,24 +103,29 @@ class Database:
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
-            connection = self._idle.pop()
+            _, connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
         return None
 
     def _keep(self, connection: Connection) -> None:
-        self._idle.append(connection)
-        if self._closing is not None:
-            self._closing.cancel()
-        self._closing = self.loop.call_later(_IDLE_SECONDS, self._terminate_idle)
+        self._idle.append((self.loop.time(), connection))
+        if self._closing is None:
+            self._closing = self.loop.call_later(_IDLE_SECONDS, self._terminate_idle)
 
     def _terminate_idle(self) -> None:
-        for connection in self._idle:
+        """Close the connections whose time has passed, and look again when the next one's has."""
+        self._closing = None
+        while self._idle and self._idle[0][0] + _IDLE_SECONDS <= self.loop.time():
+            _, connection = self._idle.pop(0)
             connection.terminate()
-        self._idle.clear()
+        if self._idle:
+            self._closing = self.loop.call_at(
+                self._idle[0][0] + _IDLE_SECONDS, self._terminate_idle
+            )
 
     async def _close(self) -> None:
-        for connection in self._idle:
+        for _, connection in self._idle:
             with suppress(Exception):
                 await connection.close(timeout=1)
 

@@ -16,6 +16,14 @@ from ...errors import UsageError
 _CONNECT_SECONDS = 10
 """Maximum seconds of one attempt to connect."""
 
+_PARAMETER = "[^#&=]+=[^#&]*"
+_URL = re.compile(
+    r"postgres(ql)?://([^/?#@]*@)?(?P<hosts>[^/?#@]*)(/[^?#@]*)?"
+    rf"(\?({_PARAMETER}(&{_PARAMETER})*)?)?",
+    re.DOTALL,
+)
+_HOST = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(:(?P<port>[0-9]{0,5}))?")
+
 _PASSWORD = re.compile(r"(?<=[?&])(password|sslpassword)=[^&]*&?")
 
 
@@ -68,18 +76,12 @@ async def connect(url: str) -> Connection:
 
 def check_url(url: str) -> None:
     """Check the address of a database. Raises UsageError, also if asyncpg is not installed."""
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(url)
-        is_valid = parts.scheme in ("postgresql", "postgres") and (parts.port or 1) > 0
-    except ValueError:
-        is_valid = False
-    if not is_valid:
+    if not _is_valid(url):
         raise UsageError(
             "this is not the address of a PostgreSQL database",
             where=hide_password(url),
-            remedy="Write postgresql://USER@HOST:PORT/DATABASE.",
+            remedy="Write postgresql://USER@HOST:PORT/DATABASE. In a password, write %2F for /, "
+            "%3F for ?, %23 for # and %40 for @.",
         )
     if find_spec("asyncpg") is None:
         raise UsageError(
@@ -89,12 +91,25 @@ def check_url(url: str) -> None:
         )
 
 
+def _is_valid(url: str) -> bool:
+    match = _URL.fullmatch(url)
+    if match is None:
+        return False
+    hosts = match["hosts"]
+    found = [_HOST.fullmatch(host) for host in hosts.split(",")] if hosts else []
+    return all(host and int(host["port"] or 1) in range(1, 65_536) for host in found)
+
+
 def hide_password(url: str) -> str:
-    """Return an address without its password, for messages."""
+    """Return an address without its password, for messages. It need not be a valid address."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url.rpartition("@")[2]
-    authority, slash, path = rest.partition("/")
-    user, at, host = authority.rpartition("@")
-    shown = f"{scheme}://{user.partition(':')[0]}{at}{host}{slash}{path}"
+    # A password may have the signs that end it in a valid address. So the last @ counts, but not
+    # one in a parameter if there is another.
+    address, question, parameters = rest.partition("?")
+    if "@" not in address:
+        address, question, parameters = rest, "", ""
+    user, at, place = address.rpartition("@")
+    shown = f"{scheme}://{user.partition(':')[0]}{at}{place}{question}{parameters}"
     return _PASSWORD.sub("", shown).rstrip("?&")

@@ -13,6 +13,11 @@ _SAFE = "Earlier records are safe."
 _RETRIED_STATES = ("08", "40", "57P01", "57P02", "57P03", "57P05", "53300", "25P03", "55P03")
 """Beginnings of SQLSTATE codes after which the same statement may succeed on a new connection."""
 
+_BAD_ADDRESS = (
+    "the address of the database cannot be used",
+    "Check what follows after ? in the address, and the variables PG… with their files.",
+)
+
 _REMEDIES = {
     "53100": (
         "the disk of the database server is full; this was not recorded",
@@ -40,6 +45,8 @@ _REMEDIES = {
         "a table of the schema mudroom is missing",
         "Restore the schema from a backup, or drop it whole: mudroom then creates it again, empty.",
     ),
+    "42704": _BAD_ADDRESS,  # a parameter that the server does not know
+    "22023": _BAD_ADDRESS,  # a value that it does not know
     "42703": (
         "the tables of the schema mudroom are not those of this program",
         "Use the version of mudroom that created them, or another database.",
@@ -73,7 +80,10 @@ def is_temporary(error: BaseException) -> bool:
 def translate_error(error: BaseException, place: str) -> JournalError:
     """Return a JournalError for an error of a statement or a connection."""
     state = get_state(error)
-    text = _describe_cause(error)
+    text = describe_cause(error)
+    if isinstance(error, ValueError):  # of asyncpg, before it connects
+        message, remedy = _BAD_ADDRESS
+        return JournalError(f"{message}: {text}", where=place, remedy=remedy)
     for beginning, (message, remedy) in _REMEDIES.items():
         if state.startswith(beginning):
             return JournalError(f"{message}: {text}", where=place, remedy=remedy)
@@ -90,13 +100,14 @@ def translate_error(error: BaseException, place: str) -> JournalError:
     )
 
 
-def _describe_cause(error: BaseException) -> str:
+def describe_cause(error: BaseException) -> str:
     """Return the cause in words: of an error of the system without its number and address."""
     if isinstance(error, OSError) and error.errno:
         text = os.strerror(error.errno) if error.errno > 0 else error.strerror
         if text:
             return text
-    return str(error).strip() or type(error).__name__
+    # asyncpg adds the detail and the hint of the server as further lines.
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def make_lost_session_error(place: str) -> JournalBusy:

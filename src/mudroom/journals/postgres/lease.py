@@ -70,7 +70,7 @@ class Lease:
         """Take the lease unless a living process has it. Return whether it was taken."""
         began = _read_clock()
         holder = await read_holder(self._database, self.session)
-        dead = holder["lease_process"] if holder and _is_gone(holder["lease_process"]) else "-"
+        dead = holder["lease_process"] if holder and is_gone(holder["lease_process"]) else "-"
         rows = await self._database.run(
             make_work(_TAKE, self.session, self.token, *describe_process(), dead)
         )
@@ -115,7 +115,7 @@ async def read_holder(database: Database, session: UUID) -> Mapping[str, Any] | 
 async def find_writer(database: Database, session: UUID) -> str:
     """Return a description of the process that writes a session, "" if there is none."""
     holder = await read_holder(database, session)
-    if holder is None or _is_gone(holder["lease_process"]):
+    if holder is None or is_gone(holder["lease_process"]):
         return ""
     return holder["lease_writer"]
 
@@ -129,7 +129,7 @@ def describe_process() -> tuple[str, str]:
     return f"process {pid} on {host}", f"{_identify_machine()} {pid} {started}"
 
 
-def _is_gone(process: str) -> bool:
+def is_gone(process: str) -> bool:
     """Return whether a process is one of this machine, and has ended."""
     machine, _, rest = process.partition(" ")
     pid, _, started = rest.partition(" ")

@@ -22,7 +22,7 @@ from .driver import Connection
 from .errors import UNIQUE_VIOLATION, AppendCollision, get_state
 from .event_rows import decode_row
 from .journal import PostgresJournal
-from .lease import LEASE_SECONDS, Lease, describe_process, find_writer, read_holder
+from .lease import LEASE_SECONDS, Lease, describe_process, find_writer, is_gone, read_holder
 from .read_only import PostgresReader
 from .reader import read_events
 
@@ -195,12 +195,13 @@ class PostgresStore:
         Raises UnknownName, JournalBusy.
         """
         key = await self._require(session)
-        if writer := await self.find_writer(session):
-            raise make_busy_error(writer, f"{self._database.place}, session {session}")
+        where = f"{self._database.place}, session {session}"
         holder = await read_holder(self._database, key)
+        if holder and not is_gone(holder["lease_process"]):
+            raise make_busy_error(holder["lease_writer"], where)
         dead = holder["lease_process"] if holder else "-"
+        # Refused if another process has taken the lease since it was read.
         if not await self._database.run(make_work(_DELETE, key, dead), is_repeatable=False):
-            where = f"{self._database.place}, session {session}"
             raise make_busy_error("another process", where)
         await asyncio.to_thread(delete_local_files, self._home, session)
 

@@ -17,6 +17,7 @@ from .driver import Connection
 from .errors import (
     UNIQUE_VIOLATION,
     AppendCollision,
+    describe_cause,
     get_state,
     is_temporary,
     make_lost_session_error,
@@ -101,10 +102,9 @@ class EventWriter:
 
     def _translate(self, error: Exception) -> JournalError:
         if is_temporary(error):
-            text = str(error).strip() or type(error).__name__
             return JournalError(
                 f"the database could not be reached for {PATIENCE:.0f} seconds; "
-                f"this was not recorded: {text}",
+                f"this was not recorded: {describe_cause(error)}",
                 where=self._place,
                 remedy="Earlier records are safe. Check the server and the network, then "
                 "resume the session.",
