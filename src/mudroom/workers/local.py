@@ -94,8 +94,8 @@ class TaskHandle(ABC):
     async def wait(self) -> bool:
         """Wait for the end of the run, or for `release`; see the port."""
         assert self.task is not None
-        self._waiter = asyncio.get_running_loop().create_future()
-        await _wait_until_done(self.task, self._waiter)
+        self._waiter = _follow(self.task)
+        await self._waiter
         return self.task.done()
 
     def release(self) -> None:
@@ -117,8 +117,8 @@ class TaskHandle(ABC):
             if self.interim_report and not is_cancelled:
                 return self.interim_report
             try:
-                self._reporter = asyncio.get_running_loop().create_future()
-                await _wait_until_done(self.task, self._reporter)
+                self._reporter = _follow(self.task)
+                await self._reporter
             except asyncio.CancelledError:
                 is_cancelled = True
                 self.cancel()
@@ -200,21 +200,19 @@ class LocalRunHandle(TaskHandle):
         return self.run is not None and self.run.background.stop_command(work_id)
 
 
-async def _wait_until_done(task: asyncio.Task[Report], done: asyncio.Future[None]) -> None:
-    """Wait until a task ends or a future is done.
+def _follow(task: asyncio.Task[Report]) -> asyncio.Future[None]:
+    """Return a future that is done when a task ends, or when somebody sets it before.
 
-    Like `asyncio.wait` for one task, with less memory per run.
+    It takes less memory per run than `asyncio.wait`.
     """
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(partial(_finish, done))
+    return done
 
-    def finish(_: object) -> None:
-        if not done.done():
-            done.set_result(None)
 
-    task.add_done_callback(finish)
-    try:
-        await done
-    finally:
-        task.remove_done_callback(finish)
+def _finish(done: asyncio.Future[None], _: object) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 class _Pool:

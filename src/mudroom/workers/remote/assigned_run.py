@@ -34,6 +34,7 @@ class AssignedRun:
     Attributes:
         recorded: stored events of the run and of the runs below it, by run id.
         live: ids of these runs that have started and not ended.
+        loss: why the last process of the run was lost; None if none was.
         on_begin: called when the run has started, or continues in another process.
     """
 
@@ -49,6 +50,7 @@ class AssignedRun:
         "_usd",
         "_waiting",
         "live",
+        "loss",
         "meter",
         "on_begin",
         "recorded",
@@ -62,6 +64,7 @@ class AssignedRun:
         self.meter = meter
         self.recorded = past
         self.live: set[str] = set()
+        self.loss: str | None = None
         self.on_begin: Callable[[], None] | None = None
         self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
         self._usage = NO_USAGE

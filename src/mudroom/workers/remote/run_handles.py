@@ -42,7 +42,7 @@ class RemoteRunHandle(TaskHandle):
         """Set the process that executes the run, and send it the earlier stop requests."""
         self._process = process
         self._assigned = assigned
-        assigned.on_begin = self._repeat_messages
+        assigned.on_begin = self._repeat_messages if self._messages else None
         for request in self._stop_requests:
             process.send(request)
 

@@ -132,49 +132,32 @@ class RemoteWorker:
         await self._files.transfers.close()
 
     async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
+        # Sessions have thousands of these at once, so that they wait in one coroutine.
         self._control.start()
         async with self._slots[brief.depth]:
             meter = self._services.meters.get(grant)
             assigned = AssignedRun(brief, meter, self._select_past_events(brief.run_id))
             try:
-                return await self._execute_assigned(handle, assigned, brief, grant)
+                for _ in range(MAX_STARTS):
+                    try:
+                        process = await self._choose_process(brief, assigned)
+                        try:
+                            report = await process.start_run(assigned, brief, grant)
+                            handle.bind(process, assigned)
+                            return await report
+                        finally:
+                            process.forget(assigned)
+                    except (FilesNotReadyError, WorkerLost, asyncio.CancelledError) as error:
+                        if ended := await self._end_attempt(handle, assigned, brief, error):
+                            return ended
+                return await self._record_lost(handle, brief, assigned)
             finally:
                 assigned.end()
 
-    async def _execute_assigned(
-        self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
-    ) -> Report[Any]:
-        loss: str | None = None
-        for _ in range(MAX_STARTS):
-            try:
-                return await self._execute_in_process(handle, assigned, brief, grant)
-            except FilesNotReadyError as error:
-                return await self._record_end(handle, brief, assigned, Reason.ERROR, str(error))
-            except WorkerLost as lost:
-                loss = str(lost)
-                handle.unbind()
-                assigned.live.clear()
-                assigned.refund()
-                if report := find_report(assigned.recorded.get(brief.run_id, ())):
-                    handle.is_ending = True
-                    return _accept_report(assigned, report)
-            except asyncio.CancelledError:
-                if loss is None or not handle.is_cancelled:
-                    raise  # it has not begun or continued: the handle makes the report
-            if handle.is_cancelled:
-                return await self._record_end(handle, brief, assigned, handle.stop_reason)
-        error = f"could not be executed in {MAX_STARTS} worker processes"
-        error = f"{error}; the last one: {loss}" if loss else error
-        return await self._record_end(handle, brief, assigned, Reason.LOST, error)
+    async def _choose_process(self, brief: Brief, assigned: AssignedRun) -> WorkerHandle:
+        """Return the process for a run. One on the machine that has files of the run comes first.
 
-    async def _execute_in_process(
-        self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
-    ) -> Report[Any]:
-        """Execute a run in a worker process.
-
-        A process on the machine that has files of the run comes first.
-
-        Raises WorkerLost, FilesNotReadyError, and the exceptions of the run.
+        Raises FilesNotReadyError.
         """
         past = assigned.recorded.get(brief.run_id, ())
         need = self._files.explain_need(brief, past)
@@ -182,8 +165,31 @@ class RemoteWorker:
         process = await self._pool.choose(needs_folder=bool(need), machine=machine)
         if process is None:
             raise FilesNotReadyError(NEEDS_FOLDER.format(reason=need))
-        on_start = partial(handle.bind, process, assigned)
-        return await process.run(assigned, brief, grant, on_start)
+        return process
+
+    async def _end_attempt(
+        self,
+        handle: RemoteRunHandle,
+        assigned: AssignedRun,
+        brief: Brief,
+        error: FilesNotReadyError | WorkerLost | asyncio.CancelledError,
+    ) -> Report[Any] | None:
+        """Return the report of a run whose process does not go on; None for a next attempt."""
+        if isinstance(error, FilesNotReadyError):
+            return await self._record_end(handle, brief, assigned, Reason.ERROR, str(error))
+        if isinstance(error, WorkerLost):
+            assigned.loss = str(error)
+            handle.unbind()
+            assigned.live.clear()
+            assigned.refund()
+            if report := find_report(assigned.recorded.get(brief.run_id, ())):
+                handle.is_ending = True
+                return _accept_report(assigned, report)
+        elif assigned.loss is None or not handle.is_cancelled:
+            raise error  # it has not begun or continued: the handle makes the report
+        if handle.is_cancelled:
+            return await self._record_end(handle, brief, assigned, handle.stop_reason)
+        return None
 
     def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
         past = self._services.past_events
@@ -205,6 +211,14 @@ class RemoteWorker:
             self._get_rate_limiter,
             self._files,
         )
+
+    async def _record_lost(
+        self, handle: RemoteRunHandle, brief: Brief, assigned: AssignedRun
+    ) -> Report[Any]:
+        """Record the end of a run that no process could execute, and return its report."""
+        error = f"could not be executed in {MAX_STARTS} worker processes"
+        error = f"{error}; the last one: {assigned.loss}" if assigned.loss else error
+        return await self._record_end(handle, brief, assigned, Reason.LOST, error)
 
     async def _record_end(
         self,

@@ -140,44 +140,40 @@ class WorkerHandle:
             self._becomes_idle = asyncio.get_running_loop().create_future()
             await self._becomes_idle
 
-    async def run(
-        self,
-        assigned: AssignedRun,
-        brief: Brief,
-        grant: Grant,
-        on_start: Callable[[], None],
-    ) -> Report[dict[str, Any]]:
-        """Execute a run and return its report.
+    async def start_run(
+        self, assigned: AssignedRun, brief: Brief, grant: Grant
+    ) -> asyncio.Future[Report[dict[str, Any]]]:
+        """Send a run to the process, and return the future of its report.
 
-        Arguments:
-            on_start: called when the process has received the run.
+        The future has the exceptions of the run, and WorkerLost if the process ends first. Call
+        `forget` afterwards, also after an error.
 
-        Raises WorkerLost if the process ends first or cannot execute the run, FilesNotReadyError if
-        its files cannot be sent, and the exceptions of the run.
+        Raises WorkerLost if the process cannot execute the run, and FilesNotReadyError if its files
+        cannot be sent.
         """
         self._runs[assigned.run_id] = assigned
-        assigned.report = asyncio.get_running_loop().create_future()
+        report = assigned.report = asyncio.get_running_loop().create_future()
         try:
-            try:
-                await self.wait_until_open()
-            except UsageError as error:
-                raise WorkerLost(str(error)) from error
-            if self.is_lost:
-                raise WorkerLost(self._failure or self._connection.loss)
-            past = assigned.recorded
-            if not self._connection.sees_folder:
-                events = past.get(brief.run_id, ())
-                if reason := self._calls.files.explain_need(brief, events):
-                    raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
-                brief = await self._calls.files.prepare(brief, events, self.host)
-                assigned.use_brief(brief)
-            self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
-            on_start()
-            return await assigned.report
-        finally:
-            del self._runs[assigned.run_id]
-            if self._becomes_idle and not self._runs and not self._becomes_idle.done():
-                self._becomes_idle.set_result(None)
+            await self.wait_until_open()
+        except UsageError as error:
+            raise WorkerLost(str(error)) from error
+        if self.is_lost:
+            raise WorkerLost(self._failure or self._connection.loss)
+        past = assigned.recorded
+        if not self._connection.sees_folder:
+            events = past.get(brief.run_id, ())
+            if reason := self._calls.files.explain_need(brief, events):
+                raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
+            brief = await self._calls.files.prepare(brief, events, self.host)
+            assigned.use_brief(brief)
+        self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
+        return report
+
+    def forget(self, assigned: AssignedRun) -> None:
+        """Remove a run that has ended here."""
+        del self._runs[assigned.run_id]
+        if self._becomes_idle and not self._runs and not self._becomes_idle.done():
+            self._becomes_idle.set_result(None)
 
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
