@@ -80,7 +80,9 @@ class AssignedRun:
 
     def add(self, events: Sequence[StoredEvent]) -> None:
         """Keep stored events."""
-        for event in map(self._share_brief, events):
+        for event in events:
+            if isinstance(event, RunStarted):
+                event = self._share_brief(event)
             self.recorded.setdefault(event.run, []).append(event)
             if isinstance(event, RunStarted | RunResumed):
                 self.live.add(event.run)
@@ -98,11 +100,9 @@ class AssignedRun:
         """Share this brief, with which the run is sent, with the events of the run."""
         self._brief = brief
 
-    def _share_brief(self, event: StoredEvent) -> StoredEvent:
+    def _share_brief(self, event: RunStarted) -> RunStarted:
         """Return an event that has the brief which this process has, not an equal one."""
-        if isinstance(event, RunStarted) and event.brief == self._brief:
-            return replace(event, brief=self._brief)
-        return event
+        return replace(event, brief=self._brief) if event.brief == self._brief else event
 
     async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
         """Wait until the journal has a message; return False if its run ends without it."""
@@ -206,6 +206,8 @@ class AssignedRun:
 
     def make_parent_meter_state(self) -> ParentMeterState:
         """Return the limits and unspent amounts of the ancestors of the run."""
+        if not self.meter.has_shared_limits:
+            return ParentMeterState(self.run_id, charges=self._charges)
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
         ancestor = self.meter.parent

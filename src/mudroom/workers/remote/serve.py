@@ -53,8 +53,9 @@ class RunServer:
 
     async def serve(self, channel: MessageChannel[ToWorker]) -> None:
         """Handle messages until the session's process closes the channel."""
-        while (message := await channel.receive()) is not None:
-            self._handle(message)
+        while messages := await channel.receive_all():
+            for message in messages:
+                self._handle(message)
 
     def _handle(self, message: ToWorker) -> None:
         if isinstance(message, CallReply | ModelItem):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -226,8 +226,15 @@ class WorkerHandle:
 
     async def _serve(self, bridge: ModelBridge) -> None:
         handlers = self._make_handlers(bridge)
-        while (message := await self._connection.receive()) is not None:
-            handlers[type(message)](message)
+        while messages := await self._connection.receive_all():
+            appends: list[AppendEvents] = []
+            for message in messages:
+                if isinstance(message, AppendEvents):
+                    appends.append(message)
+                else:
+                    handlers[type(message)](message)
+            if appends:
+                self._start_task(self._append(appends), self._appends)
         self.is_lost = True
         self._limited.close()
         bridge.close()
@@ -243,7 +250,6 @@ class WorkerHandle:
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         """Return the function that handles the messages of each class."""
         return {
-            AppendEvents: lambda message: self._start_task(self._append(message), self._appends),
             CallSession: lambda message: self._start_task(self._reply(message), self._tasks),
             RequestAdmission: lambda message: self._start_task(self._admit(message), self._tasks),
             EndAdmission: self._end_request,
@@ -285,17 +291,30 @@ class WorkerHandle:
             admission = await run.admit(self._services.meters.gate, request)
             self.send(CallReply(request.id, encode(admission)))
 
-    async def _append(self, message: AppendEvents) -> None:
-        events = message.events
+    async def _append(self, messages: Sequence[AppendEvents]) -> None:
+        """Store the events of several messages together, and reply to each message."""
+        events = [event for message in messages for event in message.events]
         try:
-            position = await self._services.journal.append(*events)
-            if events and (run := self.find(events[0].run)):
-                run.add(events)
-            for event in events:
-                self._services.teams.observe(event)
+            last = await self._services.journal.append(*events)
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            self.send(CallReply(message.id, error=ErrorInfo.of(error)))
+            if len(messages) == 1:
+                self.send(CallReply(messages[0].id, error=ErrorInfo.of(error)))
+            else:  # the events of one run may be the cause: the others are stored without them
+                for message in messages:
+                    await self._append([message])
             return
+        position = last - len(events)
+        for message in messages:
+            position += len(message.events)
+            self._note_stored(message, position)
+
+    def _note_stored(self, message: AppendEvents, position: int) -> None:
+        """Keep and show events that are stored, and reply to their message."""
+        events = message.events
+        if events and (run := self.find(events[0].run)):
+            run.add(events)
+        for event in events:
+            self._services.teams.observe(event)
         self.send(CallReply(message.id, encode(position)))
         for event in events[message.shown :]:
             self._show(event)
