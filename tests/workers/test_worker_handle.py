@@ -16,7 +16,13 @@ from mudroom.journals.memory import MemoryJournal
 from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.event_builders import run_started
 from mudroom.testing.worker_stage import WorkerStage
-from mudroom.workers.remote.messages import AppendEvents, CallReply, ToSession, WorkerConfig
+from mudroom.workers.remote.messages import (
+    AppendEvents,
+    CallReply,
+    SetWatched,
+    ToSession,
+    WorkerConfig,
+)
 from mudroom.workers.remote.own_files import TravellingFiles
 from mudroom.workers.remote.tree_transfer import TreeTransfers
 from mudroom.workers.remote.worker_handle import WorkerHandle
@@ -136,3 +142,21 @@ async def test_an_event_that_cannot_be_stored_stops_no_other_run(tmp_path: Path)
     assert "nests too deeply" in replies[2].error.message
     stored = [event async for event in journal.read(types=(RunStarted,))]
     assert [event.run for event in stored] == ["1.1.1", "1.1.3"]
+
+
+async def test_a_worker_process_learns_whether_its_session_has_watchers(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+    watchers = stage.services.watchers
+    watchers.clear()
+    async with open_handle(stage) as (handle, connection):
+        watchers.on_change = handle.tell_watched
+        watchers.append(stage.events.append)
+        watchers.append(print)
+        watchers.remove(print)
+        watchers.remove(stage.events.append)
+    assert connection.sent == [SetWatched(False), SetWatched(True), SetWatched(False)]
+
+
+async def test_a_session_that_is_watched_from_the_start_says_nothing(tmp_path: Path) -> None:
+    async with open_handle(WorkerStage(tmp_path)) as (_, connection):
+        assert connection.sent == []

@@ -188,6 +188,12 @@ class StopCommand(Struct, frozen=True, tag=True):
     work_id: str
 
 
+class SetWatched(Struct, frozen=True, tag=True):
+    """Tell a worker process whether the session has watchers: without them it shows no event."""
+
+    is_watched: bool
+
+
 class AskMemory(Struct, frozen=True, tag=True):
     """Ask a worker process for its memory; the reply is a MemoryReport."""
 
@@ -217,6 +223,7 @@ ToWorker = (
     | CallReply
     | ModelItem
     | ParentMeterState
+    | SetWatched
     | AskMemory
 )
 

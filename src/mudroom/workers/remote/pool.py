@@ -78,6 +78,11 @@ class WorkerPool:
                 self._endings.add(task)
                 task.add_done_callback(self._endings.discard)
 
+    def tell_watched(self) -> None:
+        """Tell the processes whether the session has watchers."""
+        for process in self.processes:
+            process.tell_watched()
+
     async def open(self) -> None:
         """Start all processes. Raises UsageError if one cannot execute runs."""
         openings = (process.open() for process in self.processes)

@@ -21,6 +21,7 @@ from .messages import (
     ParentMeterState,
     RunReply,
     SendMessage,
+    SetWatched,
     StartRun,
     StopCommand,
     ToWorker,
@@ -65,6 +66,8 @@ class RunServer:
                 parent_meter.update(message)
         elif isinstance(message, StartRun):
             self._start(message)
+        elif isinstance(message, SetWatched):
+            self._services.watchers[:] = [self._link.show] if message.is_watched else []
         elif isinstance(message, AskMemory):
             self._link.channel.send(MemoryReport(read_memory()))
         elif handle := self._worker.find(message.run_id):

@@ -71,6 +71,7 @@ class RemoteWorker:
         self._files = TravellingFiles(services, config.server_agents, self._transfers, is_hidden)
         self._pool = WorkerPool(self._make_process, processes)
         self._handles: dict[str, RemoteRunHandle] = {}
+        services.watchers.on_change = self._pool.tell_watched
         self._control = FleetControl(
             config.home, config.session, transport.kind, self._pool, self._count_waiting
         )

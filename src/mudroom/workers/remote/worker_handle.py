@@ -31,6 +31,7 @@ from .messages import (
     Pause,
     RequestAdmission,
     RunReply,
+    SetWatched,
     ShowEvent,
     StartFailed,
     StartRun,
@@ -86,6 +87,7 @@ class WorkerHandle:
         self._becomes_idle: asyncio.Future[None] | None = None
         self._memory: asyncio.Future[int] | None = None
         self._failure = ""
+        self._is_watched = True
         self.is_draining = False
         self.is_lost = False
 
@@ -206,7 +208,15 @@ class WorkerHandle:
             if not self._connection.sees_folder:
                 self._calls.files.announce(self.host)
             self._bridge = ModelBridge(self._services.get_model, self.send)
+            self.tell_watched()
             self._start_task(self._serve(self._bridge), self._tasks)
+
+    def tell_watched(self) -> None:
+        """Tell the process whether the session has watchers, if it has started and that is new."""
+        is_watched = bool(self._services.watchers)
+        if self._bridge is not None and is_watched is not self._is_watched:
+            self._is_watched = is_watched
+            self.send(SetWatched(is_watched))
 
     async def wait_until_open(self) -> None:
         """Start the process, if that is not done. A cancel ends the wait, not the start.
