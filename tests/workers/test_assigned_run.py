@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from mudroom import Agent, Budget
+from mudroom._core.budgets import Grant
 from mudroom._core.events import RunStarted
 from mudroom._core.runs import Brief
 from mudroom._engine.meters.meter import Meter
@@ -18,7 +19,8 @@ def test_a_recorded_start_shares_the_brief_of_the_session() -> None:
     )
     crossed = msgspec.msgpack.decode(msgspec.msgpack.encode(brief), type=Brief)
     other = msgspec.structs.replace(crossed, prompt="Go on.")
-    run = AssignedRun(brief, Meter(Budget()), {})
+    grant = Grant("1", Budget())
+    run = AssignedRun(brief, grant, Meter(Budget()), {}, print)
     run.add([RunStarted(at=1.0, run="1", brief=crossed), RunStarted(at=2.0, run="1", brief=other)])
     first, second = run.recorded["1"]
     assert isinstance(first, RunStarted)

@@ -56,15 +56,19 @@ MISSING_FILES = "Your copy of the folder lacks: {missing}. Say so in your report
 
 
 class TaskHandle(ABC):
-    """Handle of a run that an asyncio task of this process executes or waits for."""
+    """Handle of a run that this process executes, or that another one executes for it.
 
-    __slots__ = ("_grant", "_reporter", "_services", "_waiter", "stop_reason", "task")
+    Attributes:
+        outcome: future of the report, done when the run has ended.
+    """
+
+    __slots__ = ("_grant", "_reporter", "_services", "_waiter", "outcome", "stop_reason")
 
     def __init__(self, grant: Grant, services: SessionServices) -> None:
         self._grant = grant
         self._services = services
         self.stop_reason = Reason.CANCELLED
-        self.task: asyncio.Task[Report] | None = None
+        self.outcome: asyncio.Future[Report]
         self._waiter: asyncio.Future[None] | None = None
         self._reporter: asyncio.Future[None] | None = None
 
@@ -93,10 +97,9 @@ class TaskHandle(ABC):
 
     async def wait(self) -> bool:
         """Wait for the end of the run, or for `release`; see the port."""
-        assert self.task is not None
-        self._waiter = _follow(self.task)
+        self._waiter = _follow(self.outcome)
         await self._waiter
-        return self.task.done()
+        return self.outcome.done()
 
     def release(self) -> None:
         """End `wait`. The run continues."""
@@ -105,27 +108,26 @@ class TaskHandle(ABC):
 
     async def report(self) -> Report:
         """Wait for the end of the run and return its report; see the port."""
-        assert self.task is not None
         is_cancelled = False
-        while self.task.cancelled() or not self.task.done():
-            if self.task.cancelled():  # before the run began or continued
+        while self.outcome.cancelled() or not self.outcome.done():
+            if self.outcome.cancelled():  # before the run began or continued
                 from .past_end import end_past_run
 
                 # A task of its own: a cancel of the caller does not stop the record of the end.
                 ending = end_past_run(self._services, self._grant, self.stop_reason)
-                self.task = asyncio.create_task(ending)
+                self.outcome = asyncio.create_task(ending)
             if self.interim_report and not is_cancelled:
                 return self.interim_report
             try:
-                self._reporter = _follow(self.task)
+                self._reporter = _follow(self.outcome)
                 await self._reporter
             except asyncio.CancelledError:
                 is_cancelled = True
                 self.cancel()
         if is_cancelled:
-            self.task.exception()  # read it, or asyncio logs it as never retrieved
+            self.outcome.exception()  # read it, or asyncio logs it as never retrieved
             raise asyncio.CancelledError
-        return self.task.result()
+        return self.outcome.result()
 
 
 class LocalRunHandle(TaskHandle):
@@ -200,13 +202,13 @@ class LocalRunHandle(TaskHandle):
         return self.run is not None and self.run.background.stop_command(work_id)
 
 
-def _follow(task: asyncio.Task[Report]) -> asyncio.Future[None]:
-    """Return a future that is done when a task ends, or when somebody sets it before.
+def _follow(outcome: asyncio.Future[Report]) -> asyncio.Future[None]:
+    """Return a future that is done when a run has ended, or when somebody sets it before.
 
     It takes less memory per run than `asyncio.wait`.
     """
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    task.add_done_callback(partial(_finish, done))
+    outcome.add_done_callback(partial(_finish, done))
     return done
 
 
@@ -260,7 +262,7 @@ class LocalWorker:
         control = RunControl()
         handle = LocalRunHandle(grant, self._services, control)
         task = asyncio.create_task(self._execute(handle, brief, grant, control))
-        handle.task = task
+        handle.outcome = task
         control.attach(task)
         self._pool.handles[brief.run_id] = handle
 

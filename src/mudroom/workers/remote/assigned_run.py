@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ..._core.budgets import SHARED_LIMITS, Limit, LimitState
+from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
 from ..._core.events import (
     MessageSent,
     RunFinished,
@@ -31,42 +31,58 @@ from .messages import Charge, ParentMeterState, RequestAdmission
 class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
+    Arguments:
+        on_end: called with the report of the run, or with the exception that ended it, or
+            WorkerLost.
+
     Attributes:
         recorded: stored events of the run and of the runs below it, by run id.
         live: ids of these runs that have started and not ended.
         loss: why the last process of the run was lost; None if none was.
         on_begin: called when the run has started, or continues in another process.
+        starts: number of processes that it was to be given to.
     """
 
     __slots__ = (
         "_admissions",
-        "_brief",
         "_charges",
         "_children",
         "_estimate",
         "_has_ended",
+        "_sent_brief",
         "_turns",
         "_usage",
         "_usd",
         "_waiting",
+        "brief",
+        "grant",
         "live",
         "loss",
         "meter",
         "on_begin",
+        "on_end",
         "recorded",
-        "report",
-        "run_id",
+        "starts",
     )
 
-    def __init__(self, brief: Brief, meter: Meter, past: dict[str, list[StoredEvent]]) -> None:
-        self.run_id = brief.run_id
-        self._brief = brief
+    def __init__(
+        self,
+        brief: Brief,
+        grant: Grant,
+        meter: Meter,
+        past: dict[str, list[StoredEvent]],
+        on_end: Callable[[Report[Any] | BaseException], None],
+    ) -> None:
+        self.brief = brief
+        self.grant = grant
+        self._sent_brief = brief
         self.meter = meter
+        self.on_end = on_end
+        self.starts = 0
         self.recorded = past
         self.live: set[str] = set()
         self.loss: str | None = None
         self.on_begin: Callable[[], None] | None = None
-        self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
         self._usage = NO_USAGE
         self._usd = 0.0
         self._estimate = NO_USAGE
@@ -77,6 +93,11 @@ class AssignedRun:
         self._admissions: dict[int, asyncio.Task[Permit | LimitState] | Permit | LimitState] = {}
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self.brief.run_id
 
     def add(self, events: Sequence[StoredEvent]) -> None:
         """Keep stored events."""
@@ -98,11 +119,12 @@ class AssignedRun:
 
     def use_brief(self, brief: Brief) -> None:
         """Share this brief, with which the run is sent, with the events of the run."""
-        self._brief = brief
+        self._sent_brief = brief
 
     def _share_brief(self, event: RunStarted) -> RunStarted:
         """Return an event that has the brief which this process has, not an equal one."""
-        return replace(event, brief=self._brief) if event.brief == self._brief else event
+        is_equal = event.brief == self._sent_brief
+        return replace(event, brief=self._sent_brief) if is_equal else event
 
     async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
         """Wait until the journal has a message; return False if its run ends without it."""

@@ -8,11 +8,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from ..._core.budgets import Grant
 from ..._core.events import AnyEvent
 from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id, make_sort_key
-from ..._core.runs import Brief, Report
 from ..._engine.session_context import SessionServices
 from ...errors import UsageError
 from .assigned_run import AssignedRun
@@ -142,34 +140,30 @@ class WorkerHandle:
             self._becomes_idle = asyncio.get_running_loop().create_future()
             await self._becomes_idle
 
-    async def start_run(
-        self, assigned: AssignedRun, brief: Brief, grant: Grant
-    ) -> asyncio.Future[Report[dict[str, Any]]]:
-        """Send a run to the process, and return the future of its report.
+    async def start_run(self, assigned: AssignedRun) -> None:
+        """Send a run to the process; `assigned.on_end` is called when it has ended.
 
-        The future has the exceptions of the run, and WorkerLost if the process ends first. Call
-        `forget` afterwards, also after an error.
+        Call `forget` afterwards, also after an error.
 
         Raises WorkerLost if the process cannot execute the run, and FilesNotReadyError if its files
         cannot be sent.
         """
-        self._runs[assigned.run_id] = assigned
-        report = assigned.report = asyncio.get_running_loop().create_future()
+        brief = assigned.brief
+        self._runs[brief.run_id] = assigned
         try:
             await self.wait_until_open()
         except UsageError as error:
             raise WorkerLost(str(error)) from error
-        if self.is_lost:
-            raise WorkerLost(self._failure or self._connection.loss)
         past = assigned.recorded
-        if not self._connection.sees_folder:
+        if not self.is_lost and not self._connection.sees_folder:
             events = past.get(brief.run_id, ())
             if reason := self._calls.files.explain_need(brief, events):
                 raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
             brief = await self._calls.files.prepare(brief, events, self.host)
             assigned.use_brief(brief)
-        self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
-        return report
+        if self.is_lost:
+            raise WorkerLost(self._failure or self._connection.loss)
+        self.send(StartRun(brief, assigned.grant, assigned.make_parent_meter_state(), past))
 
     def forget(self, assigned: AssignedRun) -> None:
         """Remove a run that has ended here."""
@@ -253,9 +247,8 @@ class WorkerHandle:
         # First store all events that the process has sent: a run continues from them.
         await asyncio.gather(*self._appends)
         await self._connection.wait_until_stopped()
-        for run in self._runs.values():
-            if run.report is not None and not run.report.done():
-                run.report.set_exception(WorkerLost(self._failure or self._connection.loss))
+        for run in list(self._runs.values()):
+            run.on_end(WorkerLost(self._failure or self._connection.loss))
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         """Return the function that handles the messages of each class."""
@@ -341,9 +334,9 @@ class WorkerHandle:
 
     def _end(self, message: RunReply) -> None:
         run = self._runs.get(message.run_id)
-        if run is None or run.report is None or run.report.done():
+        if run is None:
             return
         if message.report is not None:
-            run.report.set_result(message.report)
+            run.on_end(message.report)
         elif message.error is not None:
-            run.report.set_exception(message.error.to_exception())
+            run.on_end(message.error.to_exception())
