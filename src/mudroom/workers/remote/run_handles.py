@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -16,9 +17,16 @@ from .assigned_run import AssignedRun
 from .messages import Cancel, Detach, SendMessage, StopCommand, WrapUp
 from .worker_handle import WorkerHandle
 
+OnAttemptEnd: TypeAlias = Callable[
+    ["RemoteRunHandle", AssignedRun, "Report[Any] | BaseException"], None
+]
+
 
 class RemoteRunHandle(TaskHandle):
     """The port RunHandle for a run in a worker process.
+
+    Arguments:
+        on_attempt_end: called when a process has ended the run, or was lost.
 
     Attributes:
         assigned: state of the run, None while it waits for a slot.
@@ -27,10 +35,21 @@ class RemoteRunHandle(TaskHandle):
         is_ending: the end of the run is recorded here; a request to stop it comes too late.
     """
 
-    __slots__ = ("_messages", "_stop_requests", "assigned", "is_ending", "placing", "process")
+    __slots__ = (
+        "_messages",
+        "_on_attempt_end",
+        "_stop_requests",
+        "assigned",
+        "is_ending",
+        "placing",
+        "process",
+    )
 
-    def __init__(self, grant: Grant, services: SessionServices) -> None:
+    def __init__(
+        self, grant: Grant, services: SessionServices, on_attempt_end: OnAttemptEnd
+    ) -> None:
         super().__init__(grant, services)
+        self._on_attempt_end = on_attempt_end
         self.outcome = asyncio.get_running_loop().create_future()
         self.placing: asyncio.Task[Report | None] | None = None
         self.process: WorkerHandle | None = None
@@ -51,6 +70,15 @@ class RemoteRunHandle(TaskHandle):
         self.assigned.on_begin = self._repeat_messages if self._messages else None
         for request in self._stop_requests:
             process.send(request)
+
+    def end_attempt(self, ended: Report[Any] | BaseException) -> None:
+        """Handle the report of the run, its exception, or the loss of its process.
+
+        The process does not have it any more. If it was not sent yet, `start_run` notices the loss.
+        """
+        if self.process is not None and self.assigned is not None:
+            self.process.forget(self.assigned)
+            self._on_attempt_end(self, self.assigned, ended)
 
     def unbind(self) -> None:
         """Note that the process was lost: the run waits for another one."""

@@ -71,6 +71,7 @@ class RemoteWorker:
         self._files = TravellingFiles(services, config.server_agents, self._transfers, is_hidden)
         self._pool = WorkerPool(self._make_process, processes)
         self._handles: dict[str, RemoteRunHandle] = {}
+        self._on_attempt_end = self._handle_end  # one object for thousands of runs
         services.watchers.on_change = self._pool.tell_watched
         self._control = FleetControl(
             config.home, config.session, transport.kind, self._pool, self._count_waiting
@@ -101,7 +102,7 @@ class RemoteWorker:
         is_local = brief.depth == 0 or brief.is_compaction
         if is_local or find_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
-        handle = RemoteRunHandle(grant, self._services)
+        handle = RemoteRunHandle(grant, self._services, self._on_attempt_end)
         self._handles[brief.run_id] = handle
         self._place(handle, self._begin(handle, brief, grant))
         return handle
@@ -157,8 +158,7 @@ class RemoteWorker:
         meter = self._services.meters.get(grant)
         await self._slots[brief.depth].acquire()
         past = self._select_past_events(brief.run_id)
-        on_end = partial(self._handle_end, handle)
-        handle.assigned = AssignedRun(brief, grant, meter, past, on_end)
+        handle.assigned = AssignedRun(brief, grant, meter, past, handle.end_attempt)
         return await self._give(handle, handle.assigned)
 
     async def _give(self, handle: RemoteRunHandle, assigned: AssignedRun) -> Report[Any] | None:
@@ -180,13 +180,12 @@ class RemoteWorker:
         error = f"{error}; the last one: {assigned.loss}" if assigned.loss else error
         return await self._record_end(handle, assigned, Reason.LOST, error)
 
-    def _handle_end(self, handle: RemoteRunHandle, ended: Report[Any] | BaseException) -> None:
+    def _handle_end(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, ended: Report[Any] | BaseException
+    ) -> None:
         """Handle the report of a run, its exception, or the loss of its process."""
-        if handle.process is None or handle.assigned is None:
-            return  # `start_run` notices the loss
-        handle.process.forget(handle.assigned)
         if isinstance(ended, WorkerLost):
-            self._place(handle, self._give_again(handle, handle.assigned, ended))
+            self._place(handle, self._give_again(handle, assigned, ended))
         else:
             self._end(handle, ended)
 

@@ -239,6 +239,7 @@ class WorkerHandle:
                     handlers[type(message)](message)
             if appends:
                 self._start_task(self._append(appends), self._appends)
+            del messages, appends  # they may be large, and the next ones may come late
         self.is_lost = True
         self._limited.close()
         bridge.close()
