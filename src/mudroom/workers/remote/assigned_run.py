@@ -105,7 +105,7 @@ class AssignedRun:
             if isinstance(event, RunStarted):
                 event = self._share_brief(event)
             self.recorded.setdefault(event.run, []).append(event)
-            if isinstance(event, RunStarted | RunResumed):
+            if isinstance(event, (RunStarted, RunResumed)):
                 self.live.add(event.run)
                 if event.run == self.run_id and self.on_begin is not None:
                     self.on_begin()

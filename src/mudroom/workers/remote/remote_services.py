@@ -96,16 +96,17 @@ class SessionLink:
         """Receive no further item of a model request."""
         self._streams.pop(request_id, None)
 
-    def handle(self, message: CallReply | ModelItem) -> None:
-        """Pass a reply or an item of a stream to the caller that waits for it."""
-        if isinstance(message, ModelItem):
-            queue = self._streams.get(message.id)
-            if queue is not None:
-                queue.put_nowait(message)
-            return
-        future = self._replies.pop(message.id, None)
+    def handle_reply(self, reply: CallReply) -> None:
+        """Pass a reply to the caller that waits for it."""
+        future = self._replies.pop(reply.id, None)
         if future is not None and not future.done():
-            future.set_result(message)
+            future.set_result(reply)
+
+    def handle_item(self, item: ModelItem) -> None:
+        """Pass an item of a stream to the caller that waits for it."""
+        queue = self._streams.get(item.id)
+        if queue is not None:
+            queue.put_nowait(item)
 
     def show(self, event: AnyEvent) -> None:
         """Show an event to the watchers of the session."""

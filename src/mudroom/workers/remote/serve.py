@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from ..._core.ports import RunHandle
 from ..._engine.session_context import SessionServices
@@ -59,8 +60,10 @@ class RunServer:
                 self._handle(message)
 
     def _handle(self, message: ToWorker) -> None:
-        if isinstance(message, CallReply | ModelItem):
-            self._link.handle(message)
+        if isinstance(message, CallReply):
+            self._link.handle_reply(message)
+        elif isinstance(message, ModelItem):
+            self._link.handle_item(message)
         elif isinstance(message, ParentMeterState):
             if parent_meter := self._parent_meters.get(message.run_id):
                 parent_meter.update(message)
@@ -83,6 +86,10 @@ class RunServer:
                 self._services.teams.observe(event)
         self._services.meters.open(run_id, message.grant.budget, parent_meter)
         handle = self._worker.start(message.brief, message.grant)
+        handle.outcome.add_done_callback(partial(self._start_report, handle, message))
+
+    def _start_report(self, handle: RunHandle, message: StartRun, _: object) -> None:
+        """Start a task for the report of a run that has ended, or was cancelled at its start."""
         task = asyncio.create_task(self._report(handle, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

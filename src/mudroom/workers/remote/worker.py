@@ -215,7 +215,7 @@ class RemoteWorker:
         """
         brief = assigned.brief
         past = assigned.recorded.get(brief.run_id, ())
-        need = self._files.explain_need(brief, past)
+        need = self._files.explain_need(brief, past) if self._pool.has_own_files else ""
         machine = self._files.find_machine(brief, past)
         process = await self._pool.choose(needs_folder=bool(need), machine=machine)
         if process is None:
