@@ -10,13 +10,17 @@ from typing import Any
 
 import msgspec
 
+from mudroom._core.budgets import Budget, Grant
 from mudroom._core.events import RunStarted, StoredEvent
+from mudroom._engine.meters.meter import Meter
 from mudroom.errors import JournalError
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.event_builders import run_started
 from mudroom.testing.worker_stage import WorkerStage
+from mudroom.workers.remote.assigned_run import AssignedRun
 from mudroom.workers.remote.messages import (
+    SENT_BRIEF,
     AppendEvents,
     CallReply,
     SetWatched,
@@ -160,3 +164,29 @@ async def test_a_worker_process_learns_whether_its_session_has_watchers(tmp_path
 async def test_a_session_that_is_watched_from_the_start_says_nothing(tmp_path: Path) -> None:
     async with open_handle(WorkerStage(tmp_path)) as (_, connection):
         assert connection.sent == []
+
+
+async def test_the_start_of_a_run_is_stored_with_the_brief_that_was_sent(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+    brief, budget = run_started("1.1.1").brief, Budget()
+    run = AssignedRun(brief, Grant("1.1.1", budget), Meter(budget), {}, print)
+    async with open_handle(stage) as (handle, connection):
+        await handle.start_run(run)
+        started = RunStarted(at=1.0, run="1.1.1", brief=SENT_BRIEF)
+        connection.arrive(AppendEvents(1, (started,), 0))
+        await wait_until(connection.list_replies)
+        handle.forget(run)
+    (stored,) = [event async for event in stage.journal.read()]
+    assert isinstance(stored, RunStarted) and stored.brief == brief
+    (recorded,) = run.recorded["1.1.1"]
+    assert isinstance(recorded, RunStarted) and recorded.brief is brief
+
+
+async def test_the_start_of_an_unknown_run_is_an_error_and_not_stored(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+    async with open_handle(stage) as (_, connection):
+        started = RunStarted(at=1.0, run="1.1.1", brief=SENT_BRIEF)
+        connection.arrive(AppendEvents(1, (started,), 0))
+        await wait_until(connection.list_replies)
+    assert connection.list_replies()[1].error is not None
+    assert [event async for event in stage.journal.read()] == []

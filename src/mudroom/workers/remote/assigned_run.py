@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
 from ..._core.events import (
@@ -40,6 +39,7 @@ class AssignedRun:
         live: ids of these runs that have started and not ended.
         loss: why the last process of the run was lost; None if none was.
         on_begin: called when the run has started, or continues in another process.
+        sent_brief: the brief as the process has it.
         starts: number of processes that it was to be given to.
     """
 
@@ -49,7 +49,6 @@ class AssignedRun:
         "_children",
         "_estimate",
         "_has_ended",
-        "_sent_brief",
         "_turns",
         "_usage",
         "_usd",
@@ -62,6 +61,7 @@ class AssignedRun:
         "on_begin",
         "on_end",
         "recorded",
+        "sent_brief",
         "starts",
     )
 
@@ -75,7 +75,7 @@ class AssignedRun:
     ) -> None:
         self.brief = brief
         self.grant = grant
-        self._sent_brief = brief
+        self.sent_brief = brief
         self.meter = meter
         self.on_end = on_end
         self.starts = 0
@@ -102,8 +102,6 @@ class AssignedRun:
     def add(self, events: Sequence[StoredEvent]) -> None:
         """Keep stored events."""
         for event in events:
-            if isinstance(event, RunStarted):
-                event = self._share_brief(event)
             self.recorded.setdefault(event.run, []).append(event)
             if isinstance(event, (RunStarted, RunResumed)):
                 self.live.add(event.run)
@@ -116,15 +114,6 @@ class AssignedRun:
                 future = self._waiting.pop((event.run, event.message.id), None)
                 if future is not None:
                     future.set_result(True)
-
-    def use_brief(self, brief: Brief) -> None:
-        """Share this brief, with which the run is sent, with the events of the run."""
-        self._sent_brief = brief
-
-    def _share_brief(self, event: RunStarted) -> RunStarted:
-        """Return an event that has the brief which this process has, not an equal one."""
-        is_equal = event.brief == self._sent_brief
-        return replace(event, brief=self._sent_brief) if is_equal else event
 
     async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
         """Wait until the journal has a message; return False if its run ends without it."""

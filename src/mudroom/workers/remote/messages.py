@@ -231,10 +231,17 @@ ToWorker = (
 # From a worker process to the session's process.
 
 
+SENT_BRIEF = Brief(
+    run_id="", agent=Agent(name="sent"), prompt="", tools=(), model="", budget=Budget()
+)
+"""Stands in a RunStarted event for the brief of the StartRun, which the session's process has."""
+
+
 class AppendEvents(Struct, frozen=True, tag=True):
     """Store events, then show them to the watchers of the session.
 
-    The reply is a `CallReply` with the position of the last one.
+    The reply is a `CallReply` with the position of the last one. The start of the run has
+    SENT_BRIEF.
 
     Arguments:
         shown: how many of the first were shown before, by `ShowEvent`.

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..._core.budgets import Limit, LimitState
-from ..._core.events import AnyEvent, StoredEvent
+from ..._core.events import AnyEvent, RunStarted, StoredEvent
 from ..._core.messages import NO_USAGE, AssistantMessage, Message, Usage
 from ..._core.ports import (
     ApprovalDecision,
@@ -20,11 +20,13 @@ from ..._core.ports import (
     RetryNotice,
     StreamChunk,
 )
+from ..._core.runs import Brief
 from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
 from .connection import MessageChannel
 from .frames import encode
 from .messages import (
+    SENT_BRIEF,
     AcquireSlot,
     AddChild,
     AppendEvents,
@@ -53,13 +55,18 @@ _decode = msgspec.msgpack.decode
 
 
 class SessionLink:
-    """The worker process's end of the channel: sends messages, passes replies to their callers."""
+    """The worker process's end of the channel: sends messages, passes replies to their callers.
+
+    Attributes:
+        sent_briefs: briefs that the session sent, of runs that have not begun, by run id.
+    """
 
     def __init__(self, channel: MessageChannel[ToWorker]) -> None:
         self.channel = channel
         self._ids = count(1)
         self._replies: dict[int, asyncio.Future[CallReply]] = {}
         self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
+        self.sent_briefs: dict[str, Brief] = {}
 
     def make_id(self) -> int:
         """Return an id that no other request of this process has."""
@@ -132,11 +139,20 @@ class RemoteJournal:
         await self._append(tuple(events), shown)
 
     async def _append(self, events: tuple[StoredEvent, ...], shown: int) -> int:
-        message = AppendEvents(self._link.make_id(), events, shown)
+        message = AppendEvents(self._link.make_id(), self._leave_brief_out(events), shown)
         position = await self._link.request(message)
         # What follows may be an effect, and this process may have been stopped for a while.
         self._link.channel.check_lease()
         return _decode(position, type=int)
+
+    def _leave_brief_out(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+        """Return the events without a brief that the session sent; it is in the first of a run."""
+        first = events[0] if events else None
+        if not isinstance(first, RunStarted):
+            return events
+        if self._link.sent_briefs.pop(first.run, None) is not first.brief:
+            return events
+        return (replace(first, brief=SENT_BRIEF), *events[1:])
 
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()

@@ -80,6 +80,8 @@ class RunServer:
         run_id = message.brief.run_id
         parent_meter = RemoteParentMeter(self._link, message.parent_meter)
         self._parent_meters[run_id] = parent_meter
+        if not message.past:
+            self._link.sent_briefs[run_id] = message.brief
         self._past_events.update(message.past)
         for events in message.past.values():
             for event in events:
@@ -102,6 +104,7 @@ class RunServer:
         finally:
             self._services.meters.close(message.grant)
             del self._parent_meters[handle.run_id]
+            self._link.sent_briefs.pop(handle.run_id, None)  # it was cancelled at its start
             for past_run in message.past:
                 self._past_events.pop(past_run, None)
         self._link.channel.send(ended)

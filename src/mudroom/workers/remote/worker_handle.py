@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, get_args
 
 import msgspec
+from msgspec.structs import replace
 
-from ..._core.events import AnyEvent
+from ..._core.events import AnyEvent, RunStarted
 from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id, make_sort_key
 from ..._engine.session_context import SessionServices
@@ -17,6 +18,7 @@ from .assigned_run import AssignedRun
 from .connection import WorkerConnection
 from .frames import encode
 from .messages import (
+    SENT_BRIEF,
     AddChild,
     AppendEvents,
     AskMemory,
@@ -160,7 +162,7 @@ class WorkerHandle:
             if reason := self._calls.files.explain_need(brief, events):
                 raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
             brief = await self._calls.files.prepare(brief, events, self.host)
-            assigned.use_brief(brief)
+            assigned.sent_brief = brief
         if self.is_lost:
             raise WorkerLost(self._failure or self._connection.loss)
         self.send(StartRun(brief, assigned.grant, assigned.make_parent_meter_state(), past))
@@ -297,8 +299,9 @@ class WorkerHandle:
 
     async def _append(self, messages: Sequence[AppendEvents]) -> None:
         """Store the events of several messages together, and reply to each message."""
-        events = [event for message in messages for event in message.events]
         try:
+            messages = [self._add_brief(message) for message in messages]
+            events = [event for message in messages for event in message.events]
             last = await self._services.journal.append(*events)
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
             if len(messages) == 1:
@@ -311,6 +314,14 @@ class WorkerHandle:
         for message in messages:
             position += len(message.events)
             self._note_stored(message, position)
+
+    def _add_brief(self, message: AppendEvents) -> AppendEvents:
+        """Return the message with the brief that was sent, if its first event starts that run."""
+        first = message.events[0] if message.events else None
+        if not isinstance(first, RunStarted) or first.brief != SENT_BRIEF:
+            return message
+        started = replace(first, brief=self._runs[first.run].sent_brief)
+        return replace(message, events=(started, *message.events[1:]))
 
     def _note_stored(self, message: AppendEvents, position: int) -> None:
         """Keep and show events that are stored, and reply to their message."""
