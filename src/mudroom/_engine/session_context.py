@@ -53,7 +53,7 @@ class Watchers(list[Callable[[AnyEvent], None]]):
     """Functions that are called with each event of a session.
 
     Attributes:
-        on_change: called after `append`, `remove` and `clear`.
+        on_change: called when the first one was added, or the last one removed.
     """
 
     def __init__(self, watchers: Iterable[Callable[[AnyEvent], None]] = ()) -> None:
@@ -63,12 +63,14 @@ class Watchers(list[Callable[[AnyEvent], None]]):
     def append(self, watcher: Callable[[AnyEvent], None], /) -> None:
         """Add a watcher."""
         super().append(watcher)
-        self.on_change()
+        if len(self) == 1:
+            self.on_change()
 
     def remove(self, watcher: Callable[[AnyEvent], None], /) -> None:
         """Remove a watcher."""
         super().remove(watcher)
-        self.on_change()
+        if not self:
+            self.on_change()
 
     def clear(self) -> None:
         """Remove all watchers."""

@@ -59,13 +59,14 @@ class TaskHandle(ABC):
     """Handle of a run that this process executes, or that another one executes for it.
 
     Attributes:
+        grant: the budget of the run.
         outcome: future of the report, done when the run has ended.
     """
 
-    __slots__ = ("_grant", "_reporter", "_services", "_waiter", "outcome", "stop_reason")
+    __slots__ = ("_reporter", "_services", "_waiter", "grant", "outcome", "stop_reason")
 
     def __init__(self, grant: Grant, services: SessionServices) -> None:
-        self._grant = grant
+        self.grant = grant
         self._services = services
         self.stop_reason = Reason.CANCELLED
         self.outcome: asyncio.Future[Report]
@@ -75,7 +76,7 @@ class TaskHandle(ABC):
     @property
     def run_id(self) -> str:
         """Id of the run."""
-        return self._grant.run_id
+        return self.grant.run_id
 
     def interrupt(self) -> bool:
         """Return False: only the run of a prompt can be interrupted."""
@@ -114,7 +115,7 @@ class TaskHandle(ABC):
                 from .past_end import end_past_run
 
                 # A task of its own: a cancel of the caller does not stop the record of the end.
-                ending = end_past_run(self._services, self._grant, self.stop_reason)
+                ending = end_past_run(self._services, self.grant, self.stop_reason)
                 self.outcome = asyncio.create_task(ending)
             if self.interim_report and not is_cancelled:
                 return self.interim_report

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
+from ..._core.budgets import SHARED_LIMITS, Limit, LimitState
 from ..._core.events import (
     MessageSent,
     RunFinished,
@@ -37,10 +37,8 @@ class AssignedRun:
     Attributes:
         recorded: stored events of the run and of the runs below it, by run id.
         live: ids of these runs that have started and not ended.
-        loss: why the last process of the run was lost; None if none was.
         on_begin: called when the run has started, or continues in another process.
         sent_brief: the brief as the process has it.
-        starts: number of processes that it was to be given to.
     """
 
     __slots__ = (
@@ -54,34 +52,27 @@ class AssignedRun:
         "_usd",
         "_waiting",
         "brief",
-        "grant",
         "live",
-        "loss",
         "meter",
         "on_begin",
         "on_end",
         "recorded",
         "sent_brief",
-        "starts",
     )
 
     def __init__(
         self,
         brief: Brief,
-        grant: Grant,
         meter: Meter,
         past: dict[str, list[StoredEvent]],
         on_end: Callable[[Report[Any] | BaseException], None],
     ) -> None:
         self.brief = brief
-        self.grant = grant
         self.sent_brief = brief
         self.meter = meter
         self.on_end = on_end
-        self.starts = 0
         self.recorded = past
         self.live: set[str] = set()
-        self.loss: str | None = None
         self.on_begin: Callable[[], None] | None = None
         self._usage = NO_USAGE
         self._usd = 0.0

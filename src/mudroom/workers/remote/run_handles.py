@@ -32,6 +32,8 @@ class RemoteRunHandle(TaskHandle):
         assigned: state of the run, None while it waits for a slot.
         process: executes the run; None while no process has it.
         placing: gives the run to a process, or ends it; None while a process has it.
+        loss: why the last process of the run was lost; None if none was.
+        starts: number of processes that it was to be given to.
         is_ending: the end of the run is recorded here; a request to stop it comes too late.
     """
 
@@ -41,8 +43,10 @@ class RemoteRunHandle(TaskHandle):
         "_stop_requests",
         "assigned",
         "is_ending",
+        "loss",
         "placing",
         "process",
+        "starts",
     )
 
     def __init__(
@@ -54,6 +58,8 @@ class RemoteRunHandle(TaskHandle):
         self.placing: asyncio.Task[Report | None] | None = None
         self.process: WorkerHandle | None = None
         self.assigned: AssignedRun | None = None
+        self.loss: str | None = None
+        self.starts = 0
         self._messages: tuple[InboxMessage, ...] = ()
         self._stop_requests: tuple[WrapUp | Cancel, ...] = ()
         self.is_ending = False

@@ -158,26 +158,28 @@ class RemoteWorker:
         meter = self._services.meters.get(grant)
         await self._slots[brief.depth].acquire()
         past = self._select_past_events(brief.run_id)
-        handle.assigned = AssignedRun(brief, grant, meter, past, handle.end_attempt)
+        handle.assigned = AssignedRun(brief, meter, past, handle.end_attempt)
         return await self._give(handle, handle.assigned)
 
     async def _give(self, handle: RemoteRunHandle, assigned: AssignedRun) -> Report[Any] | None:
         """Give a run to a process. Return its report if none gets it."""
-        while assigned.starts < MAX_STARTS:
-            assigned.starts += 1
+        while handle.starts < MAX_STARTS:
+            handle.starts += 1
             process: WorkerHandle | None = None
             try:
                 process = await self._choose_process(assigned)
-                await process.start_run(assigned)
+                await process.start_run(assigned, handle.grant)
                 handle.bind(process)
                 return None
-            except (FilesNotReadyError, WorkerLost, asyncio.CancelledError) as error:
+            except BaseException as error:
                 if process is not None:
                     process.forget(assigned)
+                if not isinstance(error, FilesNotReadyError | WorkerLost | asyncio.CancelledError):
+                    raise
                 if report := await self._end_attempt(handle, assigned, error):
                     return report
         error = f"could not be executed in {MAX_STARTS} worker processes"
-        error = f"{error}; the last one: {assigned.loss}" if assigned.loss else error
+        error = f"{error}; the last one: {handle.loss}" if handle.loss else error
         return await self._record_end(handle, assigned, Reason.LOST, error)
 
     def _handle_end(
@@ -232,14 +234,14 @@ class RemoteWorker:
         if isinstance(error, FilesNotReadyError):
             return await self._record_end(handle, assigned, Reason.ERROR, str(error))
         if isinstance(error, WorkerLost):
-            assigned.loss = str(error)
+            handle.loss = str(error)
             handle.unbind()
             assigned.live.clear()
             assigned.refund()
             if report := find_report(assigned.recorded.get(assigned.run_id, ())):
                 handle.is_ending = True
                 return _accept_report(assigned, report)
-        elif assigned.loss is None or not handle.is_cancelled:
+        elif handle.loss is None or not handle.is_cancelled:
             raise error  # it has not begun or continued: the handle makes the report
         if handle.is_cancelled:
             return await self._record_end(handle, assigned, handle.stop_reason)

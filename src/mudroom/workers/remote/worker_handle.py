@@ -9,6 +9,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec.structs import replace
 
+from ..._core.budgets import Grant
 from ..._core.events import AnyEvent, RunStarted
 from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id, make_sort_key
@@ -87,7 +88,6 @@ class WorkerHandle:
         self._becomes_idle: asyncio.Future[None] | None = None
         self._memory: asyncio.Future[int] | None = None
         self._failure = ""
-        self._is_watched = True
         self.is_draining = False
         self.is_lost = False
 
@@ -142,7 +142,7 @@ class WorkerHandle:
             self._becomes_idle = asyncio.get_running_loop().create_future()
             await self._becomes_idle
 
-    async def start_run(self, assigned: AssignedRun) -> None:
+    async def start_run(self, assigned: AssignedRun, grant: Grant) -> None:
         """Send a run to the process; `assigned.on_end` is called when it has ended.
 
         Call `forget` afterwards, also after an error.
@@ -165,7 +165,7 @@ class WorkerHandle:
             assigned.sent_brief = brief
         if self.is_lost:
             raise WorkerLost(self._failure or self._connection.loss)
-        self.send(StartRun(brief, assigned.grant, assigned.make_parent_meter_state(), past))
+        self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
 
     def forget(self, assigned: AssignedRun) -> None:
         """Remove a run that has ended here."""
@@ -204,15 +204,14 @@ class WorkerHandle:
             if not self._connection.sees_folder:
                 self._calls.files.announce(self.host)
             self._bridge = ModelBridge(self._services.get_model, self.send)
-            self.tell_watched()
+            if not self._services.watchers:
+                self.tell_watched()
             self._start_task(self._serve(self._bridge), self._tasks)
 
     def tell_watched(self) -> None:
-        """Tell the process whether the session has watchers, if it has started and that is new."""
-        is_watched = bool(self._services.watchers)
-        if self._bridge is not None and is_watched is not self._is_watched:
-            self._is_watched = is_watched
-            self.send(SetWatched(is_watched))
+        """Tell the process whether the session has watchers, if it has started."""
+        if self._bridge is not None:
+            self.send(SetWatched(bool(self._services.watchers)))
 
     async def wait_until_open(self) -> None:
         """Start the process, if that is not done. A cancel ends the wait, not the start.
