@@ -31,6 +31,7 @@ from .scale import (
 )
 from .sessions import measure_sessions
 from .terminal import measure_prompt
+from .worker_costs import measure_worker_costs
 
 _MARK = ',"cache_control":{"type":"ephemeral"}'
 
@@ -182,6 +183,7 @@ FIGURES = {
     "streams": measure_streams,
     "thousands": measure_thousands,
     "workers": measure_workers,
+    "worker-costs": measure_worker_costs,
     "reserving": measure_reserving,
     "resuming": measure_resuming,
 }

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,12 @@ from . import agent_files
 from ._core.agents import Agent
 from ._core.board_tasks import BoardOffer
 from ._core.budgets import Budget
-from ._core.events import AnyEvent
 from ._core.listings import ListingLimits, count_listed_characters
 from ._core.ports import Environment, Journal, SessionServers
 from ._core.tools import Tool
 from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.watch import ChangeWatch
-from ._engine.session_context import SessionServices
+from ._engine.session_context import SessionServices, Watchers
 from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, describe_platform, load_catalog, resolve_child_models
 from .context_windows import make_context_policy
@@ -109,7 +108,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
 
 
 async def open_resources(
-    options: SessionOptions, watchers: list[Callable[[AnyEvent], None]], past_events: PastEvents
+    options: SessionOptions, watchers: Watchers, past_events: PastEvents
 ) -> SessionResources:
     """Choose and open everything a session uses. If it raises, nothing stays open.
 
@@ -152,9 +151,7 @@ class _Builder:
         self._board_offer: BoardOffer = ""
         self._tracing: SessionTracing | None = None
 
-    async def build(
-        self, watchers: list[Callable[[AnyEvent], None]], past_events: PastEvents
-    ) -> SessionResources:
+    async def build(self, watchers: Watchers, past_events: PastEvents) -> SessionResources:
         catalog = load_catalog(
             self._options,
             self._folder,
@@ -215,7 +212,7 @@ class _Builder:
         if self._board and (self._options.board or has_workers):
             await self._board.open()
 
-    def _start_tracing(self, watchers: list[Callable[[AnyEvent], None]]) -> None:
+    def _start_tracing(self, watchers: Watchers) -> None:
         if self._tracing:
             self.undo.push_async_callback(self._tracing.close)
             self._tracing.start()
@@ -231,7 +228,7 @@ class _Builder:
         self,
         catalog: AgentCatalog,
         journal: Journal,
-        watchers: list[Callable[[AnyEvent], None]],
+        watchers: Watchers,
         past_events: PastEvents,
         toolbox: dict[str, Tool],
         limits: ListingLimits,

@@ -14,6 +14,7 @@ from ._core.ports import Sandbox, Workspace
 from ._core.runs import Report
 from ._core.runs import T as Outputs
 from ._core.type_checks import check_type
+from ._engine.session_context import Watchers
 from .conversation_state import ConversationState
 from .errors import UsageError
 from .options import Plugin, SessionOptions, make_options, use_signature
@@ -70,7 +71,7 @@ class Session(RunControls, ServerControls, TaskCalls):
         self.end_reason = "other"
         self.past_events: OpenEvents | None = None
         self._conversation = ConversationState()
-        self._watchers: list[Callable[[AnyEvent], None]] = []
+        self._watchers = Watchers()
         self._history_watchers: list[Callable[[StoredEvent], None]] = []
         self._runner: SessionRunner | None = None
 

@@ -18,7 +18,7 @@ from ._core.tools import Tool
 from ._engine.changes.live_overlaps import LiveOverlaps
 from ._engine.changes.versions import FileVersions
 from ._engine.changes.watch import ChangeWatch
-from ._engine.session_context import SessionServices
+from ._engine.session_context import SessionServices, Watchers
 from ._platform.imports import extend_import_path
 from ._platform.system_clock import SystemClock
 from .cluster_services import make_hidden_check, may_be_secret, open_node_environments
@@ -298,7 +298,7 @@ def build_worker_services(
         compute_price=PriceFile(config.home).calculate_cost,
         reports_costs=config.reports_costs,
         past_events=past_events,
-        watchers=[link.show],
+        watchers=Watchers((link.show,)),
         hooks=RemoteHooks(link) if config.has_hooks else None,
         change_watch=ChangeWatch(config.home),
         live_overlaps=LiveOverlaps(clock),

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mudroom._engine.meters.registry import Meters
+from mudroom._engine.session_context import Watchers
 from mudroom.projections.past_events import PastEvents
 from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.process.channel import Channel
@@ -33,7 +34,7 @@ async def serve(channel: MessageChannel[Any]) -> None:
         journal=RemoteJournal(link),
         approver=RemoteApprover(link),
         past_events=past_events,
-        watchers=[link.show],
+        watchers=Watchers((link.show,)),
         teams=RemoteTeams(link),
         meters=Meters(),
     )

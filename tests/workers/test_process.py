@@ -24,6 +24,7 @@ from mudroom import (
     UsageError,
 )
 from mudroom._core.events import (
+    Delta,
     MessageSent,
     RunFinished,
     RunStarted,
@@ -108,6 +109,20 @@ async def test_events_of_children_reach_the_watchers_and_the_journal(tmp_path: P
     assert kinds[0] is RunStarted and kinds[-1] is RunFinished
     assert kinds.index(ToolCallStarted) < kinds.index(ToolCallFinished)
     assert (tmp_path / "a.txt").read_text() == "x"
+
+
+async def test_a_watcher_that_comes_later_gets_the_streamed_text_of_children(
+    tmp_path: Path,
+) -> None:
+    seen: list[AnyEvent] = []
+    async with open_session(tmp_path, make_family(lambda _: "done")) as session:
+        await session.task("CHILD 0")
+        stop_watching = session.watch(seen.append)
+        watched = await session.task("CHILD 1")
+        stop_watching()
+        await session.task("CHILD 2")
+    assert {event.run for event in seen} == {watched.run_id}
+    assert any(isinstance(event, Delta) for event in seen)
 
 
 async def test_what_a_child_spends_is_charged_to_the_parent(tmp_path: Path) -> None:

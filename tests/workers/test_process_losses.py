@@ -214,5 +214,5 @@ async def test_runs_do_not_wait_for_a_lost_process_that_does_not_end() -> None:
     program = "import os, sys, time; os.close(int(sys.argv[1])); time.sleep(600)"
     connection: WorkerConnection = ProcessConnection((sys.executable, "-c", program))
     await connection.open(SENT)
-    assert await connection.receive() is None
+    assert await connection.receive_all() == []
     await asyncio.wait_for(connection.wait_until_stopped(), 60)

@@ -18,7 +18,7 @@ from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.clock import LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.workers.process.channel import Channel
-from mudroom.workers.remote.messages import ToSession, ToWorker
+from mudroom.workers.remote.messages import CallReply, ToSession, ToWorker
 from mudroom.workers.remote.rate_limits import (
     LimitedRequests,
     LimiterMessage,
@@ -53,7 +53,8 @@ class Process:
 
     async def _receive(self) -> None:
         while (message := await self._to_session.receive()) is not None:
-            self._link.handle(message)  # type: ignore[arg-type]
+            assert isinstance(message, CallReply)
+            self._link.handle_reply(message)
 
     async def close(self) -> None:
         self.requests.close()

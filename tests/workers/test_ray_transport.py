@@ -72,7 +72,7 @@ def test_a_lost_actor_has_stopped_after_its_lease_when_the_driver_ends_too(tmp_p
         connection.handle(ActorLost(connection.number, "no answer"))
         connection.end("the driver has ended")
         assert connection.loss == "no answer"
-        assert await connection.receive() is None
+        assert await connection.receive_all() == []
         await connection.wait_until_stopped()
         return asyncio.get_running_loop().time()
 
@@ -87,7 +87,7 @@ def test_an_actor_that_sends_no_messages_is_ended_and_the_others_go_on(tmp_path:
             await transport.open_actor(connection, HelloRequest({}))
         transport._pass_on(FromActor(1, b"\x00\x00\x00\x01\xc1"))
         assert transport.sent[-1] == CloseActor(1)
-        assert await connections[0].receive() is None
+        assert await connections[0].receive_all() == []
         assert connections[0].loss == "it sent bytes that are not a message"
         assert connections[1].loss == ""
         await connections[0].wait_until_stopped()

@@ -33,10 +33,13 @@ class DirectChannel:
     async def _answer(self, call: CallSession) -> None:
         reply = await self.calls.execute(call)
         self.received_bytes += len(reply.result)
-        self.link.handle(reply)
+        self.link.handle_reply(reply)
 
     async def receive(self) -> ToWorker | None:
         return None
+
+    async def receive_all(self) -> list[ToWorker]:
+        return []
 
     def check_lease(self) -> None:
         pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
 
@@ -47,6 +47,35 @@ FindRecordedEdits = Callable[
 
 With an edit comes the brief of its summary run, if it has one.
 """
+
+
+class Watchers(list[Callable[[AnyEvent], None]]):
+    """Functions that are called with each event of a session.
+
+    Attributes:
+        on_change: called when the first one was added, or the last one removed.
+    """
+
+    def __init__(self, watchers: Iterable[Callable[[AnyEvent], None]] = ()) -> None:
+        super().__init__(watchers)
+        self.on_change: Callable[[], None] = lambda: None
+
+    def append(self, watcher: Callable[[AnyEvent], None], /) -> None:
+        """Add a watcher."""
+        super().append(watcher)
+        if len(self) == 1:
+            self.on_change()
+
+    def remove(self, watcher: Callable[[AnyEvent], None], /) -> None:
+        """Remove a watcher."""
+        super().remove(watcher)
+        if not self:
+            self.on_change()
+
+    def clear(self) -> None:
+        """Remove all watchers."""
+        super().clear()
+        self.on_change()
 
 
 class RecordedWork(Protocol):
@@ -166,7 +195,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     redact: Callable[[str], str] = str
     mark_report: Callable[[str], str] = str
     past_events: PastEvents = field(default_factory=PastEvents)
-    watchers: list[Callable[[AnyEvent], None]] = []
+    watchers: Watchers = field(default_factory=Watchers)
     forward_events: Callable[[Sequence[StoredEvent], int], Awaitable[None]] | None = None
     hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)

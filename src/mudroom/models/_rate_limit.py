@@ -90,21 +90,31 @@ class AdaptiveRateLimiter:
         self._fastest_response = _ASSUMED_RESPONSE_TIME
         self._slowest_refusal = 0.0
 
+    def acquire_now(self) -> RequestSlot | None:
+        """Return a slot if a request may be sent immediately, else None."""
+        if self._is_holding or self._is_burst:
+            return None
+        self._burst_held_since = None
+        return None if self._rate or self._queue.locked() else self._take_slot()
+
     async def acquire(self) -> RequestSlot:
         """Wait until a request may be sent and return its slot.
 
         Each slot must be passed to `release` once. Raises RateLimited.
         """
-        if self._is_holding or self._is_burst:
-            await self._wait_for_burst()
-        else:
-            self._burst_held_since = None
+        if slot := self.acquire_now():
+            return slot
+        await self._wait_for_burst()
         if self._rate or self._queue.locked():
             async with self._queue:
                 while (wait := self._compute_wait()) > 0:
                     if wait > MAX_WAIT:
                         raise RateLimited(wait)
                     await self._clock.sleep(wait)
+        return self._take_slot()
+
+    def _take_slot(self) -> RequestSlot:
+        """Count a request that is sent now."""
         self._unanswered += 1
         self._room -= 1
         now = self._clock.monotonic()

@@ -134,7 +134,7 @@ class SessionRunner:
                 message = InboxMessage(uuid.uuid4().hex, content.text)
                 if not (self.is_stopped(request) or handle.send(message)):
                     return None
-                report = await self._wait_for_report(handle, request)
+                report = await self._wait_for_prompt(handle)
                 is_open = report.is_interrupted
                 return report
         finally:
@@ -351,7 +351,9 @@ class SessionRunner:
 
     async def _execute(self, worker: Worker, brief: Brief, request: RunRequest) -> Report:
         # Other runs may have spent since the brief was made.
-        brief = replace(brief, budget=self.meter.limit_budget(brief.budget, brief.depth))
+        budget = self.meter.limit_budget(brief.budget, brief.depth)
+        if budget != brief.budget:
+            brief = replace(brief, budget=budget)
         run = StartedRun(self.resources.services, self.meter, self._handles)
         is_interrupted = False
         try:
@@ -359,7 +361,10 @@ class SessionRunner:
             if self.is_stopped(request):
                 # Stopped before its start. The run begins first, so that the record has its end.
                 asyncio.get_running_loop().call_soon(handle.cancel)
-            report = await self._wait_for_report(handle, request)
+            if request.is_prompt:
+                report = await self._wait_for_prompt(handle)
+            else:
+                report = await handle.report()
             if is_interrupted := report.is_interrupted:
                 ending = asyncio.create_task(self._wait_for_end(brief, handle, run))
                 self._interrupted = InterruptedPrompt(brief, handle, ending)
@@ -368,9 +373,7 @@ class SessionRunner:
             if not is_interrupted:
                 run.close()
 
-    async def _wait_for_report(self, handle: RunHandle, request: RunRequest) -> Report:
-        if not request.is_prompt:
-            return await handle.report()
+    async def _wait_for_prompt(self, handle: RunHandle) -> Report:
         self._working_prompt = handle
         try:
             return await handle.report()

@@ -13,7 +13,7 @@ from .._core.runs import Report
 from .._core.runs import T as Outputs
 from ..prompts import Prompt
 from . import tasks
-from .requests import OutputSpec
+from .requests import OutputSpec, convert_report
 from .runner import SessionRunner
 
 
@@ -46,8 +46,9 @@ class TaskCalls(ABC):
             confirm_check: the command is asked about like one of a model.
             key: your id of the task, for the brief in the record.
         """
-        return await tasks.run_task(
-            self._require_open(),
+        runner = self._require_open()
+        brief, request = tasks.make_task(
+            runner,
             prompt,
             outputs,
             agent,
@@ -58,6 +59,8 @@ class TaskCalls(ABC):
             confirm_check=confirm_check,
             key=key,
         )
+        report = await runner.execute(runner.resources.worker, brief, request)
+        return convert_report(report, request.output_type)
 
     def check_task(self, *, agent: str | Agent = "general", model: str | None = None) -> None:
         """Raise UsageError if tasks cannot have this agent or model; nothing is started.

@@ -24,25 +24,38 @@ _WAITING_PER_SLOT = 4
 """Tasks of a stream, for each one that may run, whose reports wait for an earlier one."""
 
 
+def make_task(
+    runner: SessionRunner,
+    prompt: Prompt,
+    outputs: OutputSpec[Any],
+    agent: str | Agent,
+    budget: Budget | None,
+    **more: Any,
+) -> tuple[Brief, RunRequest]:
+    """Return the brief of a task beside the conversation, and the request for its run.
+
+    Arguments:
+        more: see `BriefMaker.make_task_brief`.
+    """
+    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
+    brief = runner.briefs.make_task_brief(prompt, specification, budget, **more)
+    return brief, runner.make_request(output_type)
+
+
 async def run_task(
     runner: SessionRunner,
     prompt: Prompt,
     outputs: OutputSpec[Outputs],
     agent: str | Agent,
     budget: Budget | None,
-    watcher: Callable[[AnyEvent], None] | None = None,
+    watcher: Callable[[AnyEvent], None],
     **more: Any,
 ) -> Report[Outputs]:
-    """Run a task beside the conversation; see `Session.task`.
-
-    Arguments:
-        watcher: called with each of its events. more: see `BriefMaker.make_task_brief`.
-    """
-    specification, output_type = add_outputs(runner.briefs.select_agent(agent), outputs)
-    brief = runner.briefs.make_task_brief(prompt, specification, budget, **more)
-    request = replace(runner.make_request(output_type), watcher=watcher)
+    """Run a task beside the conversation, and pass each of its events to a watcher."""
+    brief, request = make_task(runner, prompt, outputs, agent, budget, **more)
+    request = replace(request, watcher=watcher)
     report = await runner.execute(runner.resources.worker, brief, request)
-    return convert_report(report, output_type)
+    return convert_report(report, request.output_type)
 
 
 async def resume_task(

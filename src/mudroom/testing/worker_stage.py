@@ -26,7 +26,7 @@ from .._core.runs import Brief, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .._engine.children.task_tool import make_task_tool
 from .._engine.run_tools.send_message import SEND_MESSAGE
-from .._engine.session_context import SessionServices, SingleEnvironment
+from .._engine.session_context import SessionServices, SingleEnvironment, Watchers
 from ..journals.memory import MemoryJournal
 from ..models.scripted import Answer, Request, ScriptedModel, call
 from ..projections.past_events import PastEvents
@@ -181,7 +181,7 @@ class WorkerStage:
             spill_folder=str(folder / "spills"),
             environment_text="",
             past_events=PastEvents(past_events),
-            watchers=[self.events.append],
+            watchers=Watchers((self.events.append,)),
         )
 
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:

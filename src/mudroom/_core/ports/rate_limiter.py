@@ -34,6 +34,10 @@ class RequestSlot(Struct, eq=False):
 class RateLimiter(Protocol):
     """Queue that all requests to one provider pass."""
 
+    def acquire_now(self) -> RequestSlot | None:
+        """Return a slot if a request may be sent immediately, else None."""
+        ...
+
     async def acquire(self) -> RequestSlot:
         """Wait until a request may be sent and return its slot.
 

@@ -171,31 +171,27 @@ class ChildRun:
     async def _wait(self) -> bool:
         """Wait until the child ends or is detached; return whether it has ended.
 
-        It has ended when its work is merged, or does not come back to it.
+        It has ended when its work is merged, or does not come back to it. If the parent is
+        stopped, the run of the child is stopped first.
         """
-        while await self._wait_for_run():
+        run = self._context.run
+        while True:
+            try:
+                has_ended = await self._handle.wait()
+            except asyncio.CancelledError:
+                self._handle.cancel(run.stop_reason)  # the parent is stopped, for the same reason
+                with suppress(Exception):  # An error of the child does not replace the cancel.
+                    await self._handle.report()
+                run.services.meters.close(self._grant)
+                raise
+            if not has_ended:
+                return False
             self._report = await self._finish()
             self._merged = await merge_report(
                 self._context, self._brief, self._report, self._prepare_return
             )
             if not (self._merged and self._merged.returned and await self._return_work()):
                 return True
-        return False
-
-    async def _wait_for_run(self) -> bool:
-        """Wait until the run ends or is detached; return whether it has ended.
-
-        If the parent is stopped, stop the run for the same reason.
-        """
-        run = self._context.run
-        try:
-            return await self._handle.wait()
-        except asyncio.CancelledError:
-            self._handle.cancel(run.stop_reason)
-            with suppress(Exception):  # An error of the child does not replace the cancel.
-                await self._handle.report()
-            run.services.meters.close(self._grant)
-            raise
 
     async def _finish(self) -> Report:
         """Return the report of the run, which has ended, and count the runs below it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -120,7 +120,7 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
     return parsed
 
 
-async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
+def _run(context: CallContext, arguments: TaskArguments) -> Coroutine[Any, Any, ToolResult]:
     from .start_child import start_child  # most first requests go out before a child starts
 
-    return await start_child(context, arguments)
+    return start_child(context, arguments)

@@ -79,6 +79,25 @@ class Meter:
         is_run: false for the meter of a session.
     """
 
+    __slots__ = (
+        "_is_reserved",
+        "budget",
+        "children",
+        "descendant_usage",
+        "estimate",
+        "has_warned",
+        "is_price_known",
+        "on_pause",
+        "parent",
+        "permit",
+        "requests",
+        "reserved",
+        "shared_limits",
+        "turns",
+        "usage",
+        "usd",
+    )
+
     is_run = True
 
     def __init__(self, budget: Budget, parent: Meter | ParentMeter | None = None) -> None:

@@ -222,7 +222,9 @@ class SqliteJournal:
                 failure = self._failure or self._commit(values, summary)
                 waiters = [waiter for _, _, waiter in batch]
                 loop.call_soon_threadsafe(self._wake, waiters, failure)
-                item = item and queue.get()
+                is_closed = item is None
+                del item, batch, values, waiters  # they may be large, the next ones may come late
+                item = None if is_closed else queue.get()
         self._release()
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_resolve, ended)

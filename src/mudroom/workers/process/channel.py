@@ -11,7 +11,7 @@ from typing import Any, Generic, cast
 import msgspec
 
 from ..._platform.programs import end_program, start_program
-from ..remote.frames import FrameDecoder, Received, encode_frame
+from ..remote.frames import FrameDecoder, Received, encode, make_frame
 
 _CLOSE_SECONDS = 2.0
 
@@ -49,26 +49,37 @@ class Channel(asyncio.Protocol, Generic[Received]):
             return
         if not self._unsent:
             self._loop.call_soon(self._write)
-        self._unsent.append(encode_frame(message))
+        self._unsent.append(encode(message))
 
     def _write(self) -> None:
         if self._unsent and not self._transport.is_closing():
-            self._transport.write(b"".join(self._unsent))
+            self._transport.write(make_frame(self._unsent))
         self._unsent.clear()
 
     async def receive(self) -> Received | None:
         """Return the next message, None when the other end is closed."""
+        await self._wait_for_messages()
+        return self._messages.popleft() if self._messages else None
+
+    async def receive_all(self) -> list[Received]:
+        """Return the messages that have arrived, at least one; none when the end is closed."""
+        await self._wait_for_messages()
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+    async def _wait_for_messages(self) -> None:
+        """Wait until there is a message, or the other end is closed."""
         while not self._messages:
             if self._unread:
                 data = b"".join(self._unread)
                 self._unread.clear()
                 self._messages.extend(self._decoder.decode(data))
             elif self._lost.done():
-                return None
+                return
             else:
                 self._waiting = self._loop.create_future()
                 await self._waiting
-        return self._messages.popleft()
 
     def check_lease(self) -> None:
         """Do nothing: the process ends when the socket is closed."""

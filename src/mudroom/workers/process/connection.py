@@ -72,10 +72,10 @@ class ProcessConnection:
         if self._channel is not None:
             self._channel.send(message)
 
-    async def receive(self) -> ToSession | None:
-        """Return the next message, None when the process has closed its socket."""
+    async def receive_all(self) -> list[ToSession]:
+        """Return the messages that have arrived; none when the process has closed its socket."""
         assert self._channel is not None
-        return await self._channel.receive()
+        return await self._channel.receive_all()
 
     async def read_lease(self) -> float | None:
         """Return None: the process ends when the socket is closed."""

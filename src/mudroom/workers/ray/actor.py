@@ -61,10 +61,20 @@ class ActorChannel(Generic[Received]):
 
     async def receive(self) -> Received | None:
         """Return the next message. The process ends instead of closing its channel."""
+        await self._wait_for_messages()
+        return self._messages.popleft()
+
+    async def receive_all(self) -> list[Received]:
+        """Return the messages that have arrived, at least one."""
+        await self._wait_for_messages()
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+    async def _wait_for_messages(self) -> None:
         while not self._messages:
             self._arrival.clear()
             await self._arrival.wait()
-        return self._messages.popleft()
 
     def end_call(self) -> None:
         """Have the call that waits return."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -225,7 +224,7 @@ class RayConnection:
         self._transport = transport
         self._requirements = requirements
         self._decoder = FrameDecoder[ToSession](ToSession)
-        self._messages: deque[ToSession] = deque()
+        self._messages: list[ToSession] = []
         self._outgoing = bytearray()
         self._arrival = asyncio.Event()
         self._has_ended = False
@@ -278,14 +277,14 @@ class RayConnection:
             self._transport.send(ToActor(self.number, bytes(self._outgoing)))
         self._outgoing.clear()
 
-    async def receive(self) -> ToSession | None:
-        """Return the next message, None when the actor is lost or closed."""
-        while not self._messages:
-            if self._has_ended:
-                return None
+    async def receive_all(self) -> list[ToSession]:
+        """Return the messages that have arrived; none when the actor is lost or closed."""
+        while not (self._messages or self._has_ended):
             self._arrival.clear()
             await self._arrival.wait()
-        return self._messages.popleft()
+        messages = self._messages
+        self._messages = []
+        return messages
 
     async def read_lease(self) -> float | None:
         """Return the seconds for which the actor may work without a call; None if not known."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from ..._core.budgets import SHARED_LIMITS, Limit, LimitState
 from ..._core.events import (
@@ -31,15 +30,19 @@ from .messages import Charge, ParentMeterState, RequestAdmission
 class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
+    Arguments:
+        on_end: called with the report of the run, or with the exception that ended it, or
+            WorkerLost.
+
     Attributes:
         recorded: stored events of the run and of the runs below it, by run id.
         live: ids of these runs that have started and not ended.
         on_begin: called when the run has started, or continues in another process.
+        sent_brief: the brief as the process has it.
     """
 
     __slots__ = (
         "_admissions",
-        "_brief",
         "_charges",
         "_children",
         "_estimate",
@@ -48,22 +51,29 @@ class AssignedRun:
         "_usage",
         "_usd",
         "_waiting",
+        "brief",
         "live",
         "meter",
         "on_begin",
+        "on_end",
         "recorded",
-        "report",
-        "run_id",
+        "sent_brief",
     )
 
-    def __init__(self, brief: Brief, meter: Meter, past: dict[str, list[StoredEvent]]) -> None:
-        self.run_id = brief.run_id
-        self._brief = brief
+    def __init__(
+        self,
+        brief: Brief,
+        meter: Meter,
+        past: dict[str, list[StoredEvent]],
+        on_end: Callable[[Report[Any] | BaseException], None],
+    ) -> None:
+        self.brief = brief
+        self.sent_brief = brief
         self.meter = meter
+        self.on_end = on_end
         self.recorded = past
         self.live: set[str] = set()
         self.on_begin: Callable[[], None] | None = None
-        self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
         self._usage = NO_USAGE
         self._usd = 0.0
         self._estimate = NO_USAGE
@@ -75,11 +85,16 @@ class AssignedRun:
         self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
         self._has_ended = False
 
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        return self.brief.run_id
+
     def add(self, events: Sequence[StoredEvent]) -> None:
         """Keep stored events."""
-        for event in map(self._share_brief, events):
+        for event in events:
             self.recorded.setdefault(event.run, []).append(event)
-            if isinstance(event, RunStarted | RunResumed):
+            if isinstance(event, (RunStarted, RunResumed)):
                 self.live.add(event.run)
                 if event.run == self.run_id and self.on_begin is not None:
                     self.on_begin()
@@ -90,16 +105,6 @@ class AssignedRun:
                 future = self._waiting.pop((event.run, event.message.id), None)
                 if future is not None:
                     future.set_result(True)
-
-    def use_brief(self, brief: Brief) -> None:
-        """Share this brief, with which the run is sent, with the events of the run."""
-        self._brief = brief
-
-    def _share_brief(self, event: StoredEvent) -> StoredEvent:
-        """Return an event that has the brief which this process has, not an equal one."""
-        if isinstance(event, RunStarted) and event.brief == self._brief:
-            return replace(event, brief=self._brief)
-        return event
 
     async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
         """Wait until the journal has a message; return False if its run ends without it."""
@@ -203,6 +208,8 @@ class AssignedRun:
 
     def make_parent_meter_state(self) -> ParentMeterState:
         """Return the limits and unspent amounts of the ancestors of the run."""
+        if not self.meter.has_shared_limits:
+            return ParentMeterState(self.run_id, charges=self._charges)
         shared: list[LimitState] = []
         left: dict[Limit, float] = {}
         ancestor = self.meter.parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -20,6 +21,10 @@ class MessageChannel(Protocol[ReceivedMessage]):
 
     async def receive(self) -> ReceivedMessage | None:
         """Return the next message, None when the connection has ended."""
+        ...
+
+    async def receive_all(self) -> Sequence[ReceivedMessage]:
+        """Return the messages that have arrived, at least one; none after the connection's end."""
         ...
 
     def check_lease(self) -> None:
@@ -63,8 +68,8 @@ class WorkerConnection(Protocol):
         """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
         ...
 
-    async def receive(self) -> ToSession | None:
-        """Return the next message, None when the connection has ended."""
+    async def receive_all(self) -> Sequence[ToSession]:
+        """Return the messages that have arrived, at least one; none after the connection's end."""
         ...
 
     async def read_lease(self) -> float | None:

@@ -1,7 +1,8 @@
-"""Frames: messages between two processes as msgpack, each with its length before it."""
+"""Frames: arrays of messages between two processes as msgpack, each with its length before it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import UnionType
 from typing import Generic, TypeVar, cast
 
@@ -10,6 +11,8 @@ import msgspec
 from ..._core.json_values import clean_json, make_binary_decoder
 
 _LENGTH_BYTES = 4
+_ARRAY = b"\xdd"
+"""Begin of an array in msgpack; four bytes with the number of its elements follow."""
 _ENCODER = msgspec.msgpack.Encoder()
 
 Received = TypeVar("Received")
@@ -23,10 +26,16 @@ def encode(value: object) -> bytes:
         return _ENCODER.encode(clean_json(msgspec.to_builtins(value)))
 
 
+def make_frame(messages: Sequence[bytes]) -> bytes:
+    """Return the frame of encoded messages."""
+    head = _ARRAY + len(messages).to_bytes(4, "big")
+    length = len(head) + sum(map(len, messages))
+    return b"".join((length.to_bytes(_LENGTH_BYTES, "big"), head, *messages))
+
+
 def encode_frame(message: msgspec.Struct) -> bytes:
-    """Return the frame of a message."""
-    body = encode(message)
-    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
+    """Return the frame of one message."""
+    return make_frame((encode(message),))
 
 
 class FrameDecoder(Generic[Received]):
@@ -37,7 +46,7 @@ class FrameDecoder(Generic[Received]):
     """
 
     def __init__(self, received: UnionType) -> None:
-        self._decoder = make_binary_decoder(cast("type[Received]", received))
+        self._decoder = make_binary_decoder(cast("type[list[Received]]", list[received]))
         self._unread = bytearray()
 
     def decode(self, data: bytes) -> list[Received]:
@@ -50,7 +59,7 @@ class FrameDecoder(Generic[Received]):
             end = body + int.from_bytes(unread[start:body], "big")
             if len(unread) < end:
                 break
-            messages.append(self._decoder.decode(unread[body:end]))
+            messages += self._decoder.decode(unread[body:end])
             start = end
         del unread[:start]
         return messages

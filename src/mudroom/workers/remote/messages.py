@@ -188,6 +188,12 @@ class StopCommand(Struct, frozen=True, tag=True):
     work_id: str
 
 
+class SetWatched(Struct, frozen=True, tag=True):
+    """Tell a worker process whether the session has watchers: without them it shows no event."""
+
+    is_watched: bool
+
+
 class AskMemory(Struct, frozen=True, tag=True):
     """Ask a worker process for its memory; the reply is a MemoryReport."""
 
@@ -217,6 +223,7 @@ ToWorker = (
     | CallReply
     | ModelItem
     | ParentMeterState
+    | SetWatched
     | AskMemory
 )
 
@@ -224,10 +231,17 @@ ToWorker = (
 # From a worker process to the session's process.
 
 
+SENT_BRIEF = Brief(
+    run_id="", agent=Agent(name="sent"), prompt="", tools=(), model="", budget=Budget()
+)
+"""Stands in a RunStarted event for the brief of the StartRun, which the session's process has."""
+
+
 class AppendEvents(Struct, frozen=True, tag=True):
     """Store events, then show them to the watchers of the session.
 
-    The reply is a `CallReply` with the position of the last one.
+    The reply is a `CallReply` with the position of the last one. The start of the run has
+    SENT_BRIEF.
 
     Arguments:
         shown: how many of the first were shown before, by `ShowEvent`.

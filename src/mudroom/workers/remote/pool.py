@@ -23,6 +23,11 @@ class WorkerPool:
         self._endings: set[asyncio.Task[None]] = set()
         self.processes = [self._add() for _ in range(size)]
 
+    @property
+    def has_own_files(self) -> bool:
+        """True if a process that has started does not see the folder of the session."""
+        return any(process.sees_folder is False for process in self.processes)
+
     async def choose(self, *, needs_folder: bool = False, machine: str = "") -> WorkerHandle | None:
         """Return the process with the fewest runs; None if no process sees a needed folder.
 
@@ -77,6 +82,11 @@ class WorkerPool:
                 task = asyncio.create_task(self._end_when_idle(process))
                 self._endings.add(task)
                 task.add_done_callback(self._endings.discard)
+
+    def tell_watched(self) -> None:
+        """Tell the processes whether the session has watchers."""
+        for process in self.processes:
+            process.tell_watched()
 
     async def open(self) -> None:
         """Start all processes. Raises UsageError if one cannot execute runs."""

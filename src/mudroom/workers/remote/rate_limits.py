@@ -13,6 +13,7 @@ from .frames import encode
 from .messages import AcquireSlot, CallReply, RecordAccepted, RecordRefused, ReleaseSlot
 from .remote_services import SessionLink
 
+_NO_SECONDS = encode(0.0)
 LimiterMessage = AcquireSlot | RecordAccepted | RecordRefused | ReleaseSlot
 
 
@@ -22,6 +23,10 @@ class RemoteRateLimiter:
     def __init__(self, link: SessionLink, provider: str) -> None:
         self._link = link
         self._provider = provider
+
+    def acquire_now(self) -> RequestSlot | None:
+        """Return None: the session's process has the limiter."""
+        return None
 
     async def acquire(self) -> RequestSlot:
         """Wait until the session's process allows a request. Raises RateLimited."""
@@ -69,9 +74,7 @@ class LimitedRequests:
     def handle(self, message: LimiterMessage) -> None:
         """Start to wait for a slot, or end the request of one."""
         if isinstance(message, AcquireSlot):
-            task = asyncio.create_task(self._acquire(message))
-            self._waiting[message.id] = task
-            task.add_done_callback(partial(self._forget, message.id))
+            self._acquire(message)
         elif held := self._slots.get(message.id):
             self._record(*held, message)
         elif isinstance(message, ReleaseSlot) and message.id in self._waiting:
@@ -88,8 +91,17 @@ class LimitedRequests:
     def _forget(self, number: int, _: object) -> None:
         del self._waiting[number]
 
-    async def _acquire(self, message: AcquireSlot) -> None:
+    def _acquire(self, message: AcquireSlot) -> None:
         limiter = self._get_limiter(message.provider)
+        if slot := limiter.acquire_now():
+            self._slots[message.id] = limiter, slot
+            self._send(CallReply(message.id, _NO_SECONDS))
+            return
+        task = asyncio.create_task(self._wait_for_slot(message, limiter))
+        self._waiting[message.id] = task
+        task.add_done_callback(partial(self._forget, message.id))
+
+    async def _wait_for_slot(self, message: AcquireSlot, limiter: RateLimiter) -> None:
         seconds = 0.0
         try:
             self._slots[message.id] = limiter, await limiter.acquire()

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..._core.budgets import Limit, LimitState
-from ..._core.events import AnyEvent, StoredEvent
+from ..._core.events import AnyEvent, RunStarted, StoredEvent
 from ..._core.messages import NO_USAGE, AssistantMessage, Message, Usage
 from ..._core.ports import (
     ApprovalDecision,
@@ -20,11 +20,13 @@ from ..._core.ports import (
     RetryNotice,
     StreamChunk,
 )
+from ..._core.runs import Brief
 from ..._engine.meters.meter import is_used
 from ..._engine.meters.request_plan import Admission, RequestPlan
 from .connection import MessageChannel
 from .frames import encode
 from .messages import (
+    SENT_BRIEF,
     AcquireSlot,
     AddChild,
     AppendEvents,
@@ -53,13 +55,18 @@ _decode = msgspec.msgpack.decode
 
 
 class SessionLink:
-    """The worker process's end of the channel: sends messages, passes replies to their callers."""
+    """The worker process's end of the channel: sends messages, passes replies to their callers.
+
+    Attributes:
+        sent_briefs: briefs that the session sent, of runs that have not begun, by run id.
+    """
 
     def __init__(self, channel: MessageChannel[ToWorker]) -> None:
         self.channel = channel
         self._ids = count(1)
         self._replies: dict[int, asyncio.Future[CallReply]] = {}
         self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
+        self.sent_briefs: dict[str, Brief] = {}
 
     def make_id(self) -> int:
         """Return an id that no other request of this process has."""
@@ -96,16 +103,17 @@ class SessionLink:
         """Receive no further item of a model request."""
         self._streams.pop(request_id, None)
 
-    def handle(self, message: CallReply | ModelItem) -> None:
-        """Pass a reply or an item of a stream to the caller that waits for it."""
-        if isinstance(message, ModelItem):
-            queue = self._streams.get(message.id)
-            if queue is not None:
-                queue.put_nowait(message)
-            return
-        future = self._replies.pop(message.id, None)
+    def handle_reply(self, reply: CallReply) -> None:
+        """Pass a reply to the caller that waits for it."""
+        future = self._replies.pop(reply.id, None)
         if future is not None and not future.done():
-            future.set_result(message)
+            future.set_result(reply)
+
+    def handle_item(self, item: ModelItem) -> None:
+        """Pass an item of a stream to the caller that waits for it."""
+        queue = self._streams.get(item.id)
+        if queue is not None:
+            queue.put_nowait(item)
 
     def show(self, event: AnyEvent) -> None:
         """Show an event to the watchers of the session."""
@@ -131,11 +139,20 @@ class RemoteJournal:
         await self._append(tuple(events), shown)
 
     async def _append(self, events: tuple[StoredEvent, ...], shown: int) -> int:
-        message = AppendEvents(self._link.make_id(), events, shown)
+        message = AppendEvents(self._link.make_id(), self._leave_brief_out(events), shown)
         position = await self._link.request(message)
         # What follows may be an effect, and this process may have been stopped for a while.
         self._link.channel.check_lease()
         return _decode(position, type=int)
+
+    def _leave_brief_out(self, events: tuple[StoredEvent, ...]) -> tuple[StoredEvent, ...]:
+        """Return the events without a brief that the session sent; it is in the first of a run."""
+        first = events[0] if events else None
+        if not isinstance(first, RunStarted):
+            return events
+        if self._link.sent_briefs.pop(first.run, None) is not first.brief:
+            return events
+        return (replace(first, brief=SENT_BRIEF), *events[1:])
 
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -15,20 +17,49 @@ from .assigned_run import AssignedRun
 from .messages import Cancel, Detach, SendMessage, StopCommand, WrapUp
 from .worker_handle import WorkerHandle
 
+OnAttemptEnd: TypeAlias = Callable[
+    ["RemoteRunHandle", AssignedRun, "Report[Any] | BaseException"], None
+]
+
 
 class RemoteRunHandle(TaskHandle):
     """The port RunHandle for a run in a worker process.
 
+    Arguments:
+        on_attempt_end: called when a process has ended the run, or was lost.
+
     Attributes:
+        assigned: state of the run, None while it waits for a slot.
+        process: executes the run; None while no process has it.
+        placing: gives the run to a process, or ends it; None while a process has it.
+        loss: why the last process of the run was lost; None if none was.
+        starts: number of processes that it was to be given to.
         is_ending: the end of the run is recorded here; a request to stop it comes too late.
     """
 
-    __slots__ = ("_assigned", "_messages", "_process", "_stop_requests", "is_ending")
+    __slots__ = (
+        "_messages",
+        "_on_attempt_end",
+        "_stop_requests",
+        "assigned",
+        "is_ending",
+        "loss",
+        "placing",
+        "process",
+        "starts",
+    )
 
-    def __init__(self, grant: Grant, services: SessionServices) -> None:
+    def __init__(
+        self, grant: Grant, services: SessionServices, on_attempt_end: OnAttemptEnd
+    ) -> None:
         super().__init__(grant, services)
-        self._process: WorkerHandle | None = None
-        self._assigned: AssignedRun | None = None
+        self._on_attempt_end = on_attempt_end
+        self.outcome = asyncio.get_running_loop().create_future()
+        self.placing: asyncio.Task[Report | None] | None = None
+        self.process: WorkerHandle | None = None
+        self.assigned: AssignedRun | None = None
+        self.loss: str | None = None
+        self.starts = 0
         self._messages: tuple[InboxMessage, ...] = ()
         self._stop_requests: tuple[WrapUp | Cancel, ...] = ()
         self.is_ending = False
@@ -38,42 +69,51 @@ class RemoteRunHandle(TaskHandle):
         """True after a request to cancel the run."""
         return any(isinstance(request, Cancel) for request in self._stop_requests)
 
-    def bind(self, process: WorkerHandle, assigned: AssignedRun) -> None:
+    def bind(self, process: WorkerHandle) -> None:
         """Set the process that executes the run, and send it the earlier stop requests."""
-        self._process = process
-        self._assigned = assigned
-        assigned.on_begin = self._repeat_messages
+        assert self.assigned is not None
+        self.process = process
+        self.assigned.on_begin = self._repeat_messages if self._messages else None
         for request in self._stop_requests:
             process.send(request)
 
+    def end_attempt(self, ended: Report[Any] | BaseException) -> None:
+        """Handle the report of the run, its exception, or the loss of its process.
+
+        The process does not have it any more. If it was not sent yet, `start_run` notices the loss.
+        """
+        if self.process is not None and self.assigned is not None:
+            self.process.forget(self.assigned)
+            self._on_attempt_end(self, self.assigned, ended)
+
     def unbind(self) -> None:
         """Note that the process was lost: the run waits for another one."""
-        self._process = None
+        self.process = None
 
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run. Return False if it has not begun or is ending."""
-        if self._process is None or self._assigned is None or self._stop_requests:
+        if self.process is None or self.assigned is None or self._stop_requests:
             return False
-        if self._has_ended() or self.run_id not in self._assigned.live:
+        if self._has_ended() or self.run_id not in self.assigned.live:
             return False
         self._messages += (message,)
-        self._process.send(SendMessage(self.run_id, message))
+        self.process.send(SendMessage(self.run_id, message))
         return True
 
     async def wait_until_stored(self, message_id: str) -> bool:
         """Wait until the journal has a message that was sent."""
-        if self._assigned is None:
+        if self.assigned is None:
             return False
-        return await self._assigned.wait_until_stored(self.run_id, message_id)
+        return await self.assigned.wait_until_stored(self.run_id, message_id)
 
     def _repeat_messages(self) -> None:
         """Send the messages again that a lost process had not stored."""
-        assert self._process is not None and self._assigned is not None
-        events = self._assigned.recorded.get(self.run_id, [])
+        assert self.process is not None and self.assigned is not None
+        events = self.assigned.recorded.get(self.run_id, [])
         stored = {event.message.id for event in events if isinstance(event, MessageSent)}
         for message in self._messages:
             if message.id not in stored:
-                self._process.send(SendMessage(self.run_id, message))
+                self.process.send(SendMessage(self.run_id, message))
 
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it. Return False if it is ending."""
@@ -84,8 +124,8 @@ class RemoteRunHandle(TaskHandle):
         if not self._request_stop(Cancel(self.run_id, reason)):
             return False
         self.stop_reason = reason
-        if self._process is None and self.task is not None:
-            self.task.cancel()  # no process has the run
+        if self.process is None and self.placing is not None:
+            self.placing.cancel()
         return True
 
     def detach(self, work_id: str = "") -> bool:
@@ -94,20 +134,20 @@ class RemoteRunHandle(TaskHandle):
 
     def find_current_call(self) -> tuple[str, float] | None:
         """Return the tool and the seconds of the call that works longest."""
-        return self._assigned.find_current_call(self.run_id) if self._assigned else None
+        return self.assigned.find_current_call(self.run_id) if self.assigned else None
 
     def stop_command(self, work_id: str) -> bool:
         """Stop a background command of the run."""
         return self._request_for_work(StopCommand(self.run_id, work_id))
 
     def _request_for_work(self, request: Detach | StopCommand) -> bool:
-        if self._process is None or self._has_ended():
+        if self.process is None or self._has_ended():
             return False
-        self._process.send(request)
+        self.process.send(request)
         return True
 
     def _has_ended(self) -> bool:
-        return self.is_ending or (self.task is not None and self.task.done())
+        return self.is_ending or self.outcome.done()
 
     def _request_stop(self, request: WrapUp | Cancel) -> bool:
         """Send a request to stop; nothing may follow a Cancel, and no request is sent twice."""
@@ -116,8 +156,8 @@ class RemoteRunHandle(TaskHandle):
         ):
             return False
         self._stop_requests += (request,)
-        if self._process is not None:
-            self._process.send(request)
+        if self.process is not None:
+            self.process.send(request)
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from ..._core.ports import RunHandle
 from ..._engine.session_context import SessionServices
@@ -21,6 +22,7 @@ from .messages import (
     ParentMeterState,
     RunReply,
     SendMessage,
+    SetWatched,
     StartRun,
     StopCommand,
     ToWorker,
@@ -53,17 +55,22 @@ class RunServer:
 
     async def serve(self, channel: MessageChannel[ToWorker]) -> None:
         """Handle messages until the session's process closes the channel."""
-        while (message := await channel.receive()) is not None:
-            self._handle(message)
+        while messages := await channel.receive_all():
+            for message in messages:
+                self._handle(message)
 
     def _handle(self, message: ToWorker) -> None:
-        if isinstance(message, CallReply | ModelItem):
-            self._link.handle(message)
+        if isinstance(message, CallReply):
+            self._link.handle_reply(message)
+        elif isinstance(message, ModelItem):
+            self._link.handle_item(message)
         elif isinstance(message, ParentMeterState):
             if parent_meter := self._parent_meters.get(message.run_id):
                 parent_meter.update(message)
         elif isinstance(message, StartRun):
             self._start(message)
+        elif isinstance(message, SetWatched):
+            self._services.watchers[:] = [self._link.show] if message.is_watched else []
         elif isinstance(message, AskMemory):
             self._link.channel.send(MemoryReport(read_memory()))
         elif handle := self._worker.find(message.run_id):
@@ -73,12 +80,18 @@ class RunServer:
         run_id = message.brief.run_id
         parent_meter = RemoteParentMeter(self._link, message.parent_meter)
         self._parent_meters[run_id] = parent_meter
+        if not message.past:
+            self._link.sent_briefs[run_id] = message.brief
         self._past_events.update(message.past)
         for events in message.past.values():
             for event in events:
                 self._services.teams.observe(event)
         self._services.meters.open(run_id, message.grant.budget, parent_meter)
         handle = self._worker.start(message.brief, message.grant)
+        handle.outcome.add_done_callback(partial(self._start_report, handle, message))
+
+    def _start_report(self, handle: RunHandle, message: StartRun, _: object) -> None:
+        """Start a task for the report of a run that has ended, or was cancelled at its start."""
         task = asyncio.create_task(self._report(handle, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -91,6 +104,7 @@ class RunServer:
         finally:
             self._services.meters.close(message.grant)
             del self._parent_meters[handle.run_id]
+            self._link.sent_briefs.pop(handle.run_id, None)  # it was cancelled at its start
             for past_run in message.past:
                 self._past_events.pop(past_run, None)
         self._link.channel.send(ended)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
@@ -71,6 +71,8 @@ class RemoteWorker:
         self._files = TravellingFiles(services, config.server_agents, self._transfers, is_hidden)
         self._pool = WorkerPool(self._make_process, processes)
         self._handles: dict[str, RemoteRunHandle] = {}
+        self._on_attempt_end = self._handle_end  # one object for thousands of runs
+        services.watchers.on_change = self._pool.tell_watched
         self._control = FleetControl(
             config.home, config.session, transport.kind, self._pool, self._count_waiting
         )
@@ -100,11 +102,9 @@ class RemoteWorker:
         is_local = brief.depth == 0 or brief.is_compaction
         if is_local or find_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
-        handle = RemoteRunHandle(grant, self._services)
-        task = asyncio.create_task(self._execute(handle, brief, grant))
-        handle.task = task
+        handle = RemoteRunHandle(grant, self._services, self._on_attempt_end)
         self._handles[brief.run_id] = handle
-        task.add_done_callback(lambda _: self._handles.pop(brief.run_id, None))
+        self._place(handle, self._begin(handle, brief, grant))
         return handle
 
     async def open(self) -> None:
@@ -131,59 +131,121 @@ class RemoteWorker:
         await self._transport.close()
         await self._files.transfers.close()
 
-    async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
-        self._control.start()
-        async with self._slots[brief.depth]:
-            meter = self._services.meters.get(grant)
-            assigned = AssignedRun(brief, meter, self._select_past_events(brief.run_id))
-            try:
-                return await self._execute_assigned(handle, assigned, brief, grant)
-            finally:
-                assigned.end()
+    def _place(
+        self, handle: RemoteRunHandle, work: Coroutine[Any, Any, Report[Any] | None]
+    ) -> None:
+        """Start a task that gives a run to a process.
 
-    async def _execute_assigned(
-        self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
-    ) -> Report[Any]:
-        loss: str | None = None
-        for _ in range(MAX_STARTS):
-            try:
-                return await self._execute_in_process(handle, assigned, brief, grant)
-            except FilesNotReadyError as error:
-                return await self._record_end(handle, brief, assigned, Reason.ERROR, str(error))
-            except WorkerLost as lost:
-                loss = str(lost)
-                handle.unbind()
-                assigned.live.clear()
-                assigned.refund()
-                if report := find_report(assigned.recorded.get(brief.run_id, ())):
-                    handle.is_ending = True
-                    return _accept_report(assigned, report)
-            except asyncio.CancelledError:
-                if loss is None or not handle.is_cancelled:
-                    raise  # it has not begun or continued: the handle makes the report
-            if handle.is_cancelled:
-                return await self._record_end(handle, brief, assigned, handle.stop_reason)
-        error = f"could not be executed in {MAX_STARTS} worker processes"
-        error = f"{error}; the last one: {loss}" if loss else error
-        return await self._record_end(handle, brief, assigned, Reason.LOST, error)
-
-    async def _execute_in_process(
-        self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
-    ) -> Report[Any]:
-        """Execute a run in a worker process.
-
-        A process on the machine that has files of the run comes first.
-
-        Raises WorkerLost, FilesNotReadyError, and the exceptions of the run.
+        Sessions have thousands of runs at once. So the task ends when a process has the run.
         """
+        handle.placing = asyncio.create_task(work)
+        handle.placing.add_done_callback(partial(self._handle_placed, handle))
+
+    def _handle_placed(
+        self, handle: RemoteRunHandle, placing: asyncio.Task[Report[Any] | None]
+    ) -> None:
+        handle.placing = None
+        if placing.cancelled():
+            self._end(handle, asyncio.CancelledError())
+        elif ended := placing.exception() or placing.result():
+            self._end(handle, ended)
+
+    async def _begin(
+        self, handle: RemoteRunHandle, brief: Brief, grant: Grant
+    ) -> Report[Any] | None:
+        """Wait for a slot and give a run to a process. Return its report if none gets it."""
+        self._control.start()
+        meter = self._services.meters.get(grant)
+        await self._slots[brief.depth].acquire()
+        past = self._select_past_events(brief.run_id)
+        handle.assigned = AssignedRun(brief, meter, past, handle.end_attempt)
+        return await self._give(handle, handle.assigned)
+
+    async def _give(self, handle: RemoteRunHandle, assigned: AssignedRun) -> Report[Any] | None:
+        """Give a run to a process. Return its report if none gets it."""
+        while handle.starts < MAX_STARTS:
+            handle.starts += 1
+            process: WorkerHandle | None = None
+            try:
+                process = await self._choose_process(assigned)
+                await process.start_run(assigned, handle.grant)
+                handle.bind(process)
+                return None
+            except BaseException as error:
+                if process is not None:
+                    process.forget(assigned)
+                if not isinstance(error, FilesNotReadyError | WorkerLost | asyncio.CancelledError):
+                    raise
+                if report := await self._end_attempt(handle, assigned, error):
+                    return report
+        error = f"could not be executed in {MAX_STARTS} worker processes"
+        error = f"{error}; the last one: {handle.loss}" if handle.loss else error
+        return await self._record_end(handle, assigned, Reason.LOST, error)
+
+    def _handle_end(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, ended: Report[Any] | BaseException
+    ) -> None:
+        """Handle the report of a run, its exception, or the loss of its process."""
+        if isinstance(ended, WorkerLost):
+            self._place(handle, self._give_again(handle, assigned, ended))
+        else:
+            self._end(handle, ended)
+
+    async def _give_again(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, lost: WorkerLost
+    ) -> Report[Any] | None:
+        """Give a run whose process was lost to another one. Return its report if none gets it."""
+        return await self._end_attempt(handle, assigned, lost) or await self._give(handle, assigned)
+
+    def _end(self, handle: RemoteRunHandle, ended: Report[Any] | BaseException) -> None:
+        """End a run with a report or an exception."""
+        self._handles.pop(handle.run_id, None)
+        if assigned := handle.assigned:
+            assigned.end()
+            self._slots[assigned.brief.depth].release()
+        if isinstance(ended, asyncio.CancelledError):
+            handle.outcome.cancel()
+        elif isinstance(ended, BaseException):
+            handle.outcome.set_exception(ended)
+        else:
+            handle.outcome.set_result(ended)
+
+    async def _choose_process(self, assigned: AssignedRun) -> WorkerHandle:
+        """Return the process for a run. One on the machine that has files of the run comes first.
+
+        Raises FilesNotReadyError.
+        """
+        brief = assigned.brief
         past = assigned.recorded.get(brief.run_id, ())
-        need = self._files.explain_need(brief, past)
+        need = self._files.explain_need(brief, past) if self._pool.has_own_files else ""
         machine = self._files.find_machine(brief, past)
         process = await self._pool.choose(needs_folder=bool(need), machine=machine)
         if process is None:
             raise FilesNotReadyError(NEEDS_FOLDER.format(reason=need))
-        on_start = partial(handle.bind, process, assigned)
-        return await process.run(assigned, brief, grant, on_start)
+        return process
+
+    async def _end_attempt(
+        self,
+        handle: RemoteRunHandle,
+        assigned: AssignedRun,
+        error: FilesNotReadyError | WorkerLost | asyncio.CancelledError,
+    ) -> Report[Any] | None:
+        """Return the report of a run whose process does not go on; None for a next attempt."""
+        if isinstance(error, FilesNotReadyError):
+            return await self._record_end(handle, assigned, Reason.ERROR, str(error))
+        if isinstance(error, WorkerLost):
+            handle.loss = str(error)
+            handle.unbind()
+            assigned.live.clear()
+            assigned.refund()
+            if report := find_report(assigned.recorded.get(assigned.run_id, ())):
+                handle.is_ending = True
+                return _accept_report(assigned, report)
+        elif handle.loss is None or not handle.is_cancelled:
+            raise error  # it has not begun or continued: the handle makes the report
+        if handle.is_cancelled:
+            return await self._record_end(handle, assigned, handle.stop_reason)
+        return None
 
     def _select_past_events(self, run_id: str) -> dict[str, list[StoredEvent]]:
         past = self._services.past_events
@@ -209,13 +271,13 @@ class RemoteWorker:
     async def _record_end(
         self,
         handle: RemoteRunHandle,
-        brief: Brief,
         assigned: AssignedRun,
         reason: Reason,
         error: str = "",
     ) -> Report[Any]:
         """Record the end of a run that has no process, and return its report."""
         handle.is_ending = True  # a cancel would stop the record of the end
+        brief = assigned.brief
         past = PastEvents(assigned.recorded)
         has_begun = bool(assigned.recorded.get(brief.run_id))
         report = make_past_report(self._services, past, brief.run_id, reason)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from ..._core.budgets import Grant
-from ..._core.events import AnyEvent
+from ..._core.events import AnyEvent, RunStarted
 from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id, make_sort_key
-from ..._core.runs import Brief, Report
 from ..._engine.session_context import SessionServices
 from ...errors import UsageError
 from .assigned_run import AssignedRun
 from .connection import WorkerConnection
 from .frames import encode
 from .messages import (
+    SENT_BRIEF,
     AddChild,
     AppendEvents,
     AskMemory,
@@ -31,6 +32,7 @@ from .messages import (
     Pause,
     RequestAdmission,
     RunReply,
+    SetWatched,
     ShowEvent,
     StartFailed,
     StartRun,
@@ -140,44 +142,36 @@ class WorkerHandle:
             self._becomes_idle = asyncio.get_running_loop().create_future()
             await self._becomes_idle
 
-    async def run(
-        self,
-        assigned: AssignedRun,
-        brief: Brief,
-        grant: Grant,
-        on_start: Callable[[], None],
-    ) -> Report[dict[str, Any]]:
-        """Execute a run and return its report.
+    async def start_run(self, assigned: AssignedRun, grant: Grant) -> None:
+        """Send a run to the process; `assigned.on_end` is called when it has ended.
 
-        Arguments:
-            on_start: called when the process has received the run.
+        Call `forget` afterwards, also after an error.
 
-        Raises WorkerLost if the process ends first or cannot execute the run, FilesNotReadyError if
-        its files cannot be sent, and the exceptions of the run.
+        Raises WorkerLost if the process cannot execute the run, and FilesNotReadyError if its files
+        cannot be sent.
         """
-        self._runs[assigned.run_id] = assigned
-        assigned.report = asyncio.get_running_loop().create_future()
+        brief = assigned.brief
+        self._runs[brief.run_id] = assigned
         try:
-            try:
-                await self.wait_until_open()
-            except UsageError as error:
-                raise WorkerLost(str(error)) from error
-            if self.is_lost:
-                raise WorkerLost(self._failure or self._connection.loss)
-            past = assigned.recorded
-            if not self._connection.sees_folder:
-                events = past.get(brief.run_id, ())
-                if reason := self._calls.files.explain_need(brief, events):
-                    raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
-                brief = await self._calls.files.prepare(brief, events, self.host)
-                assigned.use_brief(brief)
-            self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
-            on_start()
-            return await assigned.report
-        finally:
-            del self._runs[assigned.run_id]
-            if self._becomes_idle and not self._runs and not self._becomes_idle.done():
-                self._becomes_idle.set_result(None)
+            await self.wait_until_open()
+        except UsageError as error:
+            raise WorkerLost(str(error)) from error
+        past = assigned.recorded
+        if not self.is_lost and not self._connection.sees_folder:
+            events = past.get(brief.run_id, ())
+            if reason := self._calls.files.explain_need(brief, events):
+                raise WorkerLost(NEEDS_FOLDER.format(reason=reason))
+            brief = await self._calls.files.prepare(brief, events, self.host)
+            assigned.sent_brief = brief
+        if self.is_lost:
+            raise WorkerLost(self._failure or self._connection.loss)
+        self.send(StartRun(brief, grant, assigned.make_parent_meter_state(), past))
+
+    def forget(self, assigned: AssignedRun) -> None:
+        """Remove a run that has ended here."""
+        del self._runs[assigned.run_id]
+        if self._becomes_idle and not self._runs and not self._becomes_idle.done():
+            self._becomes_idle.set_result(None)
 
     def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
@@ -210,7 +204,14 @@ class WorkerHandle:
             if not self._connection.sees_folder:
                 self._calls.files.announce(self.host)
             self._bridge = ModelBridge(self._services.get_model, self.send)
+            if not self._services.watchers:
+                self.tell_watched()
             self._start_task(self._serve(self._bridge), self._tasks)
+
+    def tell_watched(self) -> None:
+        """Tell the process whether the session has watchers, if it has started."""
+        if self._bridge is not None:
+            self.send(SetWatched(bool(self._services.watchers)))
 
     async def wait_until_open(self) -> None:
         """Start the process, if that is not done. A cancel ends the wait, not the start.
@@ -230,8 +231,16 @@ class WorkerHandle:
 
     async def _serve(self, bridge: ModelBridge) -> None:
         handlers = self._make_handlers(bridge)
-        while (message := await self._connection.receive()) is not None:
-            handlers[type(message)](message)
+        while messages := await self._connection.receive_all():
+            appends: list[AppendEvents] = []
+            for message in messages:
+                if isinstance(message, AppendEvents):
+                    appends.append(message)
+                else:
+                    handlers[type(message)](message)
+            if appends:
+                self._start_task(self._append(appends), self._appends)
+            del messages, appends  # they may be large, and the next ones may come late
         self.is_lost = True
         self._limited.close()
         bridge.close()
@@ -240,14 +249,12 @@ class WorkerHandle:
         # First store all events that the process has sent: a run continues from them.
         await asyncio.gather(*self._appends)
         await self._connection.wait_until_stopped()
-        for run in self._runs.values():
-            if run.report is not None and not run.report.done():
-                run.report.set_exception(WorkerLost(self._failure or self._connection.loss))
+        for run in list(self._runs.values()):
+            run.on_end(WorkerLost(self._failure or self._connection.loss))
 
     def _make_handlers(self, bridge: ModelBridge) -> dict[type, Callable[[Any], object]]:
         """Return the function that handles the messages of each class."""
         return {
-            AppendEvents: lambda message: self._start_task(self._append(message), self._appends),
             CallSession: lambda message: self._start_task(self._reply(message), self._tasks),
             RequestAdmission: lambda message: self._start_task(self._admit(message), self._tasks),
             EndAdmission: self._end_request,
@@ -289,17 +296,39 @@ class WorkerHandle:
             admission = await run.admit(self._services.meters.gate, request)
             self.send(CallReply(request.id, encode(admission)))
 
-    async def _append(self, message: AppendEvents) -> None:
-        events = message.events
+    async def _append(self, messages: Sequence[AppendEvents]) -> None:
+        """Store the events of several messages together, and reply to each message."""
         try:
-            position = await self._services.journal.append(*events)
-            if events and (run := self.find(events[0].run)):
-                run.add(events)
-            for event in events:
-                self._services.teams.observe(event)
+            messages = [self._add_brief(message) for message in messages]
+            events = [event for message in messages for event in message.events]
+            last = await self._services.journal.append(*events)
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            self.send(CallReply(message.id, error=ErrorInfo.of(error)))
+            if len(messages) == 1:
+                self.send(CallReply(messages[0].id, error=ErrorInfo.of(error)))
+            else:  # the events of one run may be the cause: the others are stored without them
+                for message in messages:
+                    await self._append([message])
             return
+        position = last - len(events)
+        for message in messages:
+            position += len(message.events)
+            self._note_stored(message, position)
+
+    def _add_brief(self, message: AppendEvents) -> AppendEvents:
+        """Return the message with the brief that was sent, if its first event starts that run."""
+        first = message.events[0] if message.events else None
+        if not isinstance(first, RunStarted) or first.brief != SENT_BRIEF:
+            return message
+        started = replace(first, brief=self._runs[first.run].sent_brief)
+        return replace(message, events=(started, *message.events[1:]))
+
+    def _note_stored(self, message: AppendEvents, position: int) -> None:
+        """Keep and show events that are stored, and reply to their message."""
+        events = message.events
+        if events and (run := self.find(events[0].run)):
+            run.add(events)
+        for event in events:
+            self._services.teams.observe(event)
         self.send(CallReply(message.id, encode(position)))
         for event in events[message.shown :]:
             self._show(event)
@@ -316,9 +345,9 @@ class WorkerHandle:
 
     def _end(self, message: RunReply) -> None:
         run = self._runs.get(message.run_id)
-        if run is None or run.report is None or run.report.done():
+        if run is None:
             return
         if message.report is not None:
-            run.report.set_result(message.report)
+            run.on_end(message.report)
         elif message.error is not None:
-            run.report.set_exception(message.error.to_exception())
+            run.on_end(message.error.to_exception())

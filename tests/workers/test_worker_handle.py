@@ -1,0 +1,192 @@
+"""What the session's process does with the messages of one worker process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mudroom._core.budgets import Budget, Grant
+from mudroom._core.events import RunStarted, StoredEvent
+from mudroom._engine.meters.meter import Meter
+from mudroom.errors import JournalError
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models._rate_limit import AdaptiveRateLimiter
+from mudroom.testing.event_builders import run_started
+from mudroom.testing.worker_stage import WorkerStage
+from mudroom.workers.remote.assigned_run import AssignedRun
+from mudroom.workers.remote.messages import (
+    SENT_BRIEF,
+    AppendEvents,
+    CallReply,
+    SetWatched,
+    ToSession,
+    WorkerConfig,
+)
+from mudroom.workers.remote.own_files import TravellingFiles
+from mudroom.workers.remote.tree_transfer import TreeTransfers
+from mudroom.workers.remote.worker_handle import WorkerHandle
+
+from ..waiting import wait_until
+from .test_conformance import make_config
+
+
+class ScriptedConnection:
+    """The port WorkerConnection for a worker process that a test plays.
+
+    Attributes:
+        sent: messages of the session's process.
+    """
+
+    pid = 1
+    host = ""
+    node = ""
+    loss = ""
+    sees_folder = True
+
+    def __init__(self) -> None:
+        self.sent: list[msgspec.Struct] = []
+        self._arriving: asyncio.Queue[list[ToSession]] = asyncio.Queue()
+
+    def arrive(self, *messages: ToSession) -> None:
+        """Let these messages of the worker process arrive together; none ends the connection."""
+        self._arriving.put_nowait(list(messages))
+
+    async def open(self, config: WorkerConfig) -> None:
+        """Do nothing: it is started."""
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Keep a message."""
+        self.sent.append(message)
+
+    async def receive_all(self) -> list[ToSession]:
+        """Return the messages that arrived together."""
+        return await self._arriving.get()
+
+    async def read_lease(self) -> float | None:
+        """Return None: there is no lease."""
+        return None
+
+    async def wait_until_stopped(self) -> None:
+        """Do nothing: it has stopped."""
+
+    async def close(self) -> None:
+        """End the connection."""
+        self.arrive()
+
+    def list_replies(self) -> dict[int, CallReply]:
+        """Return the replies by the id of their message."""
+        return {reply.id: reply for reply in self.sent if isinstance(reply, CallReply)}
+
+
+@asynccontextmanager
+async def open_handle(
+    stage: WorkerStage,
+) -> AsyncGenerator[tuple[WorkerHandle, ScriptedConnection]]:
+    services, connection = stage.services, ScriptedConnection()
+    config = make_config(services)
+    files = TravellingFiles(services, (), TreeTransfers(services, 0))
+    handle = WorkerHandle(
+        1, connection, config, services, lambda _: AdaptiveRateLimiter(services.clock), files
+    )
+    await handle.open()
+    yield handle, connection
+    await handle.close()
+
+
+class CountingJournal(MemoryJournal):
+    """Journal that counts its appends and refuses events of one run."""
+
+    def __init__(self, refused: str = "") -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self._refused = refused
+
+    async def append(self, *events: StoredEvent) -> int:
+        if any(event.run == self._refused for event in events):
+            raise JournalError("an event nests too deeply to be recorded")
+        self.sizes.append(len(events))
+        return await super().append(*events)
+
+
+def make_message(number: int, *runs: str) -> AppendEvents:
+    return AppendEvents(number, tuple(map(run_started, runs)), 0)
+
+
+def read_position(reply: CallReply) -> Any:
+    return msgspec.msgpack.decode(reply.result)
+
+
+async def test_events_that_arrive_together_are_stored_together(tmp_path: Path) -> None:
+    journal = CountingJournal()
+    stage = WorkerStage(tmp_path, journal=journal)
+    async with open_handle(stage) as (_, connection):
+        connection.arrive(make_message(1, "1.1.1"), make_message(2, "1.1.2", "1.1.3"))
+        await wait_until(lambda: len(connection.list_replies()) == 2)
+    replies = connection.list_replies()
+    assert journal.sizes == [3]
+    assert [read_position(replies[number]) for number in (1, 2)] == [1, 3]
+    assert [event.run for event in stage.events] == ["1.1.1", "1.1.2", "1.1.3"]
+
+
+async def test_an_event_that_cannot_be_stored_stops_no_other_run(tmp_path: Path) -> None:
+    journal = CountingJournal(refused="1.1.2")
+    stage = WorkerStage(tmp_path, journal=journal)
+    async with open_handle(stage) as (_, connection):
+        messages = [make_message(number, f"1.1.{number}") for number in (1, 2, 3)]
+        connection.arrive(*messages)
+        await wait_until(lambda: len(connection.list_replies()) == 3)
+    replies = connection.list_replies()
+    assert [read_position(replies[number]) for number in (1, 3)] == [1, 2]
+    assert replies[2].error is not None
+    assert "nests too deeply" in replies[2].error.message
+    stored = [event async for event in journal.read(types=(RunStarted,))]
+    assert [event.run for event in stored] == ["1.1.1", "1.1.3"]
+
+
+async def test_a_worker_process_learns_whether_its_session_has_watchers(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+    watchers = stage.services.watchers
+    watchers.clear()
+    async with open_handle(stage) as (handle, connection):
+        watchers.on_change = handle.tell_watched
+        watchers.append(stage.events.append)
+        watchers.append(print)
+        watchers.remove(print)
+        watchers.remove(stage.events.append)
+    assert connection.sent == [SetWatched(False), SetWatched(True), SetWatched(False)]
+
+
+async def test_a_session_that_is_watched_from_the_start_says_nothing(tmp_path: Path) -> None:
+    async with open_handle(WorkerStage(tmp_path)) as (_, connection):
+        assert connection.sent == []
+
+
+async def test_the_start_of_a_run_is_stored_with_the_brief_that_was_sent(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+    brief, budget = run_started("1.1.1").brief, Budget()
+    run = AssignedRun(brief, Meter(budget), {}, print)
+    async with open_handle(stage) as (handle, connection):
+        await handle.start_run(run, Grant("1.1.1", budget))
+        started = RunStarted(at=1.0, run="1.1.1", brief=SENT_BRIEF)
+        connection.arrive(AppendEvents(1, (started,), 0))
+        await wait_until(connection.list_replies)
+        handle.forget(run)
+    (stored,) = [event async for event in stage.journal.read()]
+    assert isinstance(stored, RunStarted) and stored.brief == brief
+    (recorded,) = run.recorded["1.1.1"]
+    assert isinstance(recorded, RunStarted) and recorded.brief is brief
+
+
+async def test_the_start_of_an_unknown_run_is_an_error_and_not_stored(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+    async with open_handle(stage) as (_, connection):
+        started = RunStarted(at=1.0, run="1.1.1", brief=SENT_BRIEF)
+        connection.arrive(AppendEvents(1, (started,), 0))
+        await wait_until(connection.list_replies)
+    assert connection.list_replies()[1].error is not None
+    assert [event async for event in stage.journal.read()] == []
