@@ -76,7 +76,7 @@ class RayTransport:
         self._program = program
         self._environ = environ
         self._address = {**os.environ, **environ}.get("RAY_ADDRESS", "")
-        self._requirements = requirements
+        self.requirements = requirements
         self.code = compute_code_digest()
         self.lease_seconds = lease_seconds
         self._scratch: ScratchDir | None = None
@@ -91,7 +91,7 @@ class RayTransport:
     def connect(self) -> RayConnection:
         """Return a connection to a new worker process."""
         self._count += 1
-        return RayConnection(self, self._count, self._requirements)
+        return RayConnection(self, self._count)
 
     async def start(self) -> int:
         """Start the driver process and return the number of processors of the cluster.
@@ -142,7 +142,7 @@ class RayTransport:
         """Have the driver create the actor of a connection. Raises UsageError."""
         await self.start()
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number, hello))
+        self.send(OpenActor(connection.number, hello, connection.machine))
 
     def send(self, message: ToDriver) -> None:
         """Send a message to the driver process."""
@@ -210,20 +210,23 @@ class RayConnection:
     """The port WorkerConnection for an actor of Ray.
 
     Arguments:
-        number: of the actor. requirements: see RayTransport.
+        number: of the actor.
+
+    Attributes:
+        machine: see `place_on`.
     """
 
-    def __init__(
-        self, transport: RayTransport, number: int, requirements: NodeRequirements
-    ) -> None:
+    can_be_placed = True
+
+    def __init__(self, transport: RayTransport, number: int) -> None:
         self.number = number
         self.pid: int | None = None
         self.host = ""
         self.node = ""
         self.loss = ""
+        self.machine = ""
         self.sees_folder = True
         self._transport = transport
-        self._requirements = requirements
         self._decoder = FrameDecoder[ToSession](ToSession)
         self._messages: deque[ToSession] = deque()
         self._outgoing = bytearray()
@@ -232,6 +235,10 @@ class RayConnection:
         self._stopped = asyncio.Event()
         self._hello: asyncio.Future[Hello] | None = None
         self._lease: asyncio.Future[float] | None = None
+
+    def place_on(self, machine: str) -> None:
+        """Have the actor start on this machine, or fail to start."""
+        self.machine = machine
 
     async def open(self, config: WorkerConfig) -> None:
         """Start the actor and send it its config. Raises UsageError if its node is not fit.
@@ -244,7 +251,7 @@ class RayConnection:
             self.pid = hello.pid
             self.host = hello.host
             self.node = hello.node
-            files_travel = self._requirements.files_travel
+            files_travel = self._transport.requirements.files_travel
             check_node(hello, self._transport.code, files_travel=files_travel)
         except BaseException as error:
             self._hello.cancel()
@@ -256,9 +263,9 @@ class RayConnection:
         self.send(replace(config, has_own_files=not self.sees_folder))
 
     async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
-        nonces = await asyncio.to_thread(write_nonces, self._requirements.folders)
+        requirements = self._transport.requirements
+        nonces = await asyncio.to_thread(write_nonces, requirements.folders)
         try:
-            requirements = self._requirements
             request = HelloRequest(nonces, requirements.import_path, requirements.tools)
             await self._transport.open_actor(self, request)
             return await answer

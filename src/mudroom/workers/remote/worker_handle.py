@@ -114,6 +114,20 @@ class WorkerHandle:
         """Whether the process sees the folder of the session; None before its start."""
         return None if self._bridge is None else self._connection.sees_folder
 
+    @property
+    def is_unused(self) -> bool:
+        """True if the process has not started, and no run waits for its start."""
+        return self._bridge is None and not self._runs and not self._starting.locked()
+
+    @property
+    def can_be_placed(self) -> bool:
+        """True if the machine of the process can be chosen."""
+        return self._connection.can_be_placed
+
+    def place_on(self, machine: str) -> None:
+        """Have the process start on this machine, or fail to start."""
+        self._connection.place_on(machine)
+
     def list_runs(self) -> tuple[tuple[str, ...], int]:
         """Return the ids of the runs that work, with those below them, and how many wait."""
         live = [run_id for assigned in self._runs.values() for run_id in assigned.live]
