@@ -31,6 +31,7 @@ _CALL_GAP = 0.01
 _BUSY_GAP = 0.04
 """The same after a call with more than _BUSY_BYTES: many runs work, and share the next one."""
 _BUSY_BYTES = 8_000
+UNLOADABLE = "a node cannot load mudroom"
 _START_SECONDS = 60.0
 """Seconds in which an actor must start and answer."""
 
@@ -243,7 +244,7 @@ def _describe(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
     if errors:
-        return f"a node cannot load mudroom: {errors[0]}"
+        return f"{UNLOADABLE}: {errors[0]}"
     known = [line for line in lines if "died" in line or "dead" in line]
     text = (known or lines or [type(error).__name__])[-1]
     return text.split(" Worker exit detail:")[0].split(" Some common causes")[0]

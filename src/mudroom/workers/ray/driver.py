@@ -189,7 +189,9 @@ def _connect(config: DriverConfig) -> DriverFailed | None:
                 **options,
             )
     except ray.exceptions.AuthenticationError as error:
-        return DriverFailed(f"Ray refuses the connection: {_first_line(error)}", _TOKEN_REMEDY)
+        # What follows are remedies of Ray, such as a new token.
+        reason = _first_line(error).partition(". ")[0]
+        return DriverFailed(f"Ray refuses the connection: {reason}", _TOKEN_REMEDY)
     except Exception as error:  # noqa: BLE001  Ray raises many errors here, RuntimeError among them
         if config.address:
             text = f"cannot use the Ray cluster {config.address}: {_first_line(error)}"

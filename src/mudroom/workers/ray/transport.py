@@ -18,6 +18,7 @@ from ...errors import UsageError
 from ..process.channel import Channel, start_connected
 from ..remote.frames import FrameDecoder, encode_frame
 from ..remote.messages import ToSession, WorkerConfig
+from .actor_link import UNLOADABLE
 from .code_digest import compute_code_digest
 from .driver_messages import (
     ActorLost,
@@ -344,7 +345,9 @@ class RayConnection:
         self._has_ended = True
         self._arrival.set()
         if self._hello and not self._hello.done():
-            remedy = "All nodes need the same version of mudroom, and its extra `ray`."
+            remedy = "Look for the cause with `ray status`, then start the session again."
+            if UNLOADABLE in self.loss:
+                remedy = "All nodes need the same version of mudroom, and its extra `ray`."
             self._hello.set_exception(
                 UsageError(f"no worker process: {self.loss}", where="worker", remedy=remedy)
             )
