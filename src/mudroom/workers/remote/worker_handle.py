@@ -244,8 +244,11 @@ class WorkerHandle:
 
     async def _serve(self, bridge: ModelBridge) -> None:
         handlers = self._make_handlers(bridge)
-        while (message := await self._connection.receive()) is not None:
-            handlers[type(message)](message)
+        try:
+            while (message := await self._connection.receive()) is not None:
+                handlers[type(message)](message)
+        except msgspec.DecodeError as error:
+            self._failure = f"it sent bytes that are not a message: {error}"
         self.is_lost = True
         self._limited.close()
         bridge.close()
