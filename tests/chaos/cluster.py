@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,12 @@ _MARK = "MUDROOM_CHAOS_NODE"
 _START_SECONDS = 120
 _STORE_BYTES = "80000000"
 """Size of the object store of a node; Ray wants at least 75 MB. Not used."""
+_WAIT_FOR_NODES = """
+import sys, time, ray
+ray.init(address=sys.argv[1], log_to_driver=False)
+while sum(node["Alive"] for node in ray.nodes()) > int(sys.argv[2]):
+    time.sleep(0.1)
+"""
 HEALTH_CHECKS = {
     "RAY_health_check_initial_delay_ms": "0",
     "RAY_health_check_period_ms": "1000",
@@ -71,8 +78,12 @@ class RayCluster:
         """The raylet process of the first node."""
         return next(iter(self.nodes.values()))
 
-    def add_node(self) -> None:
-        """Start a node, the head first, and wait until it works."""
+    def add_node(self, within: Sequence[str] = ()) -> None:
+        """Start a node, the head first, and wait until it works.
+
+        Arguments:
+            within: command that executes the command of the node, in namespaces of its own.
+        """
         self._count += 1
         address = f"127.0.0.{self._count}"
         mark = f"{self._id}-{self._count}-"
@@ -85,6 +96,7 @@ class RayCluster:
         ]
         ports = ("dashboard-agent-listen-port", "metrics-export-port")
         command = [
+            *within,
             sys.executable,
             "-m",
             "ray.scripts.scripts",
@@ -128,6 +140,15 @@ class RayCluster:
     def _list_processes(self, mark: str) -> list[int]:
         line = f"{_MARK}={mark}".encode()
         return [pid for pid in list_pids() if line in (read_environ(pid) or b"")]
+
+    def kill_node(self, address: str) -> None:
+        """Kill the daemon of a node and its worker processes; wait until the cluster knows it."""
+        raylet = self.nodes.pop(address)
+        pids = [each.pid for each in list_processes() if each.parent == raylet]
+        for pid in [raylet, *pids]:
+            os.kill(pid, signal.SIGKILL)
+        command = [sys.executable, "-c", _WAIT_FOR_NODES, self.address, str(len(self.nodes))]
+        subprocess.run(command, timeout=_START_SECONDS, check=True)
 
     def kill_head(self) -> None:
         """Kill the daemons of the head: the register of the cluster (GCS) and the raylet."""

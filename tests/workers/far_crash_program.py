@@ -2,8 +2,9 @@
 
 Usage: python far_crash_program.py FOLDER SESSION_ID CHILDREN MACHINES STEPS
 
-MACHINES are the machines of its worker processes, with commas; "" for no worker processes. STEPS
-are the answers to the requests of each child in this process, with commas; see `Script`.
+MACHINES are the machines of its worker processes, with commas; "" for no worker processes; a value
+of the option `worker` for those of a Ray cluster. STEPS are the answers to the requests of each
+child in this process, with commas; see `Script`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from tests.workers.far_place import AGENTS, ListedTransport, hide_files, kill
+from tests.workers.far_place import AGENTS, ListedTransport, get_worker, hide_files, kill
 
 from mudroom import Session
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -61,17 +62,23 @@ async def main(folder: Path, session_id: str, children: str, machines: str, step
     exists = (folder / "home" / "sessions" / f"{session_id}.db").exists()
     script = Script(int(children), steps.split(","))
     names = machines.split(",")
+    is_ray = machines.startswith("ray")
+    worker = f"process:{len(names)}" if machines else "local"
     async with Session(
         model=ScriptedModel(script.answer),
         cwd=str(folder / "project"),
         home=str(folder / "home"),
         sandbox="off",
         agents=AGENTS,
-        worker=f"process:{len(names)}" if machines else "local",
+        worker=machines if is_ray else worker,
         resume=session_id if exists else "",
         id="" if exists else session_id,
     ) as session:
-        if machines:
+        if is_ray:
+            # The first child that asks gets another machine in each process of the session.
+            processes = get_worker(session)._pool.processes
+            processes.sort(key=lambda process: process.host, reverse=exists)
+        elif machines:
             transport = partial(ListedTransport, machines=names)
             script.worker = hide_files(session, folder, transport)
             await script.worker.open()

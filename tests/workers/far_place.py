@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom import Agent, AnyEvent, Budget, Mode, Report, Session, WorkspaceKind
+from mudroom import Agent, AnyEvent, Budget, Mode, Report, Session, UsageError, WorkspaceKind
 from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -118,6 +118,43 @@ class ListedTransport(FarTransport):
 
     def _choose_machine(self) -> str:
         return self._machines[min(self._count, len(self._machines)) - 1]
+
+
+class PlacedConnection(FarConnection):
+    """Connection to a process whose machine can be chosen."""
+
+    can_be_placed = True
+
+    def __init__(self, transport: PlacedTransport) -> None:
+        super().__init__((), "node 2")
+        self._transport = transport
+
+    def place_on(self, machine: str) -> None:
+        self._machine = machine
+
+    async def open(self, config: WorkerConfig) -> None:
+        if self._machine in self._transport.gone:
+            raise UsageError(f"no node with the name {self._machine}")
+        self._command = self._transport._make_command(self._machine)
+        self._transport.started.append(self._machine)
+        await super().open(config)
+
+
+class PlacedTransport(FarTransport):
+    """Starts the first process on `node 1`, later ones on `node 2` unless they are placed."""
+
+    gone: tuple[str, ...] = ()
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.started: list[str] = []
+
+    def connect(self) -> ProcessConnection:
+        self._count += 1
+        connection = PlacedConnection(self)
+        if self._count == 1:
+            connection.place_on("node 1")
+        return connection
 
 
 class StuckConnection(ProcessConnection):

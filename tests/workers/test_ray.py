@@ -251,8 +251,12 @@ async def test_no_key_is_in_the_files_of_ray_or_in_a_command_line(tmp_path: Path
         ({"RAY_ADDRESS": "ray://127.0.0.1:10001"}, "is not an address of a Ray cluster"),
         ({"RAY_ADDRESS": "127.0.0.1:1"}, "cannot reach the Ray cluster 127.0.0.1:1"),
         ({"RAY_AUTH_TOKEN": "0" * 64}, "RAY_AUTH_TOKEN_PATH has the token"),
+        (
+            {"RAY_AUTH_TOKEN": "", "HOME": "/nonexistent"},
+            r"no authentication token was found \(worker\)\. Set RAY_AUTH_TOKEN",
+        ),
     ],
-    ids=["client address", "no cluster", "wrong token"],
+    ids=["client address", "no cluster", "wrong token", "no token"],
 )
 async def test_a_cluster_that_cannot_be_used_is_a_usage_error(
     variables: dict[str, str], text: str, tmp_path: Path

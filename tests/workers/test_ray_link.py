@@ -6,6 +6,7 @@ import asyncio
 import platform
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from importlib.util import find_spec
@@ -34,6 +35,8 @@ from mudroom.workers.ray.driver_messages import (
 )
 from mudroom.workers.ray.lease import EXIT_CODE, Lease
 from mudroom.workers.ray.node_check import check_node
+
+from ..waiting import wait_until
 
 HELLO = Hello(pid=7, host="far", node="n1", python="3.11.7", code="1", unseen=())
 Exchange = Callable[[int, int, bytes], Awaitable[tuple[int, bytes]]]
@@ -70,6 +73,9 @@ class NoRay:
     def kill(self, handle: ActorHandle) -> None:
         pass
 
+    def note_silence(self, number: int) -> None:
+        pass
+
     def is_gone(self, error: Exception, node: str) -> bool:
         return False
 
@@ -88,6 +94,26 @@ def make_link(
         lease_seconds=8.0,
         read_clock=clock,
     )
+
+
+async def test_a_slow_start_of_one_actor_does_not_stop_the_others() -> None:
+    may_start = threading.Event()
+    sent: list[ToTransport] = []
+
+    async def answer_nothing(*_: object) -> tuple[int, bytes]:
+        return await asyncio.get_running_loop().create_future()
+
+    def create() -> ActorHandle:
+        assert may_start.wait(60), "the event loop waits for the actor"
+        return ScriptedActor(answer_nothing)
+
+    link = ActorLink(1, create, sent.append, NoRay(), lease_seconds=8.0)
+    running = asyncio.create_task(link.run(HelloRequest({})))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    may_start.set()  # the event loop comes here while the other thread waits
+    await wait_until(lambda: ActorReady(1, HELLO) in sent)
+    running.cancel()
 
 
 def get_time() -> float:

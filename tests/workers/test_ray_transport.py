@@ -14,6 +14,7 @@ import pytest
 from mudroom import ServerSpec, Session, UsageError
 from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.testing.clock import run_virtual
+from mudroom.workers.ray.actor_link import UNLOADABLE
 from mudroom.workers.ray.driver import _create_token
 from mudroom.workers.ray.driver_messages import (
     ActorLost,
@@ -132,6 +133,26 @@ async def test_messages_of_one_step_of_the_event_loop_leave_together(tmp_path: P
     together = b"".join(map(encode_frame, messages))
     alone = encode_frame(Cancel("1.3"))
     assert transport.sent == [ToActor(1, together), ToActor(1, alone), CloseActor(1)]
+
+
+@pytest.mark.parametrize(
+    ("loss", "remedy"),
+    [
+        ("its node has died", "`ray status`"),
+        (f"{UNLOADABLE}: No module named 'mudroom'", "the same version of mudroom"),
+    ],
+)
+async def test_the_remedy_for_a_failed_start_fits_its_cause(
+    loss: str, remedy: str, tmp_path: Path
+) -> None:
+    transport = ScriptedTransport(tmp_path)
+    connection = transport.connect()
+    opening = asyncio.create_task(connection.open(NEVER_SENT))
+    await wait_until(lambda: bool(transport.sent))
+    connection.handle(ActorLost(1, loss))
+    with pytest.raises(UsageError) as raised:
+        await opening
+    assert remedy in raised.value.remedy
 
 
 async def test_a_node_that_is_refused_says_so_to_later_runs_too(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ class ProcessConnection:
     loss = ""
     node = ""
     sees_folder = True
+    can_be_placed = False
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
@@ -61,6 +62,9 @@ class ProcessConnection:
     def host(self) -> str:
         """Name of this machine."""
         return platform.node()
+
+    def place_on(self, machine: str) -> None:
+        """Do nothing: the process starts on this machine."""
 
     async def open(self, config: WorkerConfig) -> None:
         """Start the process and send it its config."""

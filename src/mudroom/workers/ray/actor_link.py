@@ -31,6 +31,7 @@ _CALL_GAP = 0.01
 _BUSY_GAP = 0.04
 """The same after a call with more than _BUSY_BYTES: many runs work, and share the next one."""
 _BUSY_BYTES = 8_000
+UNLOADABLE = "a node cannot load mudroom"
 _START_SECONDS = 60.0
 """Seconds in which an actor must start and answer."""
 
@@ -69,6 +70,10 @@ class RayControl(Protocol):
         """End the process of an actor."""
         ...
 
+    def note_silence(self, number: int) -> None:
+        """Note that an actor does not answer; its node may be lost."""
+        ...
+
     def is_gone(self, error: Exception, node: str) -> bool:
         """Return whether an error of a call proves that the process of an actor has ended.
 
@@ -90,7 +95,7 @@ class ActorLink:
     """One actor and the calls to it.
 
     Arguments:
-        create: asks Ray for the actor and returns its handle.
+        create: asks Ray for the actor and returns its handle. A thread calls it: it may block.
         send: sends a message to the session's process.
         ray: the part of Ray that knows nodes and ends actors.
         read_clock: see `Lease`.
@@ -135,6 +140,8 @@ class ActorLink:
                 await self._exchange()
         except Exception as error:  # noqa: BLE001  the runs continue in another process
             lost = error if isinstance(error, _Lost) else _Lost(_describe(error))
+        if not lost.is_gone:
+            self._ray.note_silence(self._number)
         self._send(ActorLost(self._number, str(lost)))
         self.kill()
         if not lost.is_gone:
@@ -162,11 +169,13 @@ class ActorLink:
 
     async def _start(self, request: HelloRequest) -> None:
         try:
-            self._handle = self._create()
             encoded = msgspec.msgpack.encode(request)
             async with asyncio.timeout(_START_SECONDS):
+                # If this is cancelled, nobody has the handle, and Ray ends the actor.
+                self._handle = await asyncio.to_thread(self._create)
                 reply = await self._handle.hello.remote(encoded)
         except TimeoutError:
+            self._ray.note_silence(self._number)
             raise _Lost(f"no node started it in {_START_SECONDS:.0f} s", is_gone=True) from None
         except Exception as error:
             raise _Lost(_describe(error), is_gone=True) from error
@@ -235,7 +244,7 @@ def _describe(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError"))]
     if errors:
-        return f"a node cannot load mudroom: {errors[0]}"
+        return f"{UNLOADABLE}: {errors[0]}"
     known = [line for line in lines if "died" in line or "dead" in line]
     text = (known or lines or [type(error).__name__])[-1]
     return text.split(" Worker exit detail:")[0].split(" Some common causes")[0]

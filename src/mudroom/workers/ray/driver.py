@@ -16,6 +16,7 @@ import socket
 import sys
 import tempfile
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from ..process.channel import Channel
 from .actor import WorkerActor
 from .actor_link import ActorHandle, ActorLink
 from .driver_messages import (
+    ActorLost,
     AskLease,
     CloseActor,
     DriverConfig,
@@ -33,7 +35,9 @@ from .driver_messages import (
     OpenActor,
     ToActor,
     ToDriver,
+    ToTransport,
 )
+from .placement import Node, Placement
 
 _STORE_BYTES = 80_000_000
 """Size of the object store of a cluster on this machine; Ray wants at least 75 MB. Not used."""
@@ -83,6 +87,7 @@ class _Driver:
         self._ray: Any = import_module("ray")
         self._links: dict[int, ActorLink] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._placement = Placement()
 
     async def serve(self) -> None:
         """Handle messages until the session's process closes the channel."""
@@ -98,21 +103,31 @@ class _Driver:
             elif isinstance(message, CloseActor) and message.number in self._links:
                 self._tasks[message.number].cancel()
                 self._links[message.number].kill()
+                self._placement.remove(message.number)
 
     def _open(self, message: OpenActor) -> None:
         link = ActorLink(
             message.number,
-            self._create_actor,
-            self._channel.send,
+            partial(self._create_actor, message.number, message.machine),
+            self._send,
             self,
             self._config.lease_seconds,
         )
         self._links[message.number] = link
         self._tasks[message.number] = asyncio.create_task(link.run(message.hello))
 
+    def _send(self, message: ToTransport) -> None:
+        if isinstance(message, ActorLost):
+            self._placement.remove(message.number)
+        self._channel.send(message)
+
     def kill(self, handle: ActorHandle) -> None:
         """End the process of an actor."""
         self._ray.kill(handle)
+
+    def note_silence(self, number: int) -> None:
+        """Note that an actor does not answer; its node may be lost."""
+        self._placement.note_silence(number)
 
     def is_gone(self, error: Exception, node: str) -> bool:
         """Return whether an error proves that the process of an actor has ended.
@@ -124,12 +139,28 @@ class _Driver:
             return False
         return any(each["NodeID"] == node and each["Alive"] for each in self._ray.nodes())
 
-    def _create_actor(self) -> ActorHandle:
+    def _create_actor(self, number: int, machine: str) -> ActorHandle:
+        nodes = [each for each in self._list_nodes() if machine in ("", each.machine)]
+        if not nodes:
+            name = f" with the host name {machine}" if machine else ""
+            raise LookupError(f"the cluster has no node{name}")
+        node = self._placement.choose(number, nodes)
+        strategies = import_module("ray.util.scheduling_strategies")
+        # With soft=True Ray chooses a node at random, because an actor reserves no processors.
+        strategy = strategies.NodeAffinitySchedulingStrategy(node, soft=False)
         # Ray must repeat nothing: the journal decides what happens to a run.
         options = self._ray.remote(WorkerActor).options(
-            num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+            num_cpus=0, max_restarts=0, max_task_retries=0, scheduling_strategy=strategy
         )
         return options.remote(self._config.program, self._config.lease_seconds)
+
+    def _list_nodes(self) -> list[Node]:
+        """Return the nodes that Ray knows and has not declared dead."""
+        return [
+            Node(each["NodeID"], each["NodeManagerHostname"], each["Resources"].get("CPU", 0.0))
+            for each in self._ray.nodes()
+            if each["Alive"]
+        ]
 
 
 def _connect(config: DriverConfig) -> DriverFailed | None:
@@ -158,7 +189,9 @@ def _connect(config: DriverConfig) -> DriverFailed | None:
                 **options,
             )
     except ray.exceptions.AuthenticationError as error:
-        return DriverFailed(f"Ray refuses the connection: {_first_line(error)}", _TOKEN_REMEDY)
+        # What follows are remedies of Ray, such as a new token.
+        reason = _first_line(error).partition(". ")[0]
+        return DriverFailed(f"Ray refuses the connection: {reason}", _TOKEN_REMEDY)
     except Exception as error:  # noqa: BLE001  Ray raises many errors here, RuntimeError among them
         if config.address:
             text = f"cannot use the Ray cluster {config.address}: {_first_line(error)}"

@@ -59,10 +59,11 @@ class DriverConfig(Struct, frozen=True, kw_only=True, tag=True):
 
 
 class OpenActor(Struct, frozen=True, tag=True):
-    """Create an actor."""
+    """Create an actor. `machine`: the only one on which it may start; "" for any."""
 
     number: int
     hello: HelloRequest
+    machine: str = ""
 
 
 class ToActor(Struct, frozen=True, tag=True):

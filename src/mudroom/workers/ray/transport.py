@@ -17,6 +17,7 @@ from ...errors import UsageError
 from ..process.channel import Channel, start_connected
 from ..remote.frames import FrameDecoder, encode_frame
 from ..remote.messages import ToSession, WorkerConfig
+from .actor_link import UNLOADABLE
 from .code_digest import compute_code_digest
 from .driver_messages import (
     ActorLost,
@@ -75,7 +76,7 @@ class RayTransport:
         self._program = program
         self._environ = environ
         self._address = {**os.environ, **environ}.get("RAY_ADDRESS", "")
-        self._requirements = requirements
+        self.requirements = requirements
         self.code = compute_code_digest()
         self.lease_seconds = lease_seconds
         self._scratch: ScratchDir | None = None
@@ -90,7 +91,7 @@ class RayTransport:
     def connect(self) -> RayConnection:
         """Return a connection to a new worker process."""
         self._count += 1
-        return RayConnection(self, self._count, self._requirements)
+        return RayConnection(self, self._count)
 
     async def start(self) -> int:
         """Start the driver process and return the number of processors of the cluster.
@@ -141,7 +142,7 @@ class RayTransport:
         """Have the driver create the actor of a connection. Raises UsageError."""
         await self.start()
         self._connections[connection.number] = connection
-        self.send(OpenActor(connection.number, hello))
+        self.send(OpenActor(connection.number, hello, connection.machine))
 
     def send(self, message: ToDriver) -> None:
         """Send a message to the driver process."""
@@ -209,20 +210,23 @@ class RayConnection:
     """The port WorkerConnection for an actor of Ray.
 
     Arguments:
-        number: of the actor. requirements: see RayTransport.
+        number: of the actor.
+
+    Attributes:
+        machine: see `place_on`.
     """
 
-    def __init__(
-        self, transport: RayTransport, number: int, requirements: NodeRequirements
-    ) -> None:
+    can_be_placed = True
+
+    def __init__(self, transport: RayTransport, number: int) -> None:
         self.number = number
         self.pid: int | None = None
         self.host = ""
         self.node = ""
         self.loss = ""
+        self.machine = ""
         self.sees_folder = True
         self._transport = transport
-        self._requirements = requirements
         self._decoder = FrameDecoder[ToSession](ToSession)
         self._messages: list[ToSession] = []
         self._outgoing = bytearray()
@@ -231,6 +235,10 @@ class RayConnection:
         self._stopped = asyncio.Event()
         self._hello: asyncio.Future[Hello] | None = None
         self._lease: asyncio.Future[float] | None = None
+
+    def place_on(self, machine: str) -> None:
+        """Have the actor start on this machine, or fail to start."""
+        self.machine = machine
 
     async def open(self, config: WorkerConfig) -> None:
         """Start the actor and send it its config. Raises UsageError if its node is not fit.
@@ -243,7 +251,7 @@ class RayConnection:
             self.pid = hello.pid
             self.host = hello.host
             self.node = hello.node
-            files_travel = self._requirements.files_travel
+            files_travel = self._transport.requirements.files_travel
             check_node(hello, self._transport.code, files_travel=files_travel)
         except BaseException as error:
             self._hello.cancel()
@@ -255,9 +263,9 @@ class RayConnection:
         self.send(replace(config, has_own_files=not self.sees_folder))
 
     async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
-        nonces = await asyncio.to_thread(write_nonces, self._requirements.folders)
+        requirements = self._transport.requirements
+        nonces = await asyncio.to_thread(write_nonces, requirements.folders)
         try:
-            requirements = self._requirements
             request = HelloRequest(nonces, requirements.import_path, requirements.tools)
             await self._transport.open_actor(self, request)
             return await answer
@@ -336,7 +344,9 @@ class RayConnection:
         self._has_ended = True
         self._arrival.set()
         if self._hello and not self._hello.done():
-            remedy = "All nodes need the same version of mudroom, and its extra `ray`."
+            remedy = "Look for the cause with `ray status`, then start the session again."
+            if UNLOADABLE in self.loss:
+                remedy = "All nodes need the same version of mudroom, and its extra `ray`."
             self._hello.set_exception(
                 UsageError(f"no worker process: {self.loss}", where="worker", remedy=remedy)
             )

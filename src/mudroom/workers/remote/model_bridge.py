@@ -23,6 +23,8 @@ ModelMessage = ModelStart | ModelAppend | ModelRequest | ModelCancel | ModelForg
 class ModelBridge:
     """Conversations with models, held for one worker process.
 
+    A model that refuses a conversation or a message answers the next request with its error.
+
     Arguments:
         get_model: returns the Model of a model string.
         send: sends an item of an answer to the worker process.
@@ -33,7 +35,7 @@ class ModelBridge:
     ) -> None:
         self._get_model = get_model
         self._send = send
-        self._conversations: dict[int, ModelConversation] = {}
+        self._conversations: dict[int, ModelConversation | ErrorInfo] = {}
         self._requests: dict[int, asyncio.Task[None]] = {}
 
     def handle(self, message: ModelMessage) -> None:
@@ -41,7 +43,7 @@ class ModelBridge:
         if isinstance(message, ModelStart):
             self._conversations[message.conversation] = self._start(message)
         elif isinstance(message, ModelAppend):
-            self._conversations[message.conversation].append(message.message)
+            self._append(message)
         elif isinstance(message, ModelRequest):
             task = asyncio.create_task(self._answer(message))
             self._requests[message.id] = task
@@ -58,7 +60,15 @@ class ModelBridge:
             task.cancel()
         self._conversations.clear()
 
-    def _start(self, message: ModelStart) -> ModelConversation:
+    def _append(self, message: ModelAppend) -> None:
+        conversation = self._conversations[message.conversation]
+        if not isinstance(conversation, ErrorInfo):
+            try:
+                conversation.append(message.message)
+            except Exception as error:  # noqa: BLE001  the run in the worker process must end
+                self._conversations[message.conversation] = ErrorInfo.of(error)
+
+    def _start(self, message: ModelStart) -> ModelConversation | ErrorInfo:
         config = RequestConfig(
             system=message.system,
             tools=tuple(_offer_tool(spec) for spec in message.tools),
@@ -67,10 +77,16 @@ class ModelBridge:
             max_tokens=message.max_tokens,
             server_tools=message.server_tools,
         )
-        return self._get_model(message.model).start_conversation(config)
+        try:
+            return self._get_model(message.model).start_conversation(config)
+        except Exception as error:  # noqa: BLE001  the run in the worker process must end
+            return ErrorInfo.of(error)
 
     async def _answer(self, request: ModelRequest) -> None:
         conversation = self._conversations[request.conversation]
+        if isinstance(conversation, ErrorInfo):
+            self._send(ModelItem(request.id, conversation))
+            return
         try:
             async for item in conversation.request_answer(
                 tools=request.tools, max_tokens=request.max_tokens

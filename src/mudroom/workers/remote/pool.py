@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from .worker_handle import WorkerHandle
+
+log = logging.getLogger("mudroom")
 
 
 class WorkerPool:
@@ -21,6 +24,7 @@ class WorkerPool:
         self._make = make
         self._count = 0
         self._endings: set[asyncio.Task[None]] = set()
+        self._starts: dict[str, asyncio.Task[None]] = {}
         self.processes = [self._add() for _ in range(size)]
 
     @property
@@ -35,7 +39,7 @@ class WorkerPool:
             needs_folder: true if the process must see the folder of the session.
             machine: name of the machine whose processes come first; "" if it does not matter.
         """
-        if machine:
+        if machine and not self._has_process_on(machine):
             await self._start_on(machine)
         ready = self._list_ready()
         if needs_folder:
@@ -43,14 +47,40 @@ class WorkerPool:
         on_machine = [process for process in ready if machine and process.host == machine]
         return min(on_machine or ready, key=lambda process: process.load, default=None)
 
+    def _has_process_on(self, machine: str) -> bool:
+        return any(process.host == machine for process in self._list_ready())
+
     async def _start_on(self, machine: str) -> None:
+        """Start a process on a machine, if that is possible. Runs that wait share the start."""
+        if not self._list_ready()[0].can_be_placed:
+            await self._start_until_one_is_on(machine)
+            return
+        if machine not in self._starts:
+            start = asyncio.create_task(self._start_there(machine))
+            self._starts[machine] = start
+            start.add_done_callback(lambda _: self._starts.pop(machine))
+        await asyncio.shield(self._starts[machine])
+
+    async def _start_there(self, machine: str) -> None:
+        # The new process takes the place of one that has not started, or is one more.
+        unused = [each for each in self._list_ready() if each.is_unused][:1]
+        self.processes = [each for each in self.processes if each not in unused]
+        process = self._add()
+        process.place_on(machine)
+        try:
+            await process.open()
+        except Exception as error:  # noqa: BLE001  the runs that wait for it say what they lack
+            log.warning("no worker process can start on %s: %s", machine, error)
+            self.processes += unused
+        else:
+            self.processes.append(process)
+
+    async def _start_until_one_is_on(self, machine: str) -> None:
         """Start processes until one is on a machine, or all have started.
 
         The machine of a process may not be known before its start.
         """
         ready = self._list_ready()
-        if any(process.host == machine for process in ready):
-            return
         starts = {asyncio.create_task(_start(process)) for process in ready if not process.host}
         try:
             while starts and all(process.host != machine for process in ready):
@@ -98,6 +128,9 @@ class WorkerPool:
 
     async def close(self) -> None:
         """End all processes, which have no runs."""
+        for start in self._starts.values():
+            start.cancel()
+        await asyncio.gather(*self._starts.values(), return_exceptions=True)
         await asyncio.gather(*(process.close() for process in self.processes))
         await asyncio.gather(*self._endings)
 

@@ -116,6 +116,20 @@ class WorkerHandle:
         """Whether the process sees the folder of the session; None before its start."""
         return None if self._bridge is None else self._connection.sees_folder
 
+    @property
+    def is_unused(self) -> bool:
+        """True if the process has not started, and no run waits for its start."""
+        return self._bridge is None and not self._runs and not self._starting.locked()
+
+    @property
+    def can_be_placed(self) -> bool:
+        """True if the machine of the process can be chosen."""
+        return self._connection.can_be_placed
+
+    def place_on(self, machine: str) -> None:
+        """Have the process start on this machine, or fail to start."""
+        self._connection.place_on(machine)
+
     def list_runs(self) -> tuple[tuple[str, ...], int]:
         """Return the ids of the runs that work, with those below them, and how many wait."""
         live = [run_id for assigned in self._runs.values() for run_id in assigned.live]
@@ -231,16 +245,19 @@ class WorkerHandle:
 
     async def _serve(self, bridge: ModelBridge) -> None:
         handlers = self._make_handlers(bridge)
-        while messages := await self._connection.receive_all():
-            appends: list[AppendEvents] = []
-            for message in messages:
-                if isinstance(message, AppendEvents):
-                    appends.append(message)
-                else:
-                    handlers[type(message)](message)
-            if appends:
-                self._start_task(self._append(appends), self._appends)
-            del messages, appends  # they may be large, and the next ones may come late
+        try:
+            while messages := await self._connection.receive_all():
+                appends: list[AppendEvents] = []
+                for message in messages:
+                    if isinstance(message, AppendEvents):
+                        appends.append(message)
+                    else:
+                        handlers[type(message)](message)
+                if appends:
+                    self._start_task(self._append(appends), self._appends)
+                del messages, appends  # they may be large, and the next ones may come late
+        except msgspec.DecodeError as error:
+            self._failure = f"it sent bytes that are not a message: {error}"
         self.is_lost = True
         self._limited.close()
         bridge.close()
