@@ -43,6 +43,7 @@ def test_all_numbers_are_visible_at_each_width(
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.delenv("CI", raising=False)
     screen = BatchScreen(quiet=False, plain=False)
     screen.show(STATUS)
     rows = terminal.getvalue().splitlines()

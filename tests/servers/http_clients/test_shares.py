@@ -215,7 +215,7 @@ async def test_a_response_that_is_asked_for_again_is_not_refused(make_site: Make
         body |= {"previous_response_id": first["id"], "input": "Go on."}
         waiting = [
             asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))
-            for _ in range(2)
+            for _ in range(8)
         ]
         await wait_until(lambda: len(site.model.requests) == 2)
         again = asyncio.create_task(client.send("POST", "/v1/responses", body, key="k"))

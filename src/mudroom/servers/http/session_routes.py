@@ -252,9 +252,15 @@ class SessionRoutes:
     async def _check_amounts_unless_known(
         self, token: Token, record: SessionRecord, key: str
     ) -> None:
-        """Raise RequestError if the owner may not start a prompt now; not for a repeated one."""
-        if not key or not await self._parts.inputs.has(record.id, key):
+        """Raise RequestError if the owner may not start a prompt now; not for a repeated one.
+
+        The same request may be stored meanwhile, and be the one that leaves no room.
+        """
+        try:
             await self.check_amounts(token)
+        except RequestError:
+            if not key or not await self._parts.inputs.has(record.id, key):
+                raise
 
     def make_choices(self, token: Token, body: NewSession) -> SessionChoices:
         """Return the choices of a client, its agent unchecked. Raises RequestError."""
