@@ -47,6 +47,21 @@ async def test_requests_run_side_by_side_where_all_fit() -> None:
     assert all(permit.cut_by is None for permit in permits)
 
 
+async def test_a_permit_that_comes_as_its_request_is_cancelled_counts_no_turn() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    first, second = root.allocate(Budget()), root.allocate(Budget())
+    permit = await admit(gate, first)
+    waiting = asyncio.create_task(admit(gate, second))
+    await settle()
+    first.charge(Usage(100, 300))
+    permit.end()
+    waiting.cancel()
+    await settle()
+    assert waiting.cancelled()
+    assert (second.turns, root.requests) == (0, [])
+
+
 async def test_a_request_waits_until_the_others_leave_enough() -> None:
     gate = RequestGate()
     root = Meter(Budget(total_tokens=1_000))

@@ -87,6 +87,7 @@ class RequestGate:
             permit = request.decision.result()
             if isinstance(permit, Permit):
                 permit.end()
+                request.take_back_turn()
 
 
 class _WaitingRequest:
@@ -156,6 +157,11 @@ class _WaitingRequest:
         elif self._plan.is_summary:
             for meter in self._meter.walk_up():
                 meter.count_summary()
+
+    def take_back_turn(self) -> None:
+        """Take back the turn of a permit that came too late."""
+        if self._counts_turn:
+            self._meter.add_turns(-1)
 
     def _is_refused(self, meter: Meter, limit: Limit, left: float) -> bool:
         """Return whether a limit ends the run, or does not allow its summary."""

@@ -184,12 +184,16 @@ class AssignedRun:
         task = asyncio.create_task(applying)
         self._admissions[request.id] = task
         outcome = await task
-        if request.id in self._admissions:
+        has_ended = request.id not in self._admissions
+        if not has_ended:
             self._admissions[request.id] = outcome
         if isinstance(outcome, LimitState):
             return Admission(refusal=outcome)
         if request.is_own and not request.plan.is_summary:
-            self._turns += 1
+            if has_ended:  # between the permit and this step
+                self.meter.add_turns(-1)
+            else:
+                self._turns += 1
         return Admission(max_tokens=outcome.max_tokens, cut_by=outcome.cut_by)
 
     def end_request(self, number: int) -> None:
