@@ -47,6 +47,7 @@ class ScriptedConnection:
     node = ""
     loss = ""
     sees_folder = True
+    can_be_placed = False
 
     def __init__(self) -> None:
         self.sent: list[msgspec.Struct] = []
@@ -55,6 +56,9 @@ class ScriptedConnection:
     def arrive(self, *messages: ToSession) -> None:
         """Let these messages of the worker process arrive together; none ends the connection."""
         self._arriving.put_nowait(list(messages))
+
+    def place_on(self, machine: str) -> None:
+        """Do nothing: it is started."""
 
     async def open(self, config: WorkerConfig) -> None:
         """Do nothing: it is started."""
