@@ -1,4 +1,4 @@
-"""Time until a snapshot of a folder is ready on another machine, beside `cp -a`.
+"""Time until a snapshot of a repository is ready on another machine, beside `cp -a` of its files.
 
 `python -m benchmarks.snapshots [FILES [ROUNDS]]`. Session and machine are two folders here, and the
 pack is a file, so what a network adds is not in it. Each round makes new ones.
@@ -76,12 +76,20 @@ def _make_files(folder: Path, count: int) -> None:
         path = folder / f"{number % 100}" / f"{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(random.choices(_LETTERS, k=_FILE_BYTES)))
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    for command in (
+        ["init", "-q"],
+        ["add", "--all"],
+        ["-c", "user.name=a", "-c", "user.email=a@localhost", "commit", "-qm", "Add files"],
+        ["repack", "-adq"],  # as in a clone
+    ):
+        subprocess.run(["git", "-c", "gc.auto=0", "-C", str(folder), *command], check=True)
 
 
 def _copy(source: Path, target: Path) -> float:
+    target.mkdir()
+    files = [str(path) for path in source.iterdir() if path.name != ".git"]
     start = time.perf_counter()
-    subprocess.run(["cp", "-a", str(source), str(target)], check=True)
+    subprocess.run(["cp", "-a", *files, str(target)], check=True)
     return time.perf_counter() - start
 
 
