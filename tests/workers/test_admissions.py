@@ -39,3 +39,15 @@ async def test_a_permit_that_comes_as_the_process_is_lost_counts_no_turn(steps: 
     with suppress(asyncio.CancelledError):
         await waiting
     assert (meter.turns, root.requests) == (0, [])
+
+
+async def test_a_request_that_ends_as_it_arrives_holds_no_tokens() -> None:
+    gate = RequestGate()
+    root = Meter(Budget(total_tokens=1_000))
+    meter = root.allocate(Budget())
+    run = AssignedRun(run_started("1.1.1").brief, meter, {}, print)
+    admitting = run.admit(gate, RequestAdmission(1, "1.1.1", PLAN, is_own=True))
+    run.end_request(1)
+    with suppress(asyncio.CancelledError):
+        await admitting
+    assert (meter.turns, root.requests) == (0, [])

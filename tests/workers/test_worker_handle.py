@@ -24,6 +24,7 @@ from mudroom.workers.remote.messages import (
     AppendEvents,
     CallReply,
     SetWatched,
+    ShowEvent,
     ToSession,
     WorkerConfig,
 )
@@ -135,6 +136,31 @@ async def test_events_that_arrive_together_are_stored_together(tmp_path: Path) -
     assert journal.sizes == [3]
     assert [read_position(replies[number]) for number in (1, 2)] == [1, 3]
     assert [event.run for event in stage.events] == ["1.1.1", "1.1.2", "1.1.3"]
+
+
+async def test_a_watcher_that_fails_leaves_no_message_without_a_reply(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+
+    def fail(event: object) -> None:
+        raise ValueError("a watcher failed")
+
+    stage.services.watchers.append(fail)
+    async with open_handle(stage) as (handle, connection):
+        connection.arrive(*(make_message(number, f"1.1.{number}") for number in (1, 2, 3)))
+        await wait_until(lambda: len(connection.list_replies()) == 3)
+        await wait_until(lambda: not handle._appends)
+
+
+async def test_a_message_that_cannot_be_handled_ends_the_process(tmp_path: Path) -> None:
+    stage = WorkerStage(tmp_path)
+
+    def fail(event: object) -> None:
+        raise ValueError("a watcher failed")
+
+    stage.services.watchers.append(fail)
+    async with open_handle(stage) as (handle, connection):
+        connection.arrive(ShowEvent(run_started("1.1.1")))
+        await wait_until(lambda: handle.is_lost)
 
 
 async def test_an_event_that_cannot_be_stored_stops_no_other_run(tmp_path: Path) -> None:

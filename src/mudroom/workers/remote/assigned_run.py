@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -178,11 +178,20 @@ class AssignedRun:
         self._turns += count
         self.meter.add_turns(count)
 
-    async def admit(self, gate: RequestGate, request: RequestAdmission) -> Admission:
-        """Wait until the limits of the run and its ancestors allow a request."""
+    def admit(self, gate: RequestGate, request: RequestAdmission) -> Coroutine[Any, Any, Admission]:
+        """Ask for a permit now, and return the wait for it.
+
+        `end_request` may follow before the wait begins: both messages can arrive together.
+        """
         applying = gate.admit(self.meter, request.plan, is_own=request.is_own)
         task = asyncio.create_task(applying)
         self._admissions[request.id] = task
+        return self._wait_for_permit(request, task)
+
+    async def _wait_for_permit(
+        self, request: RequestAdmission, task: asyncio.Task[Permit | LimitState]
+    ) -> Admission:
+        """Wait until the limits of the run and its ancestors allow a request."""
         outcome = await task
         has_ended = request.id not in self._admissions
         if not has_ended:

@@ -144,7 +144,8 @@ class RemoteWorker:
     def _handle_placed(
         self, handle: RemoteRunHandle, placing: asyncio.Task[Report[Any] | None]
     ) -> None:
-        handle.placing = None
+        if handle.placing is placing:  # else the process was lost meanwhile
+            handle.placing = None
         if placing.cancelled():
             self._end(handle, asyncio.CancelledError())
         elif ended := placing.exception() or placing.result():

@@ -13,6 +13,7 @@ from ..._core.budgets import Grant
 from ..._core.events import AnyEvent, RunStarted
 from ..._core.ports import RateLimiter
 from ..._core.run_ids import find_parent_id, make_sort_key
+from ..._engine.meters.request_plan import Admission
 from ..._engine.session_context import SessionServices
 from ...errors import UsageError
 from .assigned_run import AssignedRun
@@ -200,7 +201,7 @@ class WorkerHandle:
     async def close(self) -> None:
         """End the process; it ends its commands first."""
         await self._connection.close()
-        await asyncio.gather(*self._appends)
+        await asyncio.gather(*self._appends, return_exceptions=True)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -258,13 +259,16 @@ class WorkerHandle:
                 del messages, appends  # they may be large, and the next ones may come late
         except msgspec.DecodeError as error:
             self._failure = f"it sent bytes that are not a message: {error}"
+        except Exception as error:  # noqa: BLE001  its runs would wait without end
+            text = f"{type(error).__name__}: {error}"
+            self._failure = f"a message of it could not be handled: {text}"
         self.is_lost = True
         self._limited.close()
         bridge.close()
         # The runs continue in another process, or end: no call of theirs may have an effect then.
         await self._calls.close_tools()
         # First store all events that the process has sent: a run continues from them.
-        await asyncio.gather(*self._appends)
+        await asyncio.gather(*self._appends, return_exceptions=True)
         await self._connection.wait_until_stopped()
         for run in list(self._runs.values()):
             run.on_end(WorkerLost(self._failure or self._connection.loss))
@@ -273,7 +277,7 @@ class WorkerHandle:
         """Return the function that handles the messages of each class."""
         return {
             CallSession: lambda message: self._start_task(self._reply(message), self._tasks),
-            RequestAdmission: lambda message: self._start_task(self._admit(message), self._tasks),
+            RequestAdmission: self._admit,
             EndAdmission: self._end_request,
             AddChild: self._add_child,
             **dict.fromkeys(get_args(LimiterMessage), self._limited.handle),
@@ -308,10 +312,15 @@ class WorkerHandle:
     async def _reply(self, call: CallSession) -> None:
         self.send(await self._calls.execute(call))
 
-    async def _admit(self, request: RequestAdmission) -> None:
+    def _admit(self, request: RequestAdmission) -> None:
         if run := self._runs.get(request.run_id):
-            admission = await run.admit(self._services.meters.gate, request)
-            self.send(CallReply(request.id, encode(admission)))
+            admitting = run.admit(self._services.meters.gate, request)
+            self._start_task(self._reply_admission(request.id, admitting), self._tasks)
+
+    async def _reply_admission(
+        self, number: int, admitting: Coroutine[Any, Any, Admission]
+    ) -> None:
+        self.send(CallReply(number, encode(await admitting)))
 
     async def _append(self, messages: Sequence[AppendEvents]) -> None:
         """Store the events of several messages together, and reply to each message."""
@@ -330,6 +339,10 @@ class WorkerHandle:
         for message in messages:
             position += len(message.events)
             self._note_stored(message, position)
+        # A watcher may raise: all messages have their reply then.
+        for message in messages:
+            for event in message.events[message.shown :]:
+                self._show(event)
 
     def _add_brief(self, message: AppendEvents) -> AppendEvents:
         """Return the message with the brief that was sent, if its first event starts that run."""
@@ -340,15 +353,13 @@ class WorkerHandle:
         return replace(message, events=(started, *message.events[1:]))
 
     def _note_stored(self, message: AppendEvents, position: int) -> None:
-        """Keep and show events that are stored, and reply to their message."""
+        """Keep events that are stored, and reply to their message."""
         events = message.events
         if events and (run := self.find(events[0].run)):
             run.add(events)
         for event in events:
             self._services.teams.observe(event)
         self.send(CallReply(message.id, encode(position)))
-        for event in events[message.shown :]:
-            self._show(event)
 
     def _show(self, event: AnyEvent) -> None:
         for watch in self._services.watchers:
