@@ -11,7 +11,7 @@ from msgspec import Struct
 from .lease import read_clock
 
 _AVOIDED_SECONDS = 60.0
-"""Seconds for which a silent node gets no actor. Ray may need so long to notice its loss."""
+"""Seconds for which a silent node comes after others. Ray may need so long to notice its loss."""
 
 
 class Node(Struct, frozen=True):

@@ -240,8 +240,8 @@ SENT_BRIEF = Brief(
 class AppendEvents(Struct, frozen=True, tag=True):
     """Store events, then show them to the watchers of the session.
 
-    The reply is a `CallReply` with the position of the last one. The start of the run has
-    SENT_BRIEF.
+    The reply is a `CallReply` with the position of the last one. A RunStarted of a run that
+    the session sent may have SENT_BRIEF; it is the first event of its message.
 
     Arguments:
         shown: how many of the first were shown before, by `ShowEvent`.
