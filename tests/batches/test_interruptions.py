@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.signals import send_signal
 from tests.waiting import wait_until
 
 from mudroom import Reason
@@ -154,7 +155,7 @@ async def test_ctrl_c_once_lets_the_running_lines_end_and_the_next_process_conti
         batch = BatchProcess(tmp_path, server, 40)
         process = await batch.start()
         await wait_until(lambda: server.in_flight == PARALLEL)
-        process.send_signal(signal.SIGINT)
+        send_signal(process, signal.SIGINT)
         assert process.stderr
         while b"no further lines start" not in await process.stderr.readline():
             pass
@@ -181,11 +182,11 @@ async def test_ctrl_c_twice_stops_the_running_lines_which_run_again_later(tmp_pa
         batch = BatchProcess(tmp_path, server, 20)
         process = await batch.start()
         await wait_until(lambda: server.in_flight == min(20, PARALLEL))
-        process.send_signal(signal.SIGINT)
+        send_signal(process, signal.SIGINT)
         assert process.stderr
         while b"no further lines start" not in await process.stderr.readline():
             pass
-        process.send_signal(signal.SIGINT)
+        send_signal(process, signal.SIGINT)
         await process.communicate()
         assert process.returncode == 130
         assert batch.read() == []

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import pytest
+from tests.signals import send_signal
 
 from .tmux_control import TmuxControl
 
@@ -156,8 +157,7 @@ class Mudroom:
         await when.wait()
         for n, number in enumerate(by):
             await asyncio.sleep(pause if n else 0.1)
-            if process.returncode is None:
-                process.send_signal(number)
+            send_signal(process, number)
         out, err = await ending
         return _to_result(process, out, err)
 
