@@ -1,6 +1,6 @@
 """Builder of a session's services: chooses the adapters that the options ask for.
 
-`model_registry.py` chooses model adapters, `worker_services.py` those of a worker process, and
+`model_registry.py` chooses model adapters, `worker_setup` those of a worker process, and
 `replay/` those of a replay.
 """
 
@@ -369,7 +369,7 @@ class _Builder:
         kind, count = parse_worker(options.worker)
         if kind == "local":
             return LocalWorker(services, options.max_children)
-        from .worker_services import make_process_worker, make_worker_config
+        from .worker_setup.session_side import make_process_worker, make_worker_config
 
         config = make_worker_config(
             options,
@@ -381,7 +381,7 @@ class _Builder:
             board_offer=self._board_offer,
         )
         if kind == "ray":
-            from .cluster_services import open_ray_worker
+            from .worker_setup.cluster import open_ray_worker
 
             return await open_ray_worker(services, config, self._models, count, self._environ)
         return make_process_worker(services, config, self._models, count)

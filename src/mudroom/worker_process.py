@@ -18,10 +18,10 @@ import msgspec
 from ._platform.event_loop import run_event_loop
 from ._platform.garbage_collector import collect_garbage_less_often
 from ._platform.open_files import raise_open_file_limit
-from .cluster_services import adapt_to_node
 from .errors import MudroomError
 from .projections.past_events import PastEvents
-from .worker_services import build_worker_services
+from .worker_setup.cluster import adapt_to_node
+from .worker_setup.process_services import build_worker_services
 from .workers.process.channel import Channel
 from .workers.remote.connection import MessageChannel
 from .workers.remote.messages import StartFailed, ToWorker, WorkerConfig

@@ -18,8 +18,8 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Session, UsageError
-from mudroom.cluster_services import may_be_secret
 from mudroom.testing.clock import run_virtual
+from mudroom.worker_setup.cluster import may_be_secret
 from mudroom.workers.ray.actor import MAX_DATA, list_unloaded
 from mudroom.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
 from mudroom.workers.ray.code_digest import compute_code_digest

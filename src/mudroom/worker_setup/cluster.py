@@ -10,19 +10,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ._engine.session_context import SessionServices
-from ._platform.private_files import make_private_folder
-from .config import find_home
-from .environments import EnvironmentFactory, SessionEnvironments
-from .errors import UsageError
-from .model_registry import ModelRegistry
-from .models.sent_variables import list_address_variables, list_header_variables
-from .options import MAX_PROCESSES
-from .output_filters.redaction import is_secret_name
-from .permissions.policy import RulePolicy
-from .workers.remote.messages import WorkerConfig
-from .workers.remote.remote_services import SessionLink
-from .workers.remote.worker import RemoteWorker
+from .._engine.session_context import SessionServices
+from .._platform.private_files import make_private_folder
+from ..config import find_home
+from ..environments import EnvironmentFactory, SessionEnvironments
+from ..errors import UsageError
+from ..model_registry import ModelRegistry
+from ..models.sent_variables import list_address_variables, list_header_variables
+from ..options import MAX_PROCESSES
+from ..output_filters.redaction import is_secret_name
+from ..permissions.policy import RulePolicy
+from ..workers.remote.messages import WorkerConfig
+from ..workers.remote.remote_services import SessionLink
+from ..workers.remote.worker import RemoteWorker
 
 PROGRAM = "mudroom.worker_process:serve"
 
@@ -40,7 +40,7 @@ def make_hidden_check(services: SessionServices) -> Callable[[str], bool] | None
 
 def can_send_files() -> bool:
     """Return whether files can be sent to machines that do not see the folder: git is needed."""
-    from .workspaces.isolated.git import explain_unusable_git
+    from ..workspaces.isolated.git import explain_unusable_git
 
     return not explain_unusable_git()
 
@@ -61,8 +61,8 @@ async def open_ray_worker(
 
     Raises UsageError.
     """
-    from .workers.ray.node_check import NodeRequirements
-    from .workers.ray.transport import RayTransport
+    from ..workers.ray.node_check import NodeRequirements
+    from ..workers.ray.transport import RayTransport
 
     requirements = NodeRequirements(
         (config.folder, config.home),
@@ -112,7 +112,7 @@ def adapt_to_node(config: WorkerConfig) -> WorkerConfig:
 
     Raises UsageError if the folder cannot be made.
     """
-    from .environments.node import find_node_folder
+    from ..environments.node import find_node_folder
 
     home = find_home(os.environ)
     folder = find_node_folder(home, platform.node(), config.session)
@@ -138,9 +138,9 @@ def open_node_environments(
     config: WorkerConfig, factory: EnvironmentFactory, link: SessionLink
 ) -> SessionEnvironments:
     """Return the environments of a worker process that does not see the folder of the session."""
-    from .environments.node import NodeEnvironments
-    from .workers.remote.tree_transfer import TreeLink
-    from .workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
+    from ..environments.node import NodeEnvironments
+    from ..workers.remote.tree_transfer import TreeLink
+    from ..workspaces.isolated.node_workspaces import NodeWorkspaces, remove_old_sessions
 
     remove_old_sessions(os.path.dirname(config.node_folder), config.session)
     workspaces = NodeWorkspaces(

@@ -1,0 +1,1 @@
+"""Worker processes: the worker that a session uses, and the services inside a worker process."""
