@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .scope import ToolConfig as ToolConfig
     from .session import Session
     from .tools.function import tool
+    from .worker_setup.shared import Workers
 
 _NAMES_BY_MODULE = {
     "_core.agents": "Agent Mode Output WorkspaceKind",
@@ -88,6 +89,7 @@ _NAMES_BY_MODULE = {
         "SubagentTerminateMode ToolConfig"
     ),
     "session": "Session",
+    "worker_setup.shared": "Workers",
     "tools.function": "tool",
 }
 _MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
@@ -96,6 +98,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Session",
     "SessionOptions",
     "RunStream",
+    "Workers",
     "Agent",
     "Mode",
     "Permissions",

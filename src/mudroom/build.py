@@ -46,7 +46,7 @@ from .open_adapters import (
     open_tracing,
     open_versions,
 )
-from .options import SessionOptions, parse_worker
+from .options import SessionOptions, choose_worker
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
@@ -208,7 +208,7 @@ class _Builder:
 
     async def _open_needed_board(self) -> None:
         # The claims of worker processes need the lock of the session from the start.
-        has_workers = parse_worker(self._options.worker).kind != "local"
+        has_workers = choose_worker(self._options).kind != "local"
         if self._board and (self._options.board or has_workers):
             await self._board.open()
 
@@ -366,7 +366,7 @@ class _Builder:
         self, services: SessionServices, catalog: AgentCatalog, limits: ListingLimits
     ) -> LocalWorker | RemoteWorker:
         options = self._options
-        kind, count = parse_worker(options.worker)
+        kind, count = choose_worker(options)
         if kind == "local":
             return LocalWorker(services, options.max_children)
         from .worker_setup.session_side import make_process_worker, make_worker_config
@@ -380,6 +380,10 @@ class _Builder:
             models=self._models,
             board_offer=self._board_offer,
         )
+        if options.workers is not None:
+            from .worker_setup.shared import open_shared_worker
+
+            return await open_shared_worker(options.workers, services, config, self._models)
         if kind == "ray":
             from .worker_setup.cluster import open_ray_worker
 

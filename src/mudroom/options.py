@@ -24,6 +24,7 @@ from ._core.ports import (
     Sandbox,
     SessionStore,
     ToolSource,
+    WorkerProcesses,
     Workspace,
 )
 from ._core.tools import Tool
@@ -129,6 +130,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             return what a hook program reads and writes.
         hook_programs: programs and addresses of settings files to call. Nothing is read from files
             here, and no trust is asked for.
+        workers: worker processes that this session shares with others, in place of `worker`.
         tool_sources: sources of further tools, opened and closed with the session.
         mcp_servers: MCP servers whose tools the runs may use. A server starts when a run first
             needs it, outside the sandbox.
@@ -171,6 +173,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     approver: Approver | None = None
     hooks: Hooks | Mapping[str, Sequence[HookFunction | HookCallback]] | None = None
     hook_programs: Sequence[HookSpec] = ()
+    workers: WorkerProcesses | None = None
     tool_sources: Sequence[ToolSource] = ()
     mcp_servers: Sequence[ServerSpec] = ()
     plugins: Sequence[Plugin] = ()
@@ -258,6 +261,19 @@ def parse_worker(worker: str) -> WorkerChoice:
             ),
         )
     return WorkerChoice(kind, counts[count])
+
+
+def choose_worker(options: SessionOptions) -> WorkerChoice:
+    """Return where the children of a session run. Raises UsageError for a wrong choice."""
+    if options.workers is None:
+        return parse_worker(options.worker)
+    if options.worker != "local":
+        raise UsageError(
+            "the options worker and workers are two choices for the same thing",
+            where="Session",
+            remedy="Leave one of them out.",
+        )
+    return parse_worker(options.workers.worker)
 
 
 def use_signature(

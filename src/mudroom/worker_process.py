@@ -1,7 +1,7 @@
 """Program of a worker process: `python -m mudroom.worker_process SOCKET`.
 
 It reads its config from the socket, builds services, and executes the runs that the session's
-process sends, until that process closes the socket.
+process sends, until that process closes the socket. Several sessions of that process can share it.
 """
 
 from __future__ import annotations
@@ -23,25 +23,35 @@ from .projections.past_events import PastEvents
 from .worker_setup.cluster import adapt_to_node
 from .worker_setup.process_services import build_worker_services
 from .workers.process.channel import Channel
-from .workers.remote.connection import MessageChannel
+from .workers.remote.connection import MessageChannel, ToProcess
 from .workers.remote.messages import StartFailed, ToWorker, WorkerConfig
 from .workers.remote.remote_services import SessionLink
 from .workers.remote.serve import RunServer
+from .workers.remote.shared_messages import ShareProcess
+from .workers.shared.serve import SharedServer
 
 
-async def serve(channel: MessageChannel[WorkerConfig | ToWorker]) -> None:
-    """Execute runs until the other end of the channel is closed. First comes the config."""
-    config = await channel.receive()
-    if not isinstance(config, WorkerConfig):
-        return
+async def serve(channel: MessageChannel[ToProcess]) -> None:
+    """Execute runs until the other end of the channel is closed.
+
+    First comes the config of a session, or that several sessions share the process.
+    """
+    first = await channel.receive()
+    if isinstance(first, WorkerConfig):
+        await _serve_session(first, channel)
+    elif isinstance(first, ShareProcess):
+        await SharedServer(channel, serve).serve()
+
+
+async def _serve_session(config: WorkerConfig, channel: MessageChannel[ToProcess]) -> None:
     if config.has_own_files:
         config = adapt_to_node(config)
     to_runs = cast("MessageChannel[ToWorker]", channel)
     link = SessionLink(to_runs)
     past_events = PastEvents()
-    services = build_worker_services(config, link, past_events)
-    await RunServer(link, services, past_events, config.max_children).serve(to_runs)
-    services.environments.shared.sandbox.close()
+    built = build_worker_services(config, link, past_events)
+    await RunServer(link, built.services, past_events, config.max_children).serve(to_runs)
+    await built.close()
 
 
 def main() -> None:
@@ -59,8 +69,7 @@ def main() -> None:
 
 
 async def _serve_and_exit(connection: socket.socket) -> None:
-    received = WorkerConfig | ToWorker
-    channel = await Channel[WorkerConfig | ToWorker].open(connection, received)
+    channel = await Channel[ToProcess].open(connection, ToProcess)
     try:
         await serve(channel)
     except MudroomError as error:

@@ -21,6 +21,7 @@ from mudroom._core.events import RunFinished, StoredEvent, ToolCallFinished
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.workers.process.connection import ProcessConnection, ProcessTransport
+from mudroom.workers.remote.connection import FirstMessage
 from mudroom.workers.remote.messages import WorkerConfig
 from mudroom.workers.remote.worker import RemoteWorker
 from mudroom.workers.remote.worker_handle import WorkerHandle
@@ -59,8 +60,9 @@ class FarConnection(ProcessConnection):
     def host(self) -> str:
         return "" if self.pid is None else self._machine
 
-    async def open(self, config: WorkerConfig) -> None:
-        await super().open(replace(config, has_own_files=True))
+    async def open(self, first: FirstMessage) -> None:
+        assert isinstance(first, WorkerConfig)
+        await super().open(replace(first, has_own_files=True))
 
 
 class FarTransport(ProcessTransport):
@@ -132,12 +134,12 @@ class PlacedConnection(FarConnection):
     def place_on(self, machine: str) -> None:
         self._machine = machine
 
-    async def open(self, config: WorkerConfig) -> None:
+    async def open(self, first: FirstMessage) -> None:
         if self._machine in self._transport.gone:
             raise UsageError(f"no node with the name {self._machine}")
         self._command = self._transport._make_command(self._machine)
         self._transport.started.append(self._machine)
-        await super().open(config)
+        await super().open(first)
 
 
 class PlacedTransport(FarTransport):
@@ -164,7 +166,7 @@ class StuckConnection(ProcessConnection):
     def host(self) -> str:
         return ""
 
-    async def open(self, config: WorkerConfig) -> None:
+    async def open(self, first: FirstMessage) -> None:
         await asyncio.Event().wait()
 
 

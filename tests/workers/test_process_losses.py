@@ -20,8 +20,7 @@ from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 from mudroom.workers.process.connection import ProcessConnection, ProcessTransport
 from mudroom.workers.ray.driver_messages import CloseActor
-from mudroom.workers.remote.connection import WorkerConnection
-from mudroom.workers.remote.messages import WorkerConfig
+from mudroom.workers.remote.connection import FirstMessage, WorkerConnection
 from mudroom.workers.remote.worker import MAX_STARTS, RemoteWorker
 
 from ..waiting import wait_until
@@ -38,7 +37,7 @@ class BlockedConnection(ProcessConnection):
         self.is_opening = False
         self.is_closed = False
 
-    async def open(self, config: WorkerConfig) -> None:
+    async def open(self, first: FirstMessage) -> None:
         self.is_opening = True
         await asyncio.get_running_loop().create_future()
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from mudroom import Session, UsageError
 from mudroom.testing.clock import run_virtual
 from mudroom.worker_setup.cluster import may_be_secret
-from mudroom.workers.ray.actor import MAX_DATA, list_unloaded
+from mudroom.workers.ray.actor import MAX_DATA
 from mudroom.workers.ray.actor_link import ActorHandle, ActorLink, RayControl
 from mudroom.workers.ray.code_digest import compute_code_digest
 from mudroom.workers.ray.driver_messages import (
@@ -34,7 +34,7 @@ from mudroom.workers.ray.driver_messages import (
     ToTransport,
 )
 from mudroom.workers.ray.lease import EXIT_CODE, Lease
-from mudroom.workers.ray.node_check import check_node
+from mudroom.workers.ray.node_check import check_node, list_unloaded
 
 from ..waiting import wait_until
 
@@ -177,7 +177,7 @@ def test_a_node_says_which_tools_it_cannot_import(tmp_path: Path) -> None:
     )
     names = ["known", "unknown", "number"]
     tools = [*(f"module_of_the_caller:{name}" for name in names), "no_module_of_the_caller:x"]
-    unloaded = list_unloaded(HelloRequest({}, [str(tmp_path)], tools))
+    unloaded = list_unloaded([str(tmp_path)], tools)
     sys.path.remove(str(tmp_path))
     assert [text.partition(" ")[0] for text in unloaded] == tools[1:]
     assert unloaded[1] == "module_of_the_caller:number (no tool, but int)"

@@ -19,6 +19,7 @@ from mudroom.models._rate_limit import AdaptiveRateLimiter
 from mudroom.testing.event_builders import run_started
 from mudroom.testing.worker_stage import WorkerStage
 from mudroom.workers.remote.assigned_run import AssignedRun
+from mudroom.workers.remote.connection import FirstMessage
 from mudroom.workers.remote.messages import (
     SENT_BRIEF,
     AppendEvents,
@@ -26,7 +27,6 @@ from mudroom.workers.remote.messages import (
     SetWatched,
     ShowEvent,
     ToSession,
-    WorkerConfig,
 )
 from mudroom.workers.remote.own_files import TravellingFiles
 from mudroom.workers.remote.tree_transfer import TreeTransfers
@@ -49,6 +49,8 @@ class ScriptedConnection:
     loss = ""
     sees_folder = True
     can_be_placed = False
+    is_draining = False
+    other_runs = 0
 
     def __init__(self) -> None:
         self.sent: list[msgspec.Struct] = []
@@ -61,7 +63,10 @@ class ScriptedConnection:
     def place_on(self, machine: str) -> None:
         """Do nothing: it is started."""
 
-    async def open(self, config: WorkerConfig) -> None:
+    def drain(self) -> None:
+        """Do nothing: nobody else uses it."""
+
+    async def open(self, first: FirstMessage) -> None:
         """Do nothing: it is started."""
 
     def send(self, message: msgspec.Struct) -> None:

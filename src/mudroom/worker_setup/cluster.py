@@ -7,6 +7,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -20,9 +21,14 @@ from ..models.sent_variables import list_address_variables, list_header_variable
 from ..options import MAX_PROCESSES
 from ..output_filters.redaction import is_secret_name
 from ..permissions.policy import RulePolicy
+from ..workers.remote.connection import WorkerTransport
 from ..workers.remote.messages import WorkerConfig
 from ..workers.remote.remote_services import SessionLink
 from ..workers.remote.worker import RemoteWorker
+
+if TYPE_CHECKING:
+    from ..workers.ray.node_check import NodeRequirements
+    from ..workers.ray.transport import RayTransport
 
 PROGRAM = "mudroom.worker_process:serve"
 
@@ -61,28 +67,59 @@ async def open_ray_worker(
 
     Raises UsageError.
     """
-    from ..workers.ray.node_check import NodeRequirements
+    requirements = make_requirements(config)
+    transport, processors = await connect_to_ray(environ, requirements)
+    return await open_far_worker(services, config, models, transport, actors or processors, environ)
+
+
+async def connect_to_ray(
+    environ: Mapping[str, str], requirements: NodeRequirements
+) -> tuple[RayTransport, int]:
+    """Connect to a Ray cluster, or start one on this machine.
+
+    Return the transport, and the number of worker processes that the cluster has room for: one per
+    processor, at most MAX_PROCESSES. Raises UsageError.
+    """
     from ..workers.ray.transport import RayTransport
 
-    requirements = NodeRequirements(
-        (config.folder, config.home),
-        config.import_path,
-        config.tool_references,
-        files_travel=can_send_files(),
-    )
     transport = RayTransport(PROGRAM, environ, requirements)
-    config = _leave_secrets_out(config, environ)
     try:
         processors = await transport.start()
     except BaseException:
         await transport.close()
         raise
-    count = actors or max(1, min(processors, MAX_PROCESSES))
+    return transport, max(1, min(processors, MAX_PROCESSES))
+
+
+def make_requirements(config: WorkerConfig) -> NodeRequirements:
+    """Return what a node must have for a session."""
+    from ..workers.ray.node_check import NodeRequirements
+
+    return NodeRequirements(
+        (config.folder, config.home),
+        config.import_path,
+        config.tool_references,
+        files_travel=can_send_files(),
+    )
+
+
+async def open_far_worker(
+    services: SessionServices,
+    config: WorkerConfig,
+    models: ModelRegistry,
+    transport: WorkerTransport,
+    processes: int,
+    environ: Mapping[str, str],
+) -> RemoteWorker:
+    """Open worker processes that may be on other machines, and return the worker that uses them.
+
+    Raises UsageError.
+    """
     worker = RemoteWorker(
         services,
-        config,
+        _leave_secrets_out(config, environ),
         transport,
-        count,
+        processes,
         models.get_rate_limiter,
         make_hidden_check(services),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -48,6 +49,24 @@ from ..workers.remote.session_tools import (
     make_session_tools,
 )
 from .cluster import may_be_secret, open_node_environments
+
+if TYPE_CHECKING:
+    from ..boards.session_board import SessionBoard
+
+
+class WorkerServices(NamedTuple):
+    """Services of the runs of a session in a worker process, and what is closed after them."""
+
+    services: SessionServices
+    models: ModelRegistry
+    board: SessionBoard | None
+
+    async def close(self) -> None:
+        """Close sandbox, models and board. Servers that an agent has were closed by its runs."""
+        self.services.environments.shared.sandbox.close()
+        await self.models.close()
+        if self.board:
+            await self.board.close()
 
 
 def _collect_tools(
@@ -105,7 +124,7 @@ def _open_environments(
     return SessionEnvironments(shared, factory, open_isolated)
 
 
-def _open_board(config: WorkerConfig) -> Board | None:
+def _open_board(config: WorkerConfig) -> SessionBoard | None:
     if not config.board_offer:
         return None
     return open_board(config.home, config.folder, config.session, is_owner=False)
@@ -113,7 +132,7 @@ def _open_board(config: WorkerConfig) -> Board | None:
 
 def build_worker_services(
     config: WorkerConfig, link: SessionLink, past_events: PastEvents
-) -> SessionServices:
+) -> WorkerServices:
     """Build the services of the runs in a worker process.
 
     Arguments:
@@ -122,10 +141,23 @@ def build_worker_services(
     environ = _get_environ(config)
     clock = SystemClock()
     models = _open_models(config, link, environ, clock)
+    board = _open_board(config)
+    services = _make_services(config, link, past_events, environ, clock, models, board)
+    return WorkerServices(services, models, board)
+
+
+def _make_services(
+    config: WorkerConfig,
+    link: SessionLink,
+    past_events: PastEvents,
+    environ: Mapping[str, str],
+    clock: SystemClock,
+    models: ModelRegistry,
+    board: Board | None,
+) -> SessionServices:
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
     permissions = msgspec.json.decode(config.permissions, type=Permissions)
     environments = _open_environments(config, permissions, skills, link)
-    board = _open_board(config)
     journal = RemoteJournal(link)
     return SessionServices(
         session=config.session,

@@ -16,7 +16,7 @@ from .._core.listings import ListingLimits
 from .._engine.session_context import SessionServices
 from ..errors import UsageError
 from ..model_registry import ModelRegistry
-from ..options import SessionOptions, parse_worker
+from ..options import SessionOptions, choose_worker
 from ..tools._sources import load_tools
 from ..workers.process.connection import ProcessTransport
 from ..workers.remote.messages import WorkerConfig
@@ -28,7 +28,7 @@ from ..workers.remote.session_tools import (
 from ..workers.remote.worker import RemoteWorker
 from .cluster import make_hidden_check
 
-_COMMAND = (sys.executable, "-m", "mudroom.worker_process")
+COMMAND = (sys.executable, "-m", "mudroom.worker_process")
 """Command line of a worker process, without the number of its socket."""
 
 
@@ -44,7 +44,7 @@ def make_process_worker(
     return RemoteWorker(
         services,
         config,
-        ProcessTransport(_COMMAND),
+        ProcessTransport(COMMAND),
         processes or os.cpu_count() or 1,
         models.get_rate_limiter,
         make_hidden_check(services),
@@ -115,7 +115,7 @@ def make_worker_config(
 def _refuse_unsendable(options: SessionOptions, services: SessionServices) -> None:
     """Raise UsageError for options that another process cannot use or may not get."""
     _refuse_objects(options)
-    if parse_worker(options.worker).kind == "ray":
+    if choose_worker(options).kind == "ray":
         _refuse_secrets_of_servers(options, services)
 
 

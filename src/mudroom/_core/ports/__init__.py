@@ -25,7 +25,7 @@ from .rate_limiter import RateLimited, RateLimiter, RequestSlot
 from .sandbox import CommandResult, Sandbox
 from .servers import ServerPrompt, ServerResource, ServerStatus, SessionServers
 from .tools import Toolbox, ToolContext, ToolServers, ToolSource
-from .worker import RunHandle, Worker
+from .worker import RunHandle, Worker, WorkerProcesses
 from .workspace import (
     ContentCheck,
     FileChangedError,
@@ -89,6 +89,7 @@ __all__ = [
     "ToolSource",
     "Toolbox",
     "Worker",
+    "WorkerProcesses",
     "Workspace",
     "WorkspaceWrapper",
 ]

@@ -109,6 +109,20 @@ class RunHandle(Protocol):
         ...
 
 
+class WorkerProcesses(Protocol):
+    """Worker processes that several sessions of a program share: `mudroom.Workers`."""
+
+    @property
+    def worker(self) -> str:
+        """Where they are, as the option `worker` of a session has it, such as "process:2"."""
+        ...
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Ids of the processes that have started, each on its machine."""
+        ...
+
+
 class Worker(Protocol):
     """Executor of runs."""
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 import msgspec
 
 from ..._platform.programs import end_program
-from ..remote.messages import ToSession, WorkerConfig
+from ..remote.connection import FirstMessage, FromProcess
 from .channel import Channel, start_connected
 
 _EXIT_SECONDS = 2.0
@@ -47,10 +47,12 @@ class ProcessConnection:
     node = ""
     sees_folder = True
     can_be_placed = False
+    is_draining = False
+    other_runs = 0
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._channel: Channel[ToSession] | None = None
+        self._channel: Channel[FromProcess] | None = None
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -66,17 +68,20 @@ class ProcessConnection:
     def place_on(self, machine: str) -> None:
         """Do nothing: the process starts on this machine."""
 
-    async def open(self, config: WorkerConfig) -> None:
-        """Start the process and send it its config."""
-        self._process, self._channel = await start_connected(*self._command, received=ToSession)
-        self._channel.send(config)
+    def drain(self) -> None:
+        """Do nothing: nobody else uses the process."""
+
+    async def open(self, first: FirstMessage) -> None:
+        """Start the process and send it its first message."""
+        self._process, self._channel = await start_connected(*self._command, received=FromProcess)
+        self._channel.send(first)
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message to the process, if it has started."""
         if self._channel is not None:
             self._channel.send(message)
 
-    async def receive_all(self) -> list[ToSession]:
+    async def receive_all(self) -> list[FromProcess]:
         """Return the messages that have arrived; none when the process has closed its socket."""
         assert self._channel is not None
         return await self._channel.receive_all()

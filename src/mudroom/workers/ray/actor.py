@@ -10,22 +10,21 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from pathlib import Path
 from types import UnionType
 from typing import Any, Generic, TypeAlias
 
 import msgspec
 
-from ..._core.tools import Tool
 from ..._platform.garbage_collector import collect_garbage_less_often
-from ..._platform.imports import extend_import_path, import_object
+from ..._platform.imports import import_object
 from ..._platform.open_files import raise_open_file_limit
+from ..remote.connection import ToProcess
 from ..remote.frames import FrameDecoder, Received, encode_frame
-from ..remote.messages import ToWorker, WorkerConfig
 from .code_digest import compute_code_digest
 from .driver_messages import Hello, HelloRequest
 from .in_order import InOrder
 from .lease import Lease
+from .node_check import list_unloaded, list_unseen
 
 POLL_SECONDS = 1.0
 """Seconds after which a call returns although there is nothing to send."""
@@ -94,7 +93,7 @@ class ActorChannel(Generic[Received]):
         self._lease.check()
 
 
-ToWorkerChannel: TypeAlias = ActorChannel[WorkerConfig | ToWorker]
+ToWorkerChannel: TypeAlias = ActorChannel[ToProcess]
 
 
 class WorkerActor:
@@ -124,8 +123,8 @@ class WorkerActor:
             node=importlib.import_module("ray").get_runtime_context().get_node_id(),
             python=platform.python_version(),
             code=compute_code_digest(),
-            unseen=tuple(path for path, nonce in request.nonces.items() if not _has(path, nonce)),
-            unloaded=list_unloaded(request),
+            unseen=list_unseen(request.nonces),
+            unloaded=list_unloaded(request.import_path, request.tools),
         )
         collect_garbage_less_often()
         raise_open_file_limit()
@@ -133,7 +132,7 @@ class WorkerActor:
         # The lease starts last: an import can take longer than it lasts.
         self._lease = Lease(self._lease_seconds)
         self._lease.watch()
-        self._channel = ToWorkerChannel(WorkerConfig | ToWorker, self._lease)
+        self._channel = ToWorkerChannel(ToProcess, self._lease)
         self._serving = asyncio.create_task(self._serve(program(self._channel)))
         self._lease.add_reply(0)
         return msgspec.msgpack.encode(hello)
@@ -176,26 +175,3 @@ class WorkerActor:
             traceback.print_exc()
             self._failure = f"{type(error).__name__}: {error}"
         self._channel.end_call()
-
-
-def list_unloaded(request: HelloRequest) -> tuple[str, ...]:
-    """Return the tools of a request that cannot be imported here, each with the reason."""
-    extend_import_path(request.import_path)
-    unloaded: list[str] = []
-    for reference in request.tools:
-        try:
-            value = import_object(reference)
-        except Exception as error:  # noqa: BLE001  a module may raise anything
-            unloaded.append(f"{reference} ({type(error).__name__}: {error})")
-        else:
-            if not isinstance(value, Tool):
-                unloaded.append(f"{reference} (no tool, but {type(value).__name__})")
-    return tuple(unloaded)
-
-
-def _has(path: str, nonce: str) -> bool:
-    """Return whether a file has a text."""
-    try:
-        return Path(path).read_text() == nonce
-    except OSError:
-        return False

@@ -1,4 +1,7 @@
-"""Check of a node: its versions, the files that it sees, and the tools that it can import."""
+"""Check of a node: its versions, the files that it sees, and the tools that it can import.
+
+The node lists what it lacks, the session's process decides.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ..._core.tools import Tool
+from ..._platform.imports import extend_import_path, import_object
 from ..._platform.private_files import make_private_folder, write_private_file
 from ...errors import UsageError
 from .driver_messages import Hello
@@ -46,17 +51,29 @@ def check_node(hello: Hello, code: str, *, files_travel: bool = False) -> None:
             where="worker",
             remedy="Install the same version of mudroom and Python on all nodes.",
         )
-    if hello.unseen and not files_travel:
-        folders = ", ".join(os.path.dirname(path) for path in hello.unseen)
+    check_files(hello.host, hello.unseen, hello.unloaded, files_travel=files_travel)
+
+
+def check_files(
+    host: str, unseen: Sequence[str], unloaded: Sequence[str], *, files_travel: bool
+) -> None:
+    """Raise UsageError if a node does not see files of a session, or cannot import its tools.
+
+    Arguments:
+        unseen, unloaded: see Hello.
+        files_travel: see NodeRequirements.
+    """
+    if unseen and not files_travel:
+        folders = ", ".join(os.path.dirname(path) for path in unseen)
         raise UsageError(
-            f"the node {hello.host} does not see {folders} of this machine",
+            f"the node {host} does not see {folders} of this machine",
             where="worker",
             remedy="Mount it at the same path on all nodes, install git here, or use "
             'worker="process".',
         )
-    if hello.unloaded:
+    if unloaded:
         raise UsageError(
-            f"the node {hello.host} cannot import tools: {'; '.join(hello.unloaded)}",
+            f"the node {host} cannot import tools: {'; '.join(unloaded)}",
             where="tools",
             remedy="Install the module on all nodes, or give the tool as an object.",
         )
@@ -92,3 +109,35 @@ def remove_files(paths: Mapping[str, str]) -> None:
     for path in paths:
         with suppress(OSError):
             os.remove(path)
+
+
+def list_unseen(nonces: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the files that are not here or have another text; `nonces`: texts by path."""
+    return tuple(path for path, nonce in nonces.items() if not _has(path, nonce))
+
+
+def list_unloaded(import_path: Sequence[str], tools: Sequence[str]) -> tuple[str, ...]:
+    """Return the tools that cannot be imported here, each with the reason.
+
+    Arguments:
+        import_path, tools: see NodeRequirements.
+    """
+    extend_import_path(import_path)
+    unloaded: list[str] = []
+    for reference in tools:
+        try:
+            value = import_object(reference)
+        except Exception as error:  # noqa: BLE001  a module may raise anything
+            unloaded.append(f"{reference} ({type(error).__name__}: {error})")
+        else:
+            if not isinstance(value, Tool):
+                unloaded.append(f"{reference} (no tool, but {type(value).__name__})")
+    return tuple(unloaded)
+
+
+def _has(path: str, nonce: str) -> bool:
+    """Return whether a file has a text."""
+    try:
+        return Path(path).read_text() == nonce
+    except OSError:
+        return False

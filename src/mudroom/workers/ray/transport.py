@@ -15,8 +15,9 @@ from ..._platform.programs import end_program
 from ..._platform.scratch_dirs import ScratchDir
 from ...errors import UsageError
 from ..process.channel import Channel, start_connected
+from ..remote.connection import FirstMessage, FromProcess
 from ..remote.frames import FrameDecoder, encode_frame
-from ..remote.messages import ToSession, WorkerConfig
+from ..remote.messages import WorkerConfig
 from .actor_link import UNLOADABLE
 from .code_digest import compute_code_digest
 from .driver_messages import (
@@ -217,6 +218,8 @@ class RayConnection:
     """
 
     can_be_placed = True
+    is_draining = False
+    other_runs = 0
 
     def __init__(self, transport: RayTransport, number: int) -> None:
         self.number = number
@@ -227,8 +230,8 @@ class RayConnection:
         self.machine = ""
         self.sees_folder = True
         self._transport = transport
-        self._decoder = FrameDecoder[ToSession](ToSession)
-        self._messages: list[ToSession] = []
+        self._decoder = FrameDecoder[FromProcess](FromProcess)
+        self._messages: list[FromProcess] = []
         self._outgoing = bytearray()
         self._arrival = asyncio.Event()
         self._has_ended = False
@@ -240,8 +243,11 @@ class RayConnection:
         """Have the actor start on this machine, or fail to start."""
         self.machine = machine
 
-    async def open(self, config: WorkerConfig) -> None:
-        """Start the actor and send it its config. Raises UsageError if its node is not fit.
+    def drain(self) -> None:
+        """Do nothing: nobody else uses the actor."""
+
+    async def open(self, first: FirstMessage) -> None:
+        """Start the actor and send it its first message. Raises UsageError if its node is not fit.
 
         If that fails or is cancelled, the actor is ended.
         """
@@ -260,7 +266,9 @@ class RayConnection:
             await self.close()
             raise
         self.sees_folder = not hello.unseen
-        self.send(replace(config, has_own_files=not self.sees_folder))
+        if isinstance(first, WorkerConfig):
+            first = replace(first, has_own_files=not self.sees_folder)
+        self.send(first)
 
     async def _start(self, answer: asyncio.Future[Hello]) -> Hello:
         requirements = self._transport.requirements
@@ -285,7 +293,7 @@ class RayConnection:
             self._transport.send(ToActor(self.number, bytes(self._outgoing)))
         self._outgoing.clear()
 
-    async def receive_all(self) -> list[ToSession]:
+    async def receive_all(self) -> list[FromProcess]:
         """Return the messages that have arrived; none when the actor is lost or closed."""
         while not (self._messages or self._has_ended):
             self._arrival.clear()
@@ -303,7 +311,14 @@ class RayConnection:
         return self._lease.result() if done else None
 
     async def wait_until_stopped(self) -> None:
-        """Wait until the actor has ended, or its lease is over."""
+        """Wait until the actor has ended, or its lease is over.
+
+        If it works, because a message of it could not be used, it is ended.
+        """
+        if not self._has_ended:
+            self._transport.send(CloseActor(self.number))
+            self._transport.forget(self.number)
+            self.end(self.loss)
         await self._stopped.wait()
 
     async def close(self) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from .messages import ToSession, WorkerConfig
+from .messages import ToSession, ToWorker, WorkerConfig
+from .shared_messages import FromShared, ShareProcess, ToShared
 
+FirstMessage: TypeAlias = WorkerConfig | ShareProcess
+ToProcess: TypeAlias = WorkerConfig | ToWorker | ToShared
+"""What a worker process receives."""
+FromProcess: TypeAlias = ToSession | FromShared
+"""What a worker process sends."""
 ReceivedMessage = TypeVar("ReceivedMessage", covariant=True)
 
 
@@ -65,19 +71,36 @@ class WorkerConnection(Protocol):
         """True if the machine of the process can be chosen."""
         ...
 
+    @property
+    def is_draining(self) -> bool:
+        """True if the process, which others use, too, gets no further runs."""
+        ...
+
+    @property
+    def other_runs(self) -> int:
+        """Number of runs of others in the process."""
+        ...
+
     def place_on(self, machine: str) -> None:
         """Have the process start on this machine, or fail to start."""
         ...
 
-    async def open(self, config: WorkerConfig) -> None:
-        """Start the worker process. Raises UsageError if it cannot execute runs."""
+    def drain(self) -> None:
+        """Give the process no further runs, those of others included."""
+        ...
+
+    async def open(self, first: FirstMessage) -> None:
+        """Start the worker process and send it its first message.
+
+        Raises UsageError if it cannot execute runs.
+        """
         ...
 
     def send(self, message: msgspec.Struct) -> None:
         """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
         ...
 
-    async def receive_all(self) -> Sequence[ToSession]:
+    async def receive_all(self) -> Sequence[FromProcess]:
         """Return the messages that have arrived, at least one; none after the connection's end."""
         ...
 

@@ -45,7 +45,7 @@ class WorkerPool:
         if needs_folder:
             ready = [process for process in ready if process.sees_folder is not False]
         on_machine = [process for process in ready if machine and process.host == machine]
-        return min(on_machine or ready, key=lambda process: process.load, default=None)
+        return min(on_machine or ready, key=lambda process: process.total_load, default=None)
 
     def _has_process_on(self, machine: str) -> bool:
         return any(process.host == machine for process in self._list_ready())
@@ -107,8 +107,7 @@ class WorkerPool:
     def drain(self, numbers: Collection[int]) -> None:
         """Give these processes no further runs, and end each one after its last run."""
         for process in self.processes:
-            if process.number in numbers and not process.is_draining:
-                process.is_draining = True
+            if process.number in numbers and process.drain():
                 task = asyncio.create_task(self._end_when_idle(process))
                 self._endings.add(task)
                 task.add_done_callback(self._endings.discard)

@@ -61,9 +61,6 @@ class WorkerHandle:
         connection: the process, not started.
         get_rate_limiter: returns the rate limiter of a provider, by name.
         files: the files of runs if the process does not see the folder.
-
-    Attributes:
-        is_draining: the process gets no further runs, and ends after those that it has.
     """
 
     def __init__(
@@ -89,13 +86,29 @@ class WorkerHandle:
         self._becomes_idle: asyncio.Future[None] | None = None
         self._memory: asyncio.Future[int] | None = None
         self._failure = ""
-        self.is_draining = False
+        self._is_draining = False
         self.is_lost = False
 
     @property
     def load(self) -> int:
         """Number of runs that the session gave to this process and that have not ended."""
         return len(self._runs)
+
+    @property
+    def total_load(self) -> int:
+        """Number of runs in the process, those of other sessions that share it included."""
+        return len(self._runs) + self._connection.other_runs
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the process gets no further runs, and ends after those that it has."""
+        return self._is_draining or self._connection.is_draining
+
+    def drain(self) -> bool:
+        """Give the process no further runs. Return False if the session has done so before."""
+        was_draining, self._is_draining = self._is_draining, True
+        self._connection.drain()
+        return not was_draining
 
     @property
     def pid(self) -> int | None:

@@ -1,0 +1,234 @@
+"""SharedConnection: a session's part of a worker process that other sessions use, too."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from ..._core.json_values import make_binary_decoder
+from ...errors import UsageError
+from ..ray.node_check import NodeRequirements, check_files, remove_files, write_nonces
+from ..remote.connection import FirstMessage
+from ..remote.frames import encode
+from ..remote.messages import RunReply, StartRun, ToSession, WorkerConfig
+from ..remote.shared_messages import (
+    CloseSession,
+    FromShared,
+    OpenSession,
+    SessionMessage,
+    SessionOpened,
+)
+from .processes import SharedProcess, SharedProcesses
+
+_CLOSE_SECONDS = 2.0
+"""Longest wait until a process has closed what it opened for a session."""
+_DECODER = make_binary_decoder(cast("type[ToSession]", ToSession))
+
+
+class SharedTransport:
+    """The port WorkerTransport for one of several sessions that share worker processes.
+
+    Arguments:
+        processes: the worker processes; they go on after `close`.
+        requirements: what the machine of each process must have for this session.
+    """
+
+    def __init__(self, processes: SharedProcesses, requirements: NodeRequirements) -> None:
+        self.kind = processes.transport.kind
+        self._processes = processes
+        self._requirements = requirements
+        self._used: set[SharedProcess] = set()
+
+    def connect(self) -> SharedConnection:
+        """Return a connection to a process that this session does not use yet, if there is one."""
+        return SharedConnection(self._processes, self._requirements, self._used)
+
+    async def close(self) -> None:
+        """Do nothing: the processes are those of other sessions, too."""
+
+
+class SharedConnection:
+    """The port WorkerConnection for a session's part of a shared process.
+
+    Arguments:
+        used: processes that the session uses.
+    """
+
+    def __init__(
+        self,
+        processes: SharedProcesses,
+        requirements: NodeRequirements,
+        used: set[SharedProcess],
+    ) -> None:
+        self.sees_folder = True
+        self._processes = processes
+        self._requirements = requirements
+        self._used = used
+        self._machine = ""
+        self._process: SharedProcess | None = None
+        self._number = 0
+        self._runs = 0
+        self._unread: list[bytes] = []
+        self._arrival = asyncio.Event()
+        self._opened: asyncio.Future[SessionOpened] | None = None
+        self._has_ended = False
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, None before `open`."""
+        return self._process and self._process.connection.pid
+
+    @property
+    def host(self) -> str:
+        """Name of its machine, "" before `open`."""
+        return self._process.connection.host if self._process else ""
+
+    @property
+    def node(self) -> str:
+        """Id of its node in a cluster, "" if there is none."""
+        return self._process.connection.node if self._process else ""
+
+    @property
+    def loss(self) -> str:
+        """Why the process was lost, "" if not known."""
+        return self._process.loss if self._process else ""
+
+    @property
+    def can_be_placed(self) -> bool:
+        """True if the machine of a process can be chosen."""
+        return self._processes.can_be_placed
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the process gets no further runs of any session."""
+        return self._process is not None and self._process.is_draining
+
+    @property
+    def other_runs(self) -> int:
+        """Number of runs of other sessions in the process."""
+        return self._process.runs - self._runs if self._process else 0
+
+    def place_on(self, machine: str) -> None:
+        """Use a process on this machine, or fail to open."""
+        self._machine = machine
+
+    def drain(self) -> None:
+        """Give the process no further runs of any session."""
+        if self._process is not None:
+            self._process.drain()
+
+    async def open(self, first: FirstMessage) -> None:
+        """Begin to use a process. Raises UsageError if it cannot execute runs of the session."""
+        assert isinstance(first, WorkerConfig)
+        self._process = process = await self._processes.choose(self._machine, self._used)
+        self._used.add(process)
+        self._number = process.attach(self)
+        try:
+            opened = await self._begin(process)
+            travel = self._requirements.files_travel
+            check_files(self.host, opened.unseen, opened.unloaded, files_travel=travel)
+        except BaseException:
+            await self.close()
+            raise
+        self.sees_folder = not opened.unseen
+        self.send(replace(first, has_own_files=not self.sees_folder))
+
+    async def _begin(self, process: SharedProcess) -> SessionOpened:
+        """Ask the process whether it sees the files of the session."""
+        requirements = self._requirements
+        self._opened = asyncio.get_running_loop().create_future()
+        if process.is_lost:  # between its start and now
+            self.end()
+        nonces = await asyncio.to_thread(write_nonces, requirements.folders)
+        try:
+            process.connection.send(
+                OpenSession(
+                    self._number,
+                    nonces,
+                    tuple(requirements.import_path),
+                    tuple(requirements.tools),
+                )
+            )
+            return await self._opened
+        finally:
+            await asyncio.to_thread(remove_files, nonces)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message of the session to the process."""
+        if self._process is None or self._has_ended:
+            return
+        if isinstance(message, StartRun):
+            self._count_runs(1)
+        self._process.connection.send(SessionMessage(self._number, encode(message)))
+
+    def handle(self, message: FromShared) -> None:
+        """Take a message of the process for the session."""
+        if isinstance(message, SessionMessage):
+            self._unread.append(message.data)
+            self._arrival.set()
+        elif isinstance(message, SessionOpened):
+            if self._opened and not self._opened.done():
+                self._opened.set_result(message)
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """Note that the process is lost, or has closed its part."""
+        self._has_ended = True
+        self._arrival.set()
+        if self._opened and not self._opened.done():
+            text = f"no worker process: {self.loss or 'it has ended'}"
+            self._opened.set_exception(UsageError(text, where="workers"))
+
+    async def receive_all(self) -> list[ToSession]:
+        """Return the messages that have arrived; none when the process is lost or closed."""
+        while not (self._unread or self._has_ended):
+            self._arrival.clear()
+            await self._arrival.wait()
+        unread, self._unread = self._unread, []
+        messages = [_DECODER.decode(data) for data in unread]
+        self._count_runs(-sum(isinstance(message, RunReply) for message in messages))
+        return messages
+
+    async def read_lease(self) -> float | None:
+        """Return the seconds for which the process may work without a call; None for no lease."""
+        return await self._process.connection.read_lease() if self._process else None
+
+    async def wait_until_stopped(self) -> None:
+        """Wait until the process does nothing more for the session.
+
+        If it still executes its runs, because a message of it could not be used, it is ended, with
+        the parts of all sessions.
+        """
+        if self._process and not (self._has_ended and not self._process.is_lost):
+            await self._process.end()
+
+    async def close(self) -> None:
+        """Use the process no more; the session has no runs there."""
+        process = self._process
+        if process is None:
+            return
+        if not self._has_ended:
+            process.connection.send(CloseSession(self._number))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._wait_for_end()
+            self._has_ended = True
+            self._arrival.set()
+        self._count_runs(-self._runs)
+        self._used.discard(process)
+        process.detach(self._number)
+
+    async def _wait_for_end(self) -> None:
+        while not self._has_ended:
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    def _count_runs(self, number: int) -> None:
+        if self._process is not None:
+            self._runs += number
+            self._process.runs += number
