@@ -75,8 +75,7 @@ def _collect_tools(
     skills: Mapping[str, agent_files.Skill],
     board: Board | None,
     link: SessionLink,
-    *,
-    ask: bool,
+    environments: SessionEnvironments,
 ) -> dict[str, Tool]:
     agents = permissions.select_agents(config.agents)
     web_tools = make_web_tools(permissions, allow_net=config.allow_net)
@@ -86,7 +85,7 @@ def _collect_tools(
         own,
         agents,
         skills,
-        ask=ask,
+        ask=environments.shared.sandbox.tier == "ask",
         isolation=True,
         isolate=config.isolate,
         limits=config.listing_limits,
@@ -142,24 +141,11 @@ def build_worker_services(
     clock = SystemClock()
     models = _open_models(config, link, environ, clock)
     board = _open_board(config)
-    services = _make_services(config, link, past_events, environ, clock, models, board)
-    return WorkerServices(services, models, board)
-
-
-def _make_services(
-    config: WorkerConfig,
-    link: SessionLink,
-    past_events: PastEvents,
-    environ: Mapping[str, str],
-    clock: SystemClock,
-    models: ModelRegistry,
-    board: Board | None,
-) -> SessionServices:
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
     permissions = msgspec.json.decode(config.permissions, type=Permissions)
     environments = _open_environments(config, permissions, skills, link)
     journal = RemoteJournal(link)
-    return SessionServices(
+    services = SessionServices(
         session=config.session,
         get_model=models.get_model,
         journal=journal,
@@ -170,9 +156,7 @@ def _make_services(
         redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
         servers=_open_servers(config, link, permissions, environ),
-        toolbox=_collect_tools(
-            config, permissions, skills, board, link, ask=environments.shared.sandbox.tier == "ask"
-        ),
+        toolbox=_collect_tools(config, permissions, skills, board, link, environments),
         agents=config.agents,
         spill_folder=config.spill_folder,
         versions=FileVersions(config.versions_folder) if config.versions_folder else None,
@@ -198,6 +182,7 @@ def _make_services(
         board=board,
         trace_ids=config.trace_ids,
     )
+    return WorkerServices(services, models, board)
 
 
 def _get_environ(config: WorkerConfig) -> Mapping[str, str]:
